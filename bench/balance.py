@@ -28,7 +28,7 @@ from bench.machine import machine
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import client_affinity, names, whoami
-from dnsteer.lab.command import environment, netns_exec, run
+from dnsteer.lab.command import netns_exec, program_environment, run
 from dnsteer.lab.zone import WHOAMI
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.status.record import read_record
@@ -114,7 +114,7 @@ def agent(state: lab.LabState, log: Path) -> Iterator[None]:
     """A running agent."""
     with log.open("w") as file:
         argv = [sys.executable, "-m", "dnsteer", "agent", "--db", state.db]
-        process = subprocess.Popen(argv, stdout=file, stderr=file, env={**environment(), **os.environ})
+        process = subprocess.Popen(argv, stdout=file, stderr=file, env={**program_environment(), **os.environ})
     try:
         yield
     finally:
@@ -136,7 +136,7 @@ def measure(options: argparse.Namespace, folder: Path, say: Any) -> dict[str, An
     os.environ["DNSTEER_EXTENSION_SOCKET"] = str(names.EXTENSION_SOCKET)
     try:
         apply = [sys.executable, "-m", "dnsteer", "apply", str(file), "--db", state.db]
-        subprocess.run(apply, check=True, stdout=sys.stderr, env={**environment(), **os.environ})
+        subprocess.run(apply, check=True, stdout=sys.stderr, env={**program_environment(), **os.environ})
         shares = zipf(CLIENTS, options.exponent)
         load = Load(state, shares, random.Random(options.seed), options.queries)
         found: dict[str, list[dict[str, Any]]] = {"before": [], "balancing": [], "after": []}

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from dnsteer.capacity.leave_out import MEDIAN, WORST, as_json, error_summary, leave_one_out
+from dnsteer.capacity.leave_out import MEDIAN, WORST, error_summary, leave_one_out, rows_as_json
 from dnsteer.capacity.model import Model, all_rows
 from dnsteer.card.published import hardware_dir, load_published
 from dnsteer.spec.model.spec import Hardware
@@ -45,7 +45,7 @@ def main() -> int:
         **result,
         "not_modelled": asides,
         "fitted": {card.value: parameters(card) for card in Hardware},
-        "left_out": as_json(found),
+        "left_out": rows_as_json(found),
     }
     json.dump(report, sys.stdout, indent=2)
     sys.stdout.write("\n")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dnsteer.lab.command import environment, netns_exec, run
+from dnsteer.lab.command import netns_exec, program_environment, run
 from dnsteer.lab.names import ZONE
 from dnsteer.lab.zone import queries_text, zone_text
 from dnsteer.switch.signals import ends_with_parent
@@ -104,7 +104,7 @@ class Process:
         with self.log.open("ab") as file:
             argv = netns_exec(space(self.where), list(self.argv))
             self.running = subprocess.Popen(
-                argv, stdout=file, stderr=file, env={**environment(), **self.env},
+                argv, stdout=file, stderr=file, env={**program_environment(), **self.env},
                 preexec_fn=ends_with_parent(signal.SIGKILL),
             )  # fmt: skip
 
@@ -154,7 +154,7 @@ class Queries:
         how = ["-l", f"{seconds:g}", "-Q", str(qps), "-c", "64", "-T", "1", "-t", "1", "-q", "20000"]
         self._process = subprocess.Popen(
             netns_exec(space(where), ["dnsperf", "-s", server, "-d", str(file), *how]),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=program_environment(),
             preexec_fn=ends_with_parent(signal.SIGKILL),
         )  # fmt: skip
 
@@ -205,7 +205,7 @@ class SwitchHost:
     def dnsteer(self, *args: str) -> None:
         """Run the command on this machine."""
         argv = netns_exec(space(self.name), [sys.executable, "-m", "dnsteer", *args, "--db", self.db])
-        subprocess.run(argv, check=True, stdout=sys.stderr, env=environment())
+        subprocess.run(argv, check=True, stdout=sys.stderr, env=program_environment())
 
     def hang(self, by: signal.Signals) -> None:
         """Stop ovs-vswitchd (SIGSTOP), or let it go on (SIGCONT)."""

@@ -26,7 +26,7 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
-from dnsteer.switch.masks import show
+from dnsteer.switch.masks import show_mask
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
@@ -40,7 +40,7 @@ def measure(file: Path, seconds: float, seed: int) -> dict[str, object]:
     took = time.perf_counter() - start
     found = attack(plan, seconds, seed)
     with_trees = attack(plan, seconds / 4, seed + 1, ipv6_prefix_trees=True)
-    strays = [show(mask) for mask in (*found.masks, *with_trees.masks) if not bound.allows(mask)]
+    strays = [show_mask(mask) for mask in (*found.masks, *with_trees.masks) if not bound.allows(mask)]
     return {
         "spec": file.name,
         "bound": bound.total,
@@ -54,7 +54,7 @@ def measure(file: Path, seconds: float, seed: int) -> dict[str, object]:
         "masks": len(found.masks),
         "subtables_of_a_port": found.subtables,
         "masks_with_ipv6_prefix_trees": len(with_trees.masks),
-        "megaflows_by_mask": {show(m): n for m, n in sorted(found.masks.items(), key=lambda item: -item[1])},
+        "megaflows_by_mask": {show_mask(m): n for m, n in sorted(found.masks.items(), key=lambda item: -item[1])},
         "not_computed": strays,
         "one_vip": _every_port(loaded, seed),
         "ok": not strays and found.subtables <= bound.total <= loaded.spec.lint.masks,

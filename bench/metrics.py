@@ -36,7 +36,7 @@ from scapy.layers.l2 import Ether
 from bench.agent.usage import cpu_of
 from bench.machine import machine
 from bench.specs import many_vips
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import program_environment
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 
@@ -126,7 +126,7 @@ class Load:
 def agent(database: str) -> Iterator[tuple[int, str]]:
     """A running agent: its process, and where it serves."""
     argv = [sys.executable, "-m", "dnsteer", "agent", "--db", database, "--metrics", "127.0.0.1:0"]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=program_environment()) as process:
         try:
             assert process.stderr is not None
             at = ""
@@ -195,7 +195,9 @@ def measure(
     queries = frames()
     with PrivateSwitch() as switch:
         apply = [sys.executable, "-m", "dnsteer", "apply", str(file), "--db", switch.database, "--yes"]
-        subprocess.run(apply, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+        subprocess.run(
+            apply, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=program_environment()
+        )
         flows = len(OpenFlow(f"unix:{switch.dir}/br-dns.mgmt", switch.env).dump().flows)
         path = switch.dir / "p0"
         switch.vsctl("set", "Interface", "p0", f"options:pstream=punix:{path}")

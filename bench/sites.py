@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.hosts import Process, Servers, SwitchHost, build, decoded, inside, link, remove
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import program_environment
 
 VIP = "192.0.2.53"
 CLIENT = "10.99.0.10"
@@ -196,6 +196,6 @@ def _router(r: int) -> str:
 
 def available() -> str:
     """What is missing on this machine; empty: nothing."""
-    path = environment()["PATH"]
+    path = program_environment()["PATH"]
     missing = [name for name in ("bird", "nsd", "ovs-vswitchd", "dnsperf") if shutil.which(name, path=path) is None]
     return ", ".join(missing)

@@ -26,7 +26,7 @@ sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in 
 
 from bench.machine import machine
 from dnsteer.slots.assignment import assign
-from dnsteer.slots.overlay import overlay
+from dnsteer.slots.overlay import with_members_down
 
 SIZES = (64, 128, 256, 512, 1024)
 GROUPS = ((2, 8), (9, 32), (33, 64))
@@ -219,7 +219,8 @@ def second_down(cases: list[tuple[Weights, dict[str, Weights]]], slots: int) -> 
         if len(weights) > 2:
             base = assign(weights, slots)
             first, second, *_ = weights
-            beyond.append(movement(overlay(base, weights, [first]), overlay(base, weights, [first, second]))[1])
+            one, two = (with_members_down(base, weights, down) for down in ([first], [first, second]))
+            beyond.append(movement(one, two)[1])
     return spread(beyond)
 
 

@@ -34,7 +34,7 @@ from bench.repeated import repeated
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import nameserver, traffic
-from dnsteer.lab.command import environment, netns_exec
+from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import queries_text
 
@@ -83,7 +83,7 @@ Found = TypeVar("Found")
 
 def dnsteer(*args: str) -> None:
     """Run the command."""
-    subprocess.run([sys.executable, "-m", "dnsteer", *args], check=True, stdout=sys.stderr, env=environment())
+    subprocess.run([sys.executable, "-m", "dnsteer", *args], check=True, stdout=sys.stderr, env=program_environment())
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def agent(state: lab.LabState, quotas: Sequence[CpuQuota], log: Path) -> Iterato
     """A running agent, to which each group's busy share is pushed ten times a second."""
     with log.open("w") as file:
         argv = [sys.executable, "-m", "dnsteer", "agent", "--db", state.db, "--push", f"127.0.0.1:{PUSH}"]
-        process = subprocess.Popen(argv, stdout=file, stderr=file, env=environment())
+        process = subprocess.Popen(argv, stdout=file, stderr=file, env=program_environment())
     names = dict(zip(PARTS, quotas, strict=True))
 
     def push() -> None:
@@ -132,7 +132,9 @@ class Speed:
         self._now = self._measured()
 
     def _measured(self) -> float:
-        done = subprocess.run(self._argv, capture_output=True, text=True, check=True, env=environment(), timeout=60)
+        done = subprocess.run(
+            self._argv, capture_output=True, text=True, check=True, env=program_environment(), timeout=60
+        )
         return float(re.findall(r"Queries per second: +([0-9.]+)", done.stdout)[0])
 
     def steady(self, measure: Callable[[float], Found]) -> Found:

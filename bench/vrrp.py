@@ -23,7 +23,7 @@ from typing import Any
 
 from bench.events import SETTLE, parser, repeated, report, watching
 from bench.hosts import Queries, Servers, SwitchHost, build, decoded, inside, link, remove
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import program_environment
 
 VIP = "192.0.2.53"
 _MEMBERS = (1, 2)
@@ -89,12 +89,12 @@ class Member(SwitchHost):
             "keepalived", "-n", "-l", "-P", "-f", str(config), "-p", f"{self.folder}/keepalived.pid", "-r",
             f"{self.folder}/vrrp.pid",
         )  # fmt: skip
-        ofctl = shutil.which("ovs-ofctl", path=environment()["PATH"])
+        ofctl = shutil.which("ovs-ofctl", path=program_environment()["PATH"])
         config.write_text(
             KEEPALIVED.format(ofctl=ofctl, folder=self.folder, priority=100 + number, other=_MEMBERS[2 - number])
         )
         script = self.folder / "follow"
-        path = environment()["PATH"]
+        path = program_environment()["PATH"]
         words = f'{sys.executable} -m dnsteer vrrp "$1" --db {self.db} --timeout 1 >>{self.folder}/follow.out 2>&1'
         script.write_text(
             f'#!/bin/sh\nexport PATH="{path}" PYTHONPATH="{":".join(filter(None, sys.path))}"\nexec {words}\n'
@@ -236,7 +236,7 @@ def main() -> None:
 
 def available() -> str:
     """What is missing on this machine; empty: nothing."""
-    path = environment()["PATH"]
+    path = program_environment()["PATH"]
     needed = ("keepalived", "nsd", "ovs-vswitchd", "dnsperf", "kdig")
     return ", ".join(name for name in needed if shutil.which(name, path=path) is None)
 

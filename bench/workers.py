@@ -36,7 +36,7 @@ from bench.repeated import repeated
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import nameserver, whoami
-from dnsteer.lab.command import environment, netns_exec
+from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.zone import WHOAMI
 
 WORKERS, SLOTS, CLIENTS, EXPONENT = 4, 256, 1024, 1.0
@@ -123,7 +123,7 @@ def spec_text(way: Way) -> str:
 
 def dnsteer(*args: str) -> None:
     """Run the command."""
-    subprocess.run([sys.executable, "-m", "dnsteer", *args], check=True, stdout=sys.stderr, env=environment())
+    subprocess.run([sys.executable, "-m", "dnsteer", *args], check=True, stdout=sys.stderr, env=program_environment())
 
 
 class Servers:
@@ -164,7 +164,7 @@ def agent(state: lab.LabState, servers: Servers, log: Path) -> Iterator[None]:
     """A running agent, to which each worker's busy share is pushed ten times a second."""
     with log.open("w") as file:
         argv = [sys.executable, "-m", "dnsteer", "agent", "--db", state.db, "--push", f"127.0.0.1:{PUSH}"]
-        process = subprocess.Popen(argv, stdout=file, stderr=file, env=environment())
+        process = subprocess.Popen(argv, stdout=file, stderr=file, env=program_environment())
     last = time.monotonic(), servers.done()
 
     def push() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from dnsteer.switch.tools import program
+from dnsteer.switch.tools import find_program
 from tests.loaded_popen import ends_with_this
 
 SOURCE = Path(__file__).with_name("loaded_program.c")
@@ -96,7 +96,7 @@ def loaded_programs() -> Iterator[str]:
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)
         with ExitStack() as running:
             for name in PROGRAMS:
-                real, asked = program(name), folder / f"{name}.socket"
+                real, asked = find_program(name), folder / f"{name}.socket"
                 defines = [f'-DSOCKET="{asked}"', f'-DPROGRAM="{real}"']
                 subprocess.run(["cc", "-static", "-O1", "-DCLIENT", *defines, "-o", folder / name, SOURCE], check=True)
                 env = {**os.environ, "LD_PRELOAD": str(library), "LOADED_PROGRAM": str(asked), "LD_BIND_NOW": "1"}

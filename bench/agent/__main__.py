@@ -27,7 +27,7 @@ from bench.agent.peers import PUBLISHED
 from bench.change.priority import niceness_counts, prefer
 from bench.machine import machine
 from dnsteer import lab
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import program_environment
 
 
 def say(text: str) -> None:
@@ -44,7 +44,7 @@ def measure(rounds: int, order: random.Random, folder: Path) -> dict[str, Any]:
         state = lab.up(loaded.spec, progress=say)
         try:
             apply = [sys.executable, "-m", "dnsteer", "apply", str(file), "--db", state.db]
-            subprocess.run(apply, check=True, stdout=sys.stderr, env=environment())
+            subprocess.run(apply, check=True, stdout=sys.stderr, env=program_environment())
             prefer(state)
             seen: dict[str, dict[str, list[dict[str, Any]]]] = {}
             with Campaign(state, loaded.spec, folder) as campaign:

@@ -18,7 +18,7 @@ from bench.agent.world import POOL, SLOTS, TIMEOUT, VIP, address, server
 from bench.change.inside import Helper
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
 from dnsteer.lab import names
-from dnsteer.lab.program import Line, Program
+from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.stream import WAIT
 from dnsteer.lab.zone import HOSTS
@@ -49,11 +49,11 @@ class Campaign:
         self.collateral = {"asked": 0, "lost": 0, "errors": 0}
         """Queries of all clients to servers without a fault."""
         with ExitStack() as stack:
-            self._agent = stack.enter_context(Program(names.SWITCH_NAMESPACE, _dnsteer("agent", "--db", lab.db)))
+            self._agent = stack.enter_context(LabProgram(names.SWITCH_NAMESPACE, _dnsteer("agent", "--db", lab.db)))
             mgmt = f"unix:{names.RUN_DIR / lab.bridge}.mgmt"
             monitor = ["ovs-ofctl", "monitor", mgmt, "watch:!initial"]
             environment = {"OVS_RUNDIR": str(names.RUN_DIR)}
-            self._flows = stack.enter_context(Program(names.SWITCH_NAMESPACE, monitor, environment))
+            self._flows = stack.enter_context(LabProgram(names.SWITCH_NAMESPACE, monitor, environment))
             self._dnsdist = stack.enter_context(dnsdist.started(lab, self._addresses, folder))
             self._streams = {way: stack.enter_context(Helper(lab, "bench.agent.stream")) for way in (*_WAYS, "others")}
             self._agent.waits_for(lambda text: "targets" in text, 10.0)

@@ -12,7 +12,7 @@ from bench.agent.world import FALL, INTERVAL, RISE, TIMEOUT
 from dnsteer.lab import names
 from dnsteer.lab.command import run, search_path
 from dnsteer.lab.errors import LabError
-from dnsteer.lab.program import Line, Program
+from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
 
 ADDRESS = "198.18.254.53"
@@ -53,7 +53,7 @@ def configuration(servers: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def started(lab: LabState, servers: Mapping[str, str], folder: Path) -> AbstractContextManager[Program]:
+def started(lab: LabState, servers: Mapping[str, str], folder: Path) -> AbstractContextManager[LabProgram]:
     """Connect it to the lab and start it. `lab down` removes its namespace. Raises LabError."""
     client = lab.client()
     fabric = f"{names.PREFIX}net-{client.uplink}"
@@ -70,7 +70,7 @@ def started(lab: LabState, servers: Mapping[str, str], folder: Path) -> Abstract
         run(["ip", "-n", space, *back.split()])
     file = folder / "dnsdist.conf"
     file.write_text(configuration(servers))
-    return Program(NAMESPACE, [program(), "--supervised", "--disable-syslog", "--config", str(file)])
+    return LabProgram(NAMESPACE, [program(), "--supervised", "--disable-syslog", "--config", str(file)])
 
 
 def marks(line: str, address: str) -> str:

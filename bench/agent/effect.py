@@ -25,7 +25,7 @@ from typing import Any
 from bench.agent.figures import spread
 from bench.machine import machine
 from bench.specs import many_vips
-from dnsteer.lab.command import environment
+from dnsteer.lab.command import program_environment
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.private import PrivateSwitch
 
@@ -75,7 +75,7 @@ class Agent:
 def running(database: str) -> Iterator[Agent]:
     """An agent beside a switch."""
     argv = [sys.executable, "-m", "dnsteer", "agent", "--db", database]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=program_environment()) as process:
         try:
             yield Agent(process)
         finally:
@@ -93,7 +93,7 @@ def measure(faults: int, apart: float, dice: random.Random, folder: Path) -> dic
     file.write_text(spec(marks))
     with PrivateSwitch() as switch:
         apply = [sys.executable, "-m", "dnsteer", "apply", str(file), "--db", switch.database, "--yes"]
-        subprocess.run(apply, check=True, stdout=subprocess.DEVNULL, env=environment())
+        subprocess.run(apply, check=True, stdout=subprocess.DEVNULL, env=program_environment())
         flows = len(OpenFlow(f"unix:{switch.dir}/br-dns.mgmt", switch.env).dump().flows)
         with running(switch.database) as agent:
             agent.waits_for(0, "targets: ")

@@ -29,12 +29,12 @@ from bench.machine import machine
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names, network, openvswitch, state
-from dnsteer.lab.command import environment, netns_exec
+from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.command import run as run_program
 from dnsteer.lab.errors import LabExistsError
-from dnsteer.lab.program import Line, Program
+from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
-from dnsteer.lab.topology import plan
+from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import HOSTS
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.document import parse_document
@@ -96,7 +96,7 @@ def built(loaded: Loaded) -> LabState:
     """The lab's network and switch, without name servers."""
     if lab.status() is not None:
         raise LabExistsError("a lab is up already, and there is one at a time; `dnsteer lab down` removes it")
-    topology = plan(loaded.spec, most_servers=POOLS * EACH)
+    topology = plan_network(loaded.spec, most_servers=POOLS * EACH)
     with state.locked():
         state.save(state.describe(topology, "building"))
         network.build(topology, say)
@@ -154,13 +154,13 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
         up = built(loaded)
         apply = [sys.executable, "-m", "dnsteer", "apply", str(file), "--db", up.db]
         started = time.monotonic()
-        subprocess.run(apply, check=True, stdout=subprocess.DEVNULL, env=environment())
+        subprocess.run(apply, check=True, stdout=subprocess.DEVNULL, env=program_environment())
         applied = time.monotonic() - started
         prefer_process(int(openvswitch.PIDFILES["ovs-vswitchd"].read_text()), SERVING)
         responder = stack.enter_context(Helper(up, "bench.agent.responder", namespace=up.servers[0].namespace))
         responder.call("open", timeout=10, server="", rcode=0, delay=0.0, wait=1.0)
         agent = stack.enter_context(
-            Program(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", up.db])
+            LabProgram(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", up.db])
         )
         agent.waits_for(lambda text: "targets" in text, 30.0)
         usage = Usage(agent.pid)

@@ -31,7 +31,7 @@ from bench.machine import machine
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
-from dnsteer.lab.command import environment, netns_exec
+from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.state import LabState
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import run as run_tool
@@ -59,7 +59,7 @@ def begin_agent(state: LabState, log: Path) -> subprocess.Popen[bytes]:
     """An agent in the switch's namespace."""
     argv = netns_exec(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", state.db])
     with log.open("ab") as file:
-        return subprocess.Popen(argv, stdout=file, stderr=file, env=environment())
+        return subprocess.Popen(argv, stdout=file, stderr=file, env=program_environment())
 
 
 def out_of(state: LabState) -> set[tuple[str, str]]:
@@ -97,7 +97,7 @@ def settled(state: LabState, spec_file: Path, wanted: set[tuple[str, str]]) -> f
         time.sleep(0.02)
     took = time.monotonic() - start
     verify = [sys.executable, "-m", "dnsteer", "verify", str(spec_file), "--db", state.db]
-    done = subprocess.run(verify, capture_output=True, text=True, env=environment(), check=False)
+    done = subprocess.run(verify, capture_output=True, text=True, env=program_environment(), check=False)
     if done.returncode:
         raise SystemExit(f"the switch differs from the record: {done.stdout}{done.stderr}")
     return took
@@ -180,7 +180,7 @@ def main() -> int:
             state = lab.status()
             assert state is not None
             apply = [sys.executable, "-m", "dnsteer", "apply", str(file), "--db", state.db]
-            subprocess.run(apply, check=True, stdout=sys.stderr, env=environment())
+            subprocess.run(apply, check=True, stdout=sys.stderr, env=program_environment())
             prefer(state)
             chance = random.Random(options.seed)
             result = campaign(state, folder, file, options.kills, options.qps, chance)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.agent.figures import out_of_service
 from bench.agent.world import FALL, INTERVAL, RISE
-from dnsteer.agent.health import CheckState, Result, Thresholds, observe
+from dnsteer.agent.health import CheckState, Result, Thresholds, after_result
 
 HOURS = 24.0
 
@@ -21,7 +21,7 @@ def in_the_long_run(loss: float, hold_max: float, *, hours: float = HOURS, seed:
     marks: list[tuple[float, bool]] = []
     probes = int(hours * 3600 / INTERVAL)
     for number in range(probes):
-        after = observe(state, Result(number * INTERVAL, "lost" if dice.random() < loss else ""), limits)
+        after = after_result(state, Result(number * INTERVAL, "lost" if dice.random() < loss else ""), limits)
         if after.healthy != state.healthy:
             marks.append((number * INTERVAL, after.healthy))
         state = after

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.agent.message import answered, query
 from bench.change.stdio import allow_open_files, serve
-from dnsteer.lab.stream import Stream
+from dnsteer.lab.stream import QueryStream
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Helper:
         self._each, self._names = each, names
         self._counts = [_Count() for _ in flows]
         self._queries: list[tuple[float, float, str, str, str]] = []
-        self._stream = Stream(local, flows, [query(name, 0) for name in names], rate, self._done)
+        self._stream = QueryStream(local, flows, [query(name, 0) for name in names], rate, self._done)
         self._stream.start()
         return {}
 

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from bench.change.priority import PROBING, prefer_process
-from dnsteer.lab.command import environment, netns_exec
-from dnsteer.lab.errors import CommandError, LabError
+from dnsteer.lab.command import netns_exec, program_environment
+from dnsteer.lab.errors import LabCommandError, LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.traffic import client_command
 
@@ -38,7 +38,7 @@ class Helper:
         path = os.pathsep.join(p or "." for p in sys.path)
         self._process = subprocess.Popen(
             self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-            env={**environment(), "PYTHONPATH": path},
+            env={**program_environment(), "PYTHONPATH": path},
         )  # fmt: skip
         prefer_process(self._process.pid, PROBING)
 
@@ -53,7 +53,7 @@ class Helper:
     def call(self, do: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
         """Let it do one thing and return what it answers; one call at a time, others wait.
 
-        Raises LabError for what the helper refuses, CommandError when it has ended or takes longer than *timeout* seconds.
+        Raises LabError for what the helper refuses, LabCommandError when it has ended or takes over *timeout* seconds.
         """
         with self._lock:
             assert self._process.stdin is not None
@@ -74,7 +74,7 @@ class Helper:
             ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 self._process.kill()  # its late answer would be taken for the next one's
-                raise CommandError(self._argv, f"did not answer to `{do}` within {timeout:g} s")
+                raise LabCommandError(self._argv, f"did not answer to `{do}` within {timeout:g} s")
             more = os.read(handle, 1 << 20)
             if not more:
                 raise self._ended()
@@ -82,11 +82,11 @@ class Helper:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _ended(self) -> CommandError:
+    def _ended(self) -> LabCommandError:
         code = self._process.wait(_END_SECONDS)
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
-        return CommandError(self._argv, f"ended with exit code {code}: {' '.join(said) or 'no message'}")
+        return LabCommandError(self._argv, f"ended with exit code {code}: {' '.join(said) or 'no message'}")
 
     def close(self) -> None:
         """End it; nothing happens when it has ended."""

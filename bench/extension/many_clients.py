@@ -8,9 +8,9 @@ from typing import Any
 from bench.extension.running import example, lab_of
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import client_affinity
-from dnsteer.lab.shares import Expectation
+from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.lab.targets import targets_of
-from dnsteer.lab.topology import plan
+from dnsteer.lab.topology import plan_network
 
 CLIENTS = 65_536
 TIMES = 2
@@ -20,14 +20,14 @@ def run(say: Callable[[str], None]) -> dict[str, Any]:
     """Ask over UDP from 65,536 addresses of each family; raises RuntimeError where a query is lost or a client moves."""
     spec = example("client-hash")
     loaded = load_spec(spec).spec
-    network = plan(loaded)
+    network = plan_network(loaded)
     out = {}
     with lab_of(spec, say) as state:
         for target in targets_of(loaded, network):
             if target.endpoint.protocol.value != "udp":
                 continue
             say(f"{CLIENTS} clients: {target.label}")
-            found = client_affinity.ask_from(state, target, Expectation(loaded, network.server_of), CLIENTS, TIMES)
+            found = client_affinity.ask_from(state, target, ExpectedQueries(loaded, network.server_of), CLIENTS, TIMES)
             if found.problems():
                 raise RuntimeError("; ".join(found.problems()))
             out[target.label] = {

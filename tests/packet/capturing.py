@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.capture.readers import Captured
-from dnsteer.capture.run import Counts, Wanted, capture
+from dnsteer.capture.run import CaptureRequest, Counts, run_capture
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.switches import BRIDGE, ROOT, Switch
 
@@ -53,8 +53,8 @@ class Held:
 def captured(switch: Switch, what: str, send: Callable[[], object], count: int) -> list[tuple[str, bytes]]:
     """Directions and frames of *count* packets of *what*, while *send* sends."""
     sink = Held()
-    args = (TargetSwitch(switch.database), None, Wanted(what, 30, count), sink, None, lambda _: None, Counts())
-    thread = threading.Thread(target=capture, args=args)
+    args = (TargetSwitch(switch.database), None, CaptureRequest(what, 30, count), sink, None, lambda _: None, Counts())
+    thread = threading.Thread(target=run_capture, args=args)
     thread.start()
     try:
         assert sink.ready.wait(15)

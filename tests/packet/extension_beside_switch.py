@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dnsteer.extension.executables import program
+from dnsteer.extension.executables import executable
 from dnsteer.plan.build import build_plan
 from dnsteer.render.program import program_of
 from dnsteer.switch.signals import ends_with_parent
@@ -107,7 +107,7 @@ class Extension:
         """Start it, at first or again."""
         ports = json.loads(self._file.read_text())["ports"]
         env = {**os.environ, "DOCA_FLOW_MODEL_DEVICES": f"{ports['in']} {ports['out']}"}
-        argv = [str(program("dnsteer-ext")), "--program", str(self._file), "--socket", str(self.socket)]
+        argv = [str(executable("dnsteer-ext")), "--program", str(self._file), "--socket", str(self.socket)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, stderr=log, env=env, preexec_fn=ends_with_parent(signal.SIGKILL))
         deadline = time.monotonic() + START

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.switch.tools import program
+from dnsteer.switch.tools import find_program
 from tests.packet.switches import Switch
 
 NEVER = resource.RLIM_INFINITY
@@ -29,7 +29,7 @@ def leave(switch: Switch, size: int | None) -> None:
 def enduring(folder: Path) -> Iterator[None]:
     """Switches that are started here get an ovsdb-server that is not killed when it crosses its limit."""
     script = folder / "ovsdb-server"
-    script.write_text(IGNORING.format(real=program("ovsdb-server")))
+    script.write_text(IGNORING.format(real=find_program("ovsdb-server")))
     script.chmod(0o755)
     with pytest.MonkeyPatch().context() as patch:
         patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.lint.finding import LintFinding
-from dnsteer.lint.run import LintReport, lint
+from dnsteer.lint.run import LintReport, run_finders
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.profile import profile
 from dnsteer.spec.document import parse_document
@@ -32,7 +32,7 @@ def seen(example: str, flavor: str) -> Examination:
 
 @cache
 def report(example: str, flavor: str) -> LintReport:
-    return lint(seen(example, flavor))
+    return run_finders(seen(example, flavor))
 
 
 def codes_of(report: LintReport) -> set[str]:

@@ -14,7 +14,7 @@ from dnsteer import __version__
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flows_of, groups_of
 from dnsteer.spec.loaded import digest
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.database import Database
 from dnsteer.switch.restart_fence import FENCE
 from dnsteer.switch.session import Session
@@ -120,7 +120,7 @@ def test_adopting_keeps_flows_and_groups_although_the_switch_drops_them(switch: 
     assert FOREIGN_GROUP in switch.groups()
     assert not any("NORMAL" in flow for flow in switch.flows())
     assert switch.ports() == {"p0", "theirs"}
-    assert verify(FEW, switch.database, ignore_foreign=True) == []
+    assert find_drift(FEW, switch.database, ignore_foreign=True) == []
 
 
 def test_a_port_that_left_the_spec_is_removed_and_no_other(switch: Switch) -> None:
@@ -156,10 +156,10 @@ def test_a_bridge_without_openflow_15_gets_it_and_keeps_its_other_versions(switc
     switch.expected = ["version negotiation failed", "connection dropped"]
     apply(FEW, switch.database)
     switch.vsctl("set", "Bridge", BRIDGE, "protocols=OpenFlow13")
-    assert "protocols lack OpenFlow15" in verify(FEW, switch.database)[0].detail
+    assert "protocols lack OpenFlow15" in find_drift(FEW, switch.database)[0].detail
     assert apply(FEW, switch.database).settings == ["add OpenFlow15 to protocols"]
     assert switch.column("Bridge", BRIDGE, "protocols") == "[OpenFlow13, OpenFlow15]"
-    assert verify(FEW, switch.database) == []
+    assert find_drift(FEW, switch.database) == []
 
 
 def test_one_apply_at_a_time(switch: Switch) -> None:

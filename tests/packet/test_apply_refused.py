@@ -10,7 +10,7 @@ import pytest
 from dnsteer.deploy import wanted
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch import tools
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
@@ -85,7 +85,7 @@ def test_a_port_that_cannot_be_opened_leaves_no_new_bridge(switch: Switch) -> No
         apply(spec_of(BROKEN), switch.database)
     assert switch.bridges() == []
     apply(MANY, switch.database)
-    assert verify(MANY, switch.database) == []
+    assert find_drift(MANY, switch.database) == []
 
 
 def test_a_port_that_cannot_be_opened_leaves_the_old_tables_and_ports(switch: Switch) -> None:
@@ -97,7 +97,7 @@ def test_a_port_that_cannot_be_opened_leaves_the_old_tables_and_ports(switch: Sw
     assert switch.tables() == tables
     assert switch.ports() == {"p0"}
     assert switch.column("Bridge", BRIDGE, "external_ids") == record
-    assert verify(FEW, switch.database) == []
+    assert find_drift(FEW, switch.database) == []
 
 
 def test_settings_of_a_port_come_back_when_the_new_ones_do_not_work(switch: Switch) -> None:
@@ -108,7 +108,7 @@ def test_settings_of_a_port_come_back_when_the_new_ones_do_not_work(switch: Swit
         apply(spec_of(SMALL.replace("p0:\n", "p0: {type: nonexistent}\n")), switch.database)
     assert switch.column("Interface", "p0", "type") == "system"
     assert switch.column("Interface", "p0", "options") == '{tx_pcap="/dev/null"}'
-    assert verify(spec_of(with_option), switch.database) == []
+    assert find_drift(spec_of(with_option), switch.database) == []
 
 
 def test_a_failed_adoption_gives_the_bridge_back_with_its_flows(switch: Switch) -> None:
@@ -232,4 +232,4 @@ def test_a_database_elsewhere_needs_the_openflow_target(switch: Switch) -> None:
     with pytest.raises(SwitchError, match="--openflow"):
         apply(FEW, remote)
     assert apply(FEW, remote, openflow=f"unix:{switch.dir}/{BRIDGE}.mgmt").changed
-    assert verify(FEW, remote, openflow=f"unix:{switch.dir}/{BRIDGE}.mgmt") == []
+    assert find_drift(FEW, remote, openflow=f"unix:{switch.dir}/{BRIDGE}.mgmt") == []

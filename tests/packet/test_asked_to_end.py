@@ -18,12 +18,12 @@ import pytest
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import ends_with_parent
-from dnsteer.switch.tools import program
+from dnsteer.switch.tools import find_program
 from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, ROOT, SMALL, Switch, cli, processes_naming, spec_of
 from tests.packet.test_interrupted import MOMENTS, ONE, ONE_TEXT, PARTING, before, ports_of, switch_has
@@ -45,10 +45,10 @@ def test_an_interrupt_leaves_nothing_begun(when: str, switch: Switch, monkeypatc
     if when in (*BEFORE, "before it is written down"):
         assert str(error.value) == ("nothing was changed" if when != BEFORE[0] else "")
         assert (switch.tables(), ports_of(switch)) == (tables, ports)
-        assert verify(small, switch.database) == []
+        assert find_drift(small, switch.database) == []
     else:
         assert str(error.value) == "the change was already made"
-        assert verify(large, switch.database) == []
+        assert find_drift(large, switch.database) == []
         assert not apply(large, switch.database).changed
 
 
@@ -64,20 +64,20 @@ def test_ctrl_c_in_a_terminal_does_not_cut_the_bundle(
 ) -> None:
     small, large, nudger = spec_of(SMALL), spec_of(LARGE), tmp_path / "ovs-ofctl"
     apply(small, switch.database)
-    nudger.write_text(NUDGER.format(real=program("ovs-ofctl")))
+    nudger.write_text(NUDGER.format(real=find_program("ovs-ofctl")))
     nudger.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         patch.setattr(tools, "ends_with_parent", ends_with_parent)  # as in a command of its own
         with pytest.raises(KeyboardInterrupt, match="the change was already made"):
             apply(large, switch.database)
-        assert verify(large, switch.database) == []
+        assert find_drift(large, switch.database) == []
         with pytest.raises(KeyboardInterrupt):
             change_overlay(TargetSwitch(switch.database), None, take_out("direct/c", "down"))
     with Session(switch.database) as session:
         record = session.record_of(None)
     assert (record.pending, [a.name for a in record.overlay]) == (None, ["direct/c"])
-    assert verify(large, switch.database) == []
+    assert find_drift(large, switch.database) == []
 
 
 def test_an_interrupt_during_a_bundle_that_is_refused(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_an_interrupt_during_a_bundle_that_is_refused(switch: Switch, monkeypatc
         with pytest.raises(KeyboardInterrupt, match="refused the changes: no more room: ; nothing was changed"):
             apply(spec_of(LARGE), switch.database)
     assert ports_of(switch) == ["p0"]
-    assert verify(spec_of(SMALL), switch.database) == []
+    assert find_drift(spec_of(SMALL), switch.database) == []
 
 
 class Run:
@@ -229,13 +229,13 @@ def test_apply_asked_to_end_changes_all_or_nothing(switch: Switch, folder: Path,
             elif switch.bridges():  # the bundle was under way, or all was done
                 assert last in (f"dnsteer: interrupted{end}" for end in ("", "; the change was already made"))
                 assert switch.tables() == held
-                assert verify(ONE, switch.database) == []
+                assert find_drift(ONE, switch.database) == []
             else:
                 # Ended by the terminal, a program may have said so before it was stopped.
                 assert last == "dnsteer: interrupted" or "terminating with signal" in last, said
         assert list(folder.iterdir()) == []
         apply(ONE, switch.database)
-        assert verify(ONE, switch.database) == []
+        assert find_drift(ONE, switch.database) == []
     assert ended >= 2
 
 

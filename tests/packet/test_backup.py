@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.agent.effect import Effect, carry_out
+from dnsteer.agent.effect import Effect, decide_and_change
 from dnsteer.agent.world import read_world
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.slots import owners
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
@@ -40,7 +40,7 @@ def decide(switch: Switch, ill: Mapping[str, str]) -> Effect:
     target = TargetSwitch(switch.database)
     with Session(target.remote, target.timeout) as session:
         world = read_world(session, session.record_of(None))
-    effect = carry_out(target, world.bridge, world.number, list(world.rules.values()), {"farm": ill})
+    effect = decide_and_change(target, world.bridge, world.number, list(world.rules.values()), {"farm": ill})
     assert not effect.outdated
     return effect
 
@@ -130,7 +130,7 @@ def test_the_proof_includes_the_backup_in_use(tmp_path: Path) -> None:
 def test_the_proof_sees_a_backup_that_would_get_no_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = owners.reweighted
     monkeypatch.setattr(owners, "reweighted", lambda weights, slots, _given, *more: original(weights, slots, [], *more))
-    report = check(load_spec(spec_file(tmp_path, BACKED)))
+    report = prove(load_spec(spec_file(tmp_path, BACKED)))
     assert not report.ok and any("sp" in line for f in report.failures for line in (f.problem, *f.detail))
 
 

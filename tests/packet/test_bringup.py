@@ -12,7 +12,7 @@ import pytest
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.tables.vip import ServiceRow
 from tests.packet.full_disk import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, cli, spec_of, unexpected
@@ -227,7 +227,7 @@ def test_without_a_switch_it_is_said_what_to_start(scripts: Scripts) -> None:
 @pytest.mark.parametrize("example", ["quickstart", "one-armed-nat"])
 def test_the_plans_rules_are_the_datapaths_flows(example: str) -> None:
     loaded = load_spec(EXAMPLES / f"{example}.yaml")
-    assert sizes_of(loaded.spec, build_plan(loaded)).total == check(loaded).megaflows
+    assert sizes_of(loaded.spec, build_plan(loaded)).total == prove(loaded).megaflows
 
 
 def test_a_hash_is_sized_for_the_releases_that_have_most_values() -> None:

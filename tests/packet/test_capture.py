@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.utils import rdpcap
 
 from dnsteer.proof.traffic.vectors import Vector
-from dnsteer.switch.captures import port_name
+from dnsteer.switch.captures import mirror_port
 from tests.packet.agents import wait
 from tests.packet.capturing import EXPECTED as EXPECTED
 from tests.packet.capturing import QUERY, captured, is_clean, send, sent, start
@@ -140,7 +140,7 @@ def test_the_switch_is_as_applied_during_a_capture(applied: Switch, tmp_path: Pa
         assert applied.tables() == tables
         before = sent(applied)
         for direction in ("in", "out"):  # what comes in by its ports leaves by none
-            send(applied, QUERY, port=port_name(BRIDGE, direction))
+            send(applied, QUERY, port=mirror_port(BRIDGE, direction))
         send(applied, QUERY)
         wait(lambda: sent(applied) > before, lambda: "the query by the uplink was not sent on")
         assert sent(applied) == before + 1

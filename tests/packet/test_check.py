@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.plan import Plan
 from dnsteer.proof import report as proof_report
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.slots import weights as slots_by_weight
@@ -29,7 +29,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
 def test_examples_are_proven(file: Path) -> None:
-    report = check(load_spec(file))
+    report = prove(load_spec(file))
     assert report.ok, report.failures[:1]
     assert {"query", "drop", "echo", "neighbor", "unusual"} <= set(report.packets)
 
@@ -39,7 +39,7 @@ def test_all_vlans_are_proven(example: str) -> None:
     """Tagged frames pass then, each with its tag."""
     text = (ROOT / "examples" / f"{example}.yaml").read_text()
     served, dropped = (
-        check(
+        prove(
             check_document(parse_document("spec.yaml", text.replace("  uplinks:", f"  vlans: {vlans}\n  uplinks:", 1)))
         )
         for vlans in ("any", "untagged")
@@ -53,12 +53,12 @@ def test_all_vlans_are_proven(example: str) -> None:
 @settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 def test_random_specs_are_proven(loaded: Loaded) -> None:
-    report = check(loaded)
+    report = prove(loaded)
     assert report.ok, (report.failures[:1], report.complaints)
 
 
 def test_source_port_takes_one_pass_and_one_megaflow_per_slot() -> None:
-    report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    report = prove(load_spec(ROOT / "examples" / "quickstart.yaml"))
     assert report.recirculations == 0
     assert report.megaflows == 4 * 64  # two families, two protocols, 64 slots
     assert report.masks == 2  # one per family
@@ -233,7 +233,7 @@ def break_flows(
 def test_broken_flows_are_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     example, touches, change = BREAKS[what]
     touched = break_flows(monkeypatch, touches, change)
-    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    report = prove(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert touched
     assert not report.ok
     assert report.failures[0].detail
@@ -252,9 +252,9 @@ def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.Monkey
     monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
     loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
     monkeypatch.setattr(proof_report, "_MOST_FAILURES", 2)
-    some = check(loaded)
+    some = prove(loaded)
     monkeypatch.setattr(proof_report, "_MOST_FAILURES", 10**6)
-    every = check(loaded)
+    every = prove(loaded)
     assert len(every.failures) == every.failed == some.failed > len(some.failures) == 2
     assert [f.vector for f in every.failures[:2]] == [f.vector for f in some.failures]
 
@@ -267,7 +267,7 @@ def test_a_failure_shows_what_became_of_its_own_packet(monkeypatch: pytest.Monke
         monkeypatch, lambda f: f"actions={f.actions}" in broken,
         lambda f: replace(f, actions=broken[f"actions={f.actions}"].removeprefix("actions=")),
     )  # fmt: skip
-    report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    report = prove(load_spec(ROOT / "examples" / "quickstart.yaml"))
     assert len(touched) == 4
     seen = set()
     for failure in report.failures:
@@ -294,7 +294,7 @@ def test_a_failure_says_whether_bytes_or_port_are_wrong(
 ) -> None:
     original = switch.lines_of
     monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
-    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    report = prove(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert any(f.problem == problem and shown in "".join(f.detail) for f in report.failures), report.failures[:1]
 
 
@@ -314,7 +314,7 @@ def test_a_failure_names_the_lines_of_the_spec(
     """Of its VIP, for queries and answers, and of the backend that a query should have reached."""
     original, loaded = switch.lines_of, load_spec(ROOT / "examples" / f"{example}.yaml")
     monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
-    report = check(loaded)
+    report = prove(loaded)
     assert report.failures
     for failure in report.failures:
         found = [line.split(maxsplit=2)[1:] for line in failure.detail if line.startswith("spec:")]
@@ -354,7 +354,7 @@ def test_flows_that_a_switch_cannot_hold_say_why(monkeypatch: pytest.MonkeyPatch
     original = switch.lines_of
     monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [*original(plan), f"cookie=0xd453010000000001{added}"])
     with pytest.raises(SwitchError, match=why):
-        check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+        prove(load_spec(ROOT / "examples" / "quickstart.yaml"))
 
 
 def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +368,7 @@ def test_a_bucket_for_the_wrong_backend_is_seen(monkeypatch: pytest.MonkeyPatch)
         ]
 
     monkeypatch.setattr(switch, "groups_of", broken)
-    assert not check(load_spec(ROOT / "examples" / "own-ports.yaml")).ok
+    assert not prove(load_spec(ROOT / "examples" / "own-ports.yaml")).ok
 
 
 @pytest.fixture
@@ -392,6 +392,6 @@ def swapped_slots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("example", ["quickstart", "one-armed-nat", "ipip", "siit", "client-hash", "spray"])
 def test_a_wrong_slot_assignment_of_the_plan_is_seen(example: str) -> None:
     """By its packets where the slot of a query is known, by what the extension's program holds where it is not."""
-    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    report = prove(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert not report.ok
     assert any("slot 0" in f.problem or "slot 0 of" in line for f in report.failures for line in (*f.detail, ""))

@@ -10,10 +10,10 @@ from bench.specs import many_vips
 
 from dnsteer.checks.load import load_spec
 from dnsteer.proof import check as check_module
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.report import Report
+from dnsteer.proof.report import CheckReport
 from dnsteer.proof.traffic import coverage
 from dnsteer.proof.traffic.coverage import sufficient_slots
 from tests.packet.switches import spec_of
@@ -25,13 +25,13 @@ FOUR = many_vips(4, pools=1, backends=4).replace("    backends:", f"    slots: {
 )  # fmt: skip
 
 
-def counted(report: Report) -> tuple[object, ...]:
+def counted(report: CheckReport) -> tuple[object, ...]:
     return report.packets, report.megaflows, report.masks, report.recirculations, report.failed
 
 
 def test_four_vips_of_both_families_with_1024_slots() -> None:
     """16,384 megaflows: more than the limit of 12,000 that the switch gives itself, and counted in two portions."""
-    report = check(spec_of(FOUR))
+    report = prove(spec_of(FOUR))
     assert report.ok, (report.failures[:1], report.complaints)
     assert report.megaflows == 4 * 2 * 2 * SLOTS and report.masks == 2
     assert report.packets["query"] == report.megaflows
@@ -41,9 +41,9 @@ def test_four_vips_of_both_families_with_1024_slots() -> None:
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
 def test_portions_count_what_one_counts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_spec(file)
-    whole = check(loaded)
+    whole = prove(loaded)
     monkeypatch.setattr(check_module, "_PORTION", 50)
-    parts = check(loaded)
+    parts = prove(loaded)
     assert parts.ok, (parts.failures[:1], parts.complaints)
     hashed = any(pool.selection.value in ("dp-hash", "client", "spray") for pool in loaded.spec.pools.values())
     if hashed:  # which slot a query gets depends on the run
@@ -65,7 +65,7 @@ def test_megaflows_of_further_portions_are_in_the_switch_when_they_are_counted(m
         assert self.megaflows() == []
 
     monkeypatch.setattr(switch.Harness, "forget_megaflows", noted)
-    report = check(spec_of(FOUR))
+    report = prove(spec_of(FOUR))
     assert report.ok and len(held) > 8
     assert max(held) < 3000 and report.megaflows == 16 * SLOTS
 
@@ -73,7 +73,7 @@ def test_megaflows_of_further_portions_are_in_the_switch_when_they_are_counted(m
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
 def test_examples_are_proven_by_fewer_queries(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coverage, "ALL_SLOTS", 0)
-    report = check(load_spec(file))
+    report = prove(load_spec(file))
     assert report.ok, (report.failures[:1], report.complaints)
     assert report.coverage.startswith("every slot once for each pool, family and protocol")
 
@@ -83,7 +83,7 @@ def test_broken_flows_are_seen_by_fewer_queries(what: str, monkeypatch: pytest.M
     monkeypatch.setattr(coverage, "ALL_SLOTS", 0)
     example, touches, change = BREAKS[what]
     touched = break_flows(monkeypatch, touches, change)
-    report = check(load_spec(ROOT / "examples" / f"{example}.yaml"))
+    report = prove(load_spec(ROOT / "examples" / f"{example}.yaml"))
     assert touched and not report.ok
 
 
@@ -123,7 +123,7 @@ def test_each_slot_bit_of_every_further_service_counts(bit: int, address: str, m
         lambda f: f.match == f"udp,nw_dst={address},tp_dst=53",
         lambda f: replace(f, actions=without(f.actions)),
     )
-    report = check(spec_of(MANY))
+    report = prove(spec_of(MANY))
     assert touched and not report.complaints
     assert report.failed and all(address in failure.vector for failure in report.failures if failure.vector[0] != "(")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.traffic.vectors import vectors
@@ -43,7 +43,7 @@ def test_each_service_is_probed(loaded: Loaded) -> None:
 
 
 def test_the_switch_leads_them(loaded: Loaded) -> None:
-    report = check(loaded)
+    report = prove(loaded)
     assert report.ok, report.failures[:1]
 
 
@@ -51,6 +51,6 @@ def test_probes_of_a_vip_that_cannot_be_probed() -> None:
     """Answers by siit go to an IPv4 address of the port for probes: without one, such probes go as queries of clients do."""
     text = SIIT.read_text()
     probe = "  probe:\n    addresses: ['2001:db8:53::9/64']\n"
-    report = check(load(text.replace("  uplinks:\n", f"{probe}  uplinks:\n", 1)))
+    report = prove(load(text.replace("  uplinks:\n", f"{probe}  uplinks:\n", 1)))
     assert report.ok, report.failures[:1]
     assert report.packets["probe"]

@@ -16,10 +16,10 @@ import pytest
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.check import verdict
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.proof.report import Report
+from dnsteer.proof.report import CheckReport
 from dnsteer.switch import private
 from dnsteer.switch.logs import is_of_speed
 from dnsteer.switch.tools import SwitchError, TimedOutError
@@ -73,7 +73,7 @@ def with_packets(monkeypatch: pytest.MonkeyPatch, do: Callable[[Harness, int], A
 
 def test_a_switch_that_was_stopped_is_noted_and_the_proof_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     with_packets(monkeypatch, lambda it, nth: stop_until_it_warns(it) if nth == 1 else None)
-    report = check(LOADED)
+    report = prove(LOADED)
     assert report.ok and report.complaints == []
     assert any("Unreasonably long" in note for note in report.notes)
 
@@ -88,19 +88,19 @@ def test_it_is_said_and_the_command_succeeds(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_proof_that_stalled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private, "_ANSWER_TIMEOUT", 2.0)
     with_packets(monkeypatch, lambda it, nth: stop_for(it, 4.0) if nth == 0 else None)
-    report = check(LOADED)
+    report = prove(LOADED)
     assert report.ok
     assert report.notes[0].startswith(
         "attempt 1 was given up: netdev-dummy/receive: the private ovs-vswitchd does not answer"
     )
-    assert report.packets == check(LOADED).packets  # of the attempt that counts
+    assert report.packets == prove(LOADED).packets  # of the attempt that counts
 
 
 def test_a_proof_that_stalls_every_time_is_an_error_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private, "_ANSWER_TIMEOUT", 1.0)
     with_packets(monkeypatch, lambda it, _: stop_for(it, 2.0))
     with pytest.raises(SwitchError, match=r"within 1 s; 3 attempts ended so: is the machine too busy\?"):
-        check(LOADED)
+        prove(LOADED)
 
 
 def test_packets_that_are_not_processed_in_time_are_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_a_failure_while_the_switch_had_to_wait_is_tried_again(monkeypatch: pyte
 
     lost: list[int] = []
     monkeypatch.setattr(Harness, "send", lossy)
-    report = check(LOADED)
+    report = prove(LOADED)
     assert report.ok
     assert report.notes[0] == "attempt 1 failed while the switch had to wait, and was repeated:"
 
@@ -136,11 +136,11 @@ def test_a_failure_of_a_switch_that_had_time_is_not_tried_again(monkeypatch: pyt
     tries: list[int] = []
     enter = Harness.__enter__
     monkeypatch.setattr(Harness, "__enter__", lambda self: (tries.append(1), enter(self))[1])
-    report = check(LOADED)
+    report = prove(LOADED)
     assert not report.ok and len(tries) == 1
 
 
-def warned(monkeypatch: pytest.MonkeyPatch) -> Report:
+def warned(monkeypatch: pytest.MonkeyPatch) -> CheckReport:
     """A check whose switch has something real to warn of."""
 
     def add(it: Harness, nth: int) -> None:
@@ -151,7 +151,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> Report:
                 time.sleep(0.01)
 
     with_packets(monkeypatch, add)
-    return check(LOADED)
+    return prove(LOADED)
 
 
 def test_other_warnings_fail_and_the_verdict_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.render.files import FILES
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from tests.packet.apply_spec import apply
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs
@@ -45,10 +45,10 @@ def test_incremental_equals_full(shared: Switch, one: Loaded, other: Loaded) -> 
     assert shared.conf() == conf
     apply(other, shared.database)
     assert state(shared) == from_scratch
-    assert verify(other, shared.database) == []
+    assert find_drift(other, shared.database) == []
     apply(one, shared.database)
     assert state(shared) == first
-    assert verify(one, shared.database) == []
+    assert find_drift(one, shared.database) == []
 
 
 def render(spec: Path, folder: Path, seed: str) -> dict[str, bytes]:

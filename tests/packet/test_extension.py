@@ -19,11 +19,11 @@ import pytest
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.extension.executables import FOLDER
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.harness import extension_process, switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.outcome import Frame
-from dnsteer.proof.report import Report
+from dnsteer.proof.report import CheckReport
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -43,13 +43,13 @@ def loaded(name: str) -> Loaded:
     return load_spec(ROOT / "examples" / f"{name}.yaml")
 
 
-def failures(report: Report) -> str:
+def failures(report: CheckReport) -> str:
     return "\n".join(f"{f.vector}: {f.problem}" for f in report.failures)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_proven(name: str) -> None:
-    report = check(loaded(name))
+    report = prove(loaded(name))
     assert report.ok, report.failures[:1]
     assert report.extended > 100
     assert "dnsteer-ext on the software model" in report.extension
@@ -57,7 +57,7 @@ def test_it_is_proven(name: str) -> None:
 
 
 def test_a_sample_is_proven() -> None:
-    report = check(loaded("everything"), per_service=3)
+    report = prove(loaded("everything"), per_service=3)
     assert report.ok, report.failures[:1]
 
 
@@ -69,12 +69,12 @@ def test_one_backend_for_all_queries_of_a_service_is_as_the_spec_says(fields: st
     assert "18: $.pools.resolvers.hash_fields: found fields that all clients of a service share" in (
         spec.warnings[0].text("spec.yaml")
     )
-    report = check(spec)
+    report = prove(spec)
     assert report.ok, report.failures[:1]
 
 
 def test_without_an_extension_none_is_named() -> None:
-    report = check(load_spec(ROOT / "examples" / "quickstart.yaml"))
+    report = prove(load_spec(ROOT / "examples" / "quickstart.yaml"))
     assert (report.extension, report.extended) == ("", 0)
 
 
@@ -82,7 +82,7 @@ def test_an_extension_that_no_vip_needs_is_not_started(tmp_path: Path, monkeypat
     monkeypatch.setenv(FOLDER, str(tmp_path))
     text = (ROOT / "examples" / "client-hash.yaml").read_text()
     text = text.replace("    selection: client\n    hash_fields: [src_ip]\n", "")
-    report = check(check_document(parse_document("spec.yaml", text)))
+    report = prove(check_document(parse_document("spec.yaml", text)))
     assert report.ok, report.failures[:1]
     assert (report.extension, report.extended) == ("", 0)
 
@@ -136,7 +136,7 @@ def with_broken_flows(
     touches: Callable[[Flow], bool],
     change: Callable[[Flow], Flow] | None,
     monkeypatch: pytest.MonkeyPatch,
-) -> Report:
+) -> CheckReport:
     """What is said of the spec where some flows are changed, or left out."""
     original = switch.lines_of
     touched: list[Flow] = []
@@ -151,7 +151,7 @@ def with_broken_flows(
         return out
 
     monkeypatch.setattr(switch, "lines_of", broken)
-    report = check(spec)
+    report = prove(spec)
     assert touched
     return report
 
@@ -215,7 +215,9 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
 }  # fmt: skip
 
 
-def with_wrong_program(spec: Loaded, change: Callable[[Program], object], monkeypatch: pytest.MonkeyPatch) -> Report:
+def with_wrong_program(
+    spec: Loaded, change: Callable[[Program], object], monkeypatch: pytest.MonkeyPatch
+) -> CheckReport:
     """What is said of the spec with a program that is changed."""
     original = extension_process.program_of
 
@@ -228,7 +230,7 @@ def with_wrong_program(spec: Loaded, change: Callable[[Program], object], monkey
         return program
 
     monkeypatch.setattr(extension_process, "program_of", broken)
-    return check(spec)
+    return prove(spec)
 
 
 @pytest.mark.parametrize("what", PROGRAMS)
@@ -242,14 +244,14 @@ def test_a_wrong_program_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_program_that_is_no_program_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extension_process, "program_of", lambda _: {"version": 1})
     with pytest.raises(SwitchError, match=r"dnsteer-ext-frames: \$"):
-        check(loaded("ipip"))
+        prove(loaded("ipip"))
 
 
 def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     with pytest.raises(SwitchError, match="no program dnsteer-ext-frames, which this spec needs"):
-        check(loaded("ipip"))
-    assert check(load_spec(ROOT / "examples" / "quickstart.yaml"), per_service=1).ok  # which does not need it
+        prove(loaded("ipip"))
+    assert prove(load_spec(ROOT / "examples" / "quickstart.yaml"), per_service=1).ok  # which does not need it
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_a_program_that_fails_is_told(text: str, message: str, tmp_path: Path, m
     monkeypatch.setenv(FOLDER, str(tmp_path))
     monkeypatch.setattr(extension_process, "_ANSWER_TIMEOUT", 1.0)
     with pytest.raises(SwitchError, match=message):
-        check(loaded("ipip"))
+        prove(loaded("ipip"))
 
 
 def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
@@ -292,7 +294,7 @@ def test_packets_that_loop_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(switch, "lines_of", looping)
     with pytest.raises(SwitchError, match="packets loop between"):
-        check(loaded("client-hash"), per_service=1)
+        prove(loaded("client-hash"), per_service=1)
 
 
 def test_the_program_ends_with_the_harness() -> None:

@@ -22,9 +22,9 @@ from dnsteer.deploy.rollback import RollbackTarget
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.extension.client import ExtensionClient, LostError, RefusedError
+from dnsteer.extension.client import ExtensionClient, LostError, ProgramRefusedError
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -128,7 +128,7 @@ def test_kill_at_every_step(kind: str, target: TargetSwitch, shared: Switch, ext
         now = held(shared, extension)
         assert now in (old, new), steps
         seen.append(now == new)
-        assert verify(spec_in_force(target), target.remote, extension=target.extension) == []
+        assert find_drift(spec_in_force(target), target.remote, extension=target.extension) == []
         back(target)
         assert held(shared, extension) == old
         steps += 1
@@ -173,11 +173,11 @@ def test_a_refusal_leaves_all_as_it_was(
 ) -> None:
     before, program = all_of(shared), extension.program
     relay.refuse = "vip tunneled/198.51.100.53/udp/53: out of entries"
-    with pytest.raises(RefusedError if kind == "drain" else SwitchError, match="out of entries") as error:
+    with pytest.raises(ProgramRefusedError if kind == "drain" else SwitchError, match="out of entries") as error:
         CHANGES[kind][0](TargetSwitch(target.remote, extension=str(relay.path)))
     assert "tunneled/198.51.100.53/udp/53" in str(error.value)
     assert (all_of(shared), extension.program) == (before, program)
-    assert verify(OLD, target.remote, extension=target.extension) == []
+    assert find_drift(OLD, target.remote, extension=target.extension) == []
 
 
 @pytest.mark.parametrize("kind", CHANGES)

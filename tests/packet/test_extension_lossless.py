@@ -26,7 +26,7 @@ from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.extension import take_slots
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from tests.packet.agents import wait
 from tests.packet.extension_beside_switch import EXTENDED, program_for
@@ -155,7 +155,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
         deploy(SpecTarget(second), target, Options(grace=2))
         crossing.moment("in the end")
     assert [line for line in crossing.lost if not (translates_no_more(old, new) and TRANSLATED.search(line))] == []
-    assert verify(second, target.remote, extension=target.extension) == []
+    assert find_drift(second, target.remote, extension=target.extension) == []
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=[" to ".join(pair) for pair in PAIRS])

@@ -10,7 +10,7 @@ import pytest
 
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
@@ -29,7 +29,7 @@ TO_QUERIES = next(
 
 
 def test_they_are_proven() -> None:
-    report = check(LOADED)
+    report = prove(LOADED)
     assert report.ok, report.failures[:1]
     assert report.extended > 1000
 
@@ -81,7 +81,7 @@ def test_a_client_that_chooses_a_backend_by_its_source_port_is_seen(
         return [*lines, replace(right, priority=200, match=f"udp,{right.match},{ports}", actions=wrong).line()]
 
     monkeypatch.setattr(switch, "lines_of", broken)
-    report = check(LOADED)
+    report = prove(LOADED)
     assert f"from the source port of probes of {backend}" in failures(report)
     assert not any(failure.vector.startswith("probe of") for failure in report.failures)
 

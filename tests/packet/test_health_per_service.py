@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.agent.effect import Effect, carry_out
-from dnsteer.agent.probes.targets import targets
+from dnsteer.agent.effect import Effect, decide_and_change
+from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.agent.world import read_world
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import overlay
@@ -43,7 +43,9 @@ def decide(switch: Switch, ill: Mapping[str, Mapping[str, str]]) -> Effect:
     with Session(target.remote, target.timeout) as session:
         world = read_world(session, session.record_of(None))
     assert set(world.rules) == {DNS, DOT}
-    effect = carry_out(target, world.bridge, world.number, list(world.rules.values()), {DNS: {}, DOT: {}, **ill})
+    effect = decide_and_change(
+        target, world.bridge, world.number, list(world.rules.values()), {DNS: {}, DOT: {}, **ill}
+    )
     assert not effect.outdated
     return effect
 
@@ -128,7 +130,7 @@ def test_a_spec_without_it_ends_it(split: Switch, tmp_path: Path) -> None:
     target = TargetSwitch(split.database)
     with Session(target.remote, target.timeout) as session:
         world = read_world(session, session.record_of(None))
-    carry_out(target, world.bridge, world.number, list(world.rules.values()), decided)
+    decide_and_change(target, world.bridge, world.number, list(world.rules.values()), decided)
     assert overlay(split) == []
     assert on(split)("verify", plain).code == 0
 
@@ -145,6 +147,6 @@ def test_a_spec_without_it_ends_it(split: Switch, tmp_path: Path) -> None:
 )
 def test_it_is_proven(tmp_path: Path, old: str, new: str) -> None:
     loaded = load_spec(spec_file(tmp_path, FARM_DOT.replace(old, new, 1) if old else FARM_DOT))
-    report = check(loaded)
+    report = prove(loaded)
     assert report.ok, report.failures
-    assert any(target.services != ("",) for target in targets(loaded.spec))
+    assert any(target.services != ("",) for target in probe_targets(loaded.spec))

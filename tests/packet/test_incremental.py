@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from dnsteer.deploy.overlay_change import Change, change_overlay
+from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.run import Deployed, Options
 from dnsteer.deploy.run import deploy as patient_deploy
@@ -21,7 +21,7 @@ from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import FENCE
 from tests.packet import command
@@ -71,7 +71,7 @@ def state(switch: Switch) -> State:
     return (*switch.tables(), switch.ports(), settings_, names)
 
 
-def set_overlay(switch: Switch, overlay: Overlay) -> Change:
+def set_overlay(switch: Switch, overlay: Overlay) -> OverlayChange:
     """The overlay, whatever there was, by the way of the quick verbs."""
     return change_overlay(target(switch), None, lambda *_: overlay)
 
@@ -163,7 +163,7 @@ def test_a_spec_after_another_with_overlays_is_as_on_an_empty_switch(shared: Swi
     assert len(bundles) <= 1
     assert sum(map(len, bundles)) == differ(before, shared.tables())
     assert not any("bucket" in line.split()[1] for lines in bundles for line in lines)
-    assert verify(other, shared.database) == []
+    assert find_drift(other, shared.database) == []
     conf = shared.conf()
     assert not deploy(other, target(shared)).applied.changed
     assert shared.conf() == conf
@@ -186,7 +186,7 @@ def test_quick_verbs_are_full_applies(shared: Switch, data: st.DataObject) -> No
         assert shared.tables() == tables
         assert sum(map(len, bundles)) == differ(before, shared.tables())
         assert not deploy(spec, target(shared)).applied.changed
-    assert verify(spec, shared.database) == []
+    assert find_drift(spec, shared.database) == []
     set_overlay(shared, NO_OVERLAY)
     assert state(shared) == base
 

@@ -16,11 +16,11 @@ from bench.specs import many_vips
 
 from dnsteer.deploy import ports
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch import bridge as br
 from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
-from dnsteer.switch.tools import SwitchError, UnavailableError, program
+from dnsteer.switch.tools import SwitchError, UnavailableError, find_program
 from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, LATE, SMALL, Switch, spec_of
 
@@ -75,7 +75,7 @@ def test_an_apply_killed_at_any_moment_leaves_whole_tables(switch: Switch, state
         held.append(switch.tables())
         assert held[-1] in (old, new), i
         apply(spec, switch.database)
-        assert verify(spec, switch.database) == []
+        assert find_drift(spec, switch.database) == []
         assert switch.tables() == new
     assert late <= 10  # else the moments were no moments
 
@@ -119,7 +119,7 @@ def test_a_bundle_whose_sender_dies_is_not_cut_short(
     """ovs-ofctl must not take the end of a broken pipe for the end of the bundle, should it live long enough to see it."""
     switch.expected = ["Connection reset by peer", "Broken pipe"]
     fake = tmp_path / "ovs-ofctl"
-    fake.write_text(KILLER.format(real=program("ovs-ofctl")))
+    fake.write_text(KILLER.format(real=find_program("ovs-ofctl")))
     fake.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -132,7 +132,7 @@ def test_a_bundle_whose_sender_dies_is_not_cut_short(
     time.sleep(0.6)
     assert switch.tables() == states[0 if survives else 1][1]
     apply(states[0][0], switch.database)
-    assert verify(states[0][0], switch.database) == []
+    assert find_drift(states[0][0], switch.database) == []
 
 
 def slow_apply(spec: Loaded, database: str) -> None:
@@ -159,7 +159,7 @@ def test_two_at_once_make_the_tables_of_one(switch: Switch, states: list[tuple[L
     held = switch.tables()
     assert held in [tables for _, tables in states]
     spec = next(spec for spec, tables in states if tables == held)
-    assert verify(spec, switch.database) == []
+    assert find_drift(spec, switch.database) == []
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -180,11 +180,11 @@ def test_what_a_bundle_needs_stays_while_its_fate_is_unknown(
         with pytest.raises(UnconfirmedError, match="either all of the old tables or all of the new ones; apply again"):
             apply(spec_of(LARGE), switch.database)
     assert ports_of(switch) == ["p0", "vf0", "vf1", "vf2"]
-    kinds = [d.kind for d in verify(spec_of(LARGE), switch.database)]
+    kinds = [d.kind for d in find_drift(spec_of(LARGE), switch.database)]
     assert kinds[:2] == ["record", "interrupted"]
     assert (kinds[2:] == []) is arrived
     assert bool(apply(spec_of(LARGE), switch.database).settings) is not arrived
-    assert verify(spec_of(LARGE), switch.database) == []
+    assert find_drift(spec_of(LARGE), switch.database) == []
 
 
 def before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[], None]], None]:
@@ -231,7 +231,7 @@ def test_a_switch_that_dies_in_the_middle(
     if switch_has(switch, "br-dns"):
         assert switch.tables() == (set(), set())  # a switch that restarts has no flows: it drops, by its fail mode
     apply(large, switch.database)
-    assert verify(large, switch.database) == []
+    assert find_drift(large, switch.database) == []
 
 
 SAID = {
@@ -261,7 +261,7 @@ def test_a_daemon_that_gets_stuck_is_given_up_in_time(
         finally:
             process.send_signal(signal.SIGCONT)
     apply(large, switch.database)
-    assert verify(large, switch.database) == []
+    assert find_drift(large, switch.database) == []
 
 
 def switch_has(switch: Switch, bridge: str) -> bool:

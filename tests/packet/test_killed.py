@@ -23,7 +23,7 @@ from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import digest
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.session import KEPT, Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.apply_spec import apply
@@ -142,7 +142,7 @@ def test_a_change_that_is_killed_is_made_or_not(kind: str, switch: Switch) -> No
         made += assert_one_of_two(kind, now, wanted, after)
         assert done.state == after.current, i
         spec = next(s for s in SPECS if digest(s.spec) == after.spec)
-        assert verify(spec, switch.database) == [], i
+        assert find_drift(spec, switch.database) == [], i
         now = after
     assert early >= KILLS / 4
     assert begun >= KILLS / 20

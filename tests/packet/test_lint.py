@@ -15,7 +15,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.lint.context import LintContext
 from dnsteer.lint.limits import flow_totals
 from dnsteer.lint.port_scans import scan_flows
-from dnsteer.lint.run import lint
+from dnsteer.lint.run import run_finders
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable
 from dnsteer.offload.examine import examine
 from dnsteer.offload.profile import profile
@@ -96,7 +96,7 @@ def test_the_slots_that_are_not_asked_are_computed() -> None:
     seen = examine(loaded, profile("ovs-doca"), queries=400)
     assert seen.sampled is not None and seen.sampled < slots
     assert [p.rules for p in seen.paths if p.family == "ipv4"] == [slots, slots]
-    assert lint(seen).flows >= 4 * slots
+    assert run_finders(seen).flows >= 4 * slots
 
 
 def test_each_uplink_needs_the_flows_of_all_slots() -> None:
@@ -110,7 +110,7 @@ def test_each_uplink_needs_the_flows_of_all_slots() -> None:
 def test_more_flows_than_that_are_found(example: str, what: str) -> None:
     usual = seen(example, "ovs-doca")
     more = [replace(j, flow=by_another_router(j.flow)) for j in usual.judged if j.kind == "query"]
-    found = found_as(lint(replace(usual, judged=[*usual.judged, *more])), "DNS012")
+    found = found_as(run_finders(replace(usual, judged=[*usual.judged, *more])), "DNS012")
     assert found and any(f"datapath flows for {what}" in f.text for f in found)
     if example == "quickstart":
         assert all("128 datapath flows" in f.text and "multiplied by: 2 of eth.src" in f.text for f in found)
@@ -127,10 +127,10 @@ def test_more_flows_than_the_limit_are_found() -> None:
     services = ", ".join(f"{{protocol: udp, port: {port}}}" for port in range(1000, 1030))
     loaded = changed("quickstart", ("slots: 64 ", "slots: 4096 "), ("services: [dns]", f"services: [{services}]"))
     seen = examine(loaded, profile("ovs-doca"), queries=300)
-    found = lint(seen)
+    found = run_finders(seen)
     assert found.flows > FLOW_LIMIT
     assert {"DNS013", "DNS016"} & codes_of(found) == {"DNS013"}
-    older = [f for f in lint(replace(seen, profile=profile("ovs-doca-2"))).findings if f.code.code == "DNS016"]
+    older = [f for f in run_finders(replace(seen, profile=profile("ovs-doca-2"))).findings if f.code.code == "DNS016"]
     assert older and "65,536 counters" in older[0].text and older[0].reasons[0].source
 
 
@@ -150,7 +150,7 @@ def test_limits_of_all_flows_together_are_compared() -> None:
     small = profile("ovs-doca")
     limits = {n: small.limits[n].model_copy(update={"value": 1}) for n in ("rules", "masks", "conntrack_zones")}
     small = small.model_copy(update={"limits": {**small.limits, **limits}})
-    found = lint(replace(seen("one-armed-nat", "ovs-doca"), profile=small))
+    found = run_finders(replace(seen("one-armed-nat", "ovs-doca"), profile=small))
     assert [f.reasons[0].name for f in found_as(found, "DNS014")] == ["rules"]
     assert {f.reasons[0].name for f in found_as(found, "DNS019")} == {"masks", "conntrack_zones"}
     assert not {"DNS014", "DNS019"} & codes_of(report("one-armed-nat", "ovs-doca"))
@@ -195,7 +195,7 @@ def test_json_has_every_flow_with_its_judgement_and_the_sources() -> None:
 
 
 def test_wide_entries_of_a_newer_card_are_told_and_not_counted() -> None:
-    found = lint(
+    found = run_finders(
         examine(changed("quickstart", ("  bridge:", "  hardware: bluefield-3\n  bridge:")), profile("ovs-doca"))
     )
     assert {p.rules for p in found.paths if p.family == "ipv6"} == {65}

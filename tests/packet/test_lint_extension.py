@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.run import lint
+from dnsteer.lint.run import run_finders
 from dnsteer.modes import MODES
 from dnsteer.offload.examine import examine
 from dnsteer.offload.extension import extension_parts
@@ -127,14 +127,14 @@ def test_the_finding_says_plainly_that_nothing_has_run() -> None:
 
 def test_a_pair_of_functions_that_cannot_be_is_found() -> None:
     card = ("  bridge:", "  hardware: bluefield-3\n  bridge:")
-    soft = lint(examine(changed("ipip", card), profile("ovs-netdev")))
+    soft = run_finders(examine(changed("ipip", card), profile("ovs-netdev")))
     (told,) = found_as(soft, "DNS063")
     assert "flavor ovs-netdev does not use the eSwitch of bluefield-3" in told.text
-    assert "DNS063" not in codes_of(lint(examine(changed("ipip", card), profile("ovs-doca"))))
+    assert "DNS063" not in codes_of(run_finders(examine(changed("ipip", card), profile("ovs-doca"))))
     whole = ("{port: ext-in}", "{port: ext-in, options: {dpdk-devargs: '0000:03:00.0,representor=sf[8]'}}")
     wrong = ("{port: ext-out}", "{port: ext-out, options: {dpdk-devargs: '0000:04:00.0'}}")
     doca = ("flavor: ovs-netdev", "flavor: ovs-doca")
-    (other,) = found_as(lint(examine(changed("ipip", doca, whole, wrong), profile("ovs-doca"))), "DNS063")
+    (other,) = found_as(run_finders(examine(changed("ipip", doca, whole, wrong), profile("ovs-doca"))), "DNS063")
     assert other.path == ("switch", "extension", "egress") and "port ext-out" in other.text
 
 
@@ -142,7 +142,7 @@ def test_two_uplinks_need_one_eswitch() -> None:
     """The functions are on one of them, and packets come in by both."""
     places = [(f"01:0{n}", f"01:0{n}, port: p{n % 2}") for n in (1, 2, 3)]
     loaded = changed("client-hash", ("    p0:\n", "    p0:\n    p1:\n"), *places)
-    found = lint(examine(loaded, profile("ovs-doca")))
+    found = run_finders(examine(loaded, profile("ovs-doca")))
     assert found.offloaded == 1.0
     (assumed,) = found_as(found, "DNS018")
     assert "queries that come in by p1 go to ext-in" in assumed.text

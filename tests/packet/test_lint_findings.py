@@ -11,7 +11,7 @@ import pytest
 
 from dnsteer.lint.context import LintContext
 from dnsteer.lint.mask_count import mask_count
-from dnsteer.lint.run import lint
+from dnsteer.lint.run import run_finders
 from dnsteer.offload.datapath_flow import DatapathFlow, read_flow
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.profile import profile
@@ -55,7 +55,7 @@ def test_the_budget_is_said_with_what_would_keep_it() -> None:
         for nth, name in enumerate("abc")
     )
     loaded = spec_of(f"{head}pools:\n{pools}vips:\n{vips}lint:\n  masks: 4\n")
-    found = next(f for f in lint(examine(loaded, profile("ovs-doca"))).findings if f.code.code == "DNS030")
+    found = next(f for f in run_finders(examine(loaded, profile("ovs-doca"))).findings if f.code.code == "DNS030")
     assert "source-port pools have 3 different numbers of slots (16, 64, 128)" in found.text
     assert "table" not in found.text and "--explain DNS030" in found.advice
 
@@ -67,12 +67,12 @@ def accepting(code: str) -> Loaded:
 @pytest.mark.parametrize(("flavor", "found"), [("ovs-doca", True), ("ovs-doca-2", False), ("ovs-netdev", False)])
 def test_what_is_accepted_and_not_found_is_a_finding_for_the_specs_own_flavor(flavor: str, found: bool) -> None:
     judged = replace(seen(ON_DOCA, flavor), loaded=accepting("DNS010"))
-    assert ("DNS050" in {f.code.code for f in lint(judged).findings}) == found
+    assert ("DNS050" in {f.code.code for f in run_finders(judged).findings}) == found
 
 
 def test_an_accepted_code_that_lint_does_not_have_is_found_by_any_flavor() -> None:
     judged = replace(seen(ON_DOCA, "ovs-doca-2"), loaded=accepting("DNS101"))
-    (found,) = [f for f in lint(judged).findings if f.code.code == "DNS050"]
+    (found,) = [f for f in run_finders(judged).findings if f.code.code == "DNS050"]
     assert found.text == "DNS101 is not a code of lint"
     assert found.advice == 'did you mean "DNS061"? dnsteer lint --explain all lists them'
 

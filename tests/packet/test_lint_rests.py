@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.run import LintReport, lint
+from dnsteer.lint.run import LintReport, run_finders
 from dnsteer.offload.context import offload_context_of
 from dnsteer.offload.datapath_flow import read_flow
 from dnsteer.offload.examine import examine
@@ -27,12 +27,12 @@ def test_the_width_of_a_hash_is_judged_as_every_release_has_it() -> None:
     for each in unknown:
         assert "4 bits of dp_hash in older releases" in each.text and "6 in newer ones" in each.text
         assert "pools.hashed.slots: 4 or less, or pools.hashed.selection: source-port" in each.advice
-    two = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile("ovs-doca-2"))), "DNS004")
+    two = found_as(run_finders(replace(seen("own-ports", "ovs-doca"), profile=profile("ovs-doca-2"))), "DNS004")
     assert two  # the profile that says no to more than 4 bits does not know the release either
 
 
 def test_a_hash_that_is_as_wide_in_every_release_is_taken() -> None:
-    found = lint(examine(changed("own-ports", ("slots: 16", "slots: 4")), profile("ovs-doca")))
+    found = run_finders(examine(changed("own-ports", ("slots: 16", "slots: 4")), profile("ovs-doca")))
     assert {"DNS010", "DNS015"} <= codes_of(found) and not {"DNS004", "DNS012"} & codes_of(found)
     hashed = [p for p in found.paths if p.vip == "nat" and p.direction == "query"]
     assert hashed and all((p.passes, p.offloaded) == (2, "yes") for p in hashed)
@@ -52,7 +52,7 @@ def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None
     def said(of: LintReport) -> list[tuple[object, ...]]:
         return [(f.code.code, f.path, f.text, f.advice) for f in of.findings if f.code.code != "DNS023"]
 
-    again = lint(examine(load_spec(ROOT / "examples" / "own-ports.yaml"), profile(flavor)))
+    again = run_finders(examine(load_spec(ROOT / "examples" / "own-ports.yaml"), profile(flavor)))
     assert said(again) == said(report("own-ports", flavor))
     kinds = [(kind, [*found]) for kind, found in again.in_software.items()]
     assert kinds == [(kind, [*found]) for kind, found in report("own-ports", flavor).in_software.items()]
@@ -64,7 +64,7 @@ def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None
 
 def test_what_a_hash_rests_on_is_said_of_each_pool() -> None:
     without = changed("own-ports", ("forwarding: nat", "forwarding: nat\n    fragments: drop"))
-    for found in (report("own-ports", "ovs-doca"), lint(examine(without, profile("ovs-doca")))):
+    for found in (report("own-ports", "ovs-doca"), run_finders(examine(without, profile("ovs-doca")))):
         (note,) = found_as(found, "DNS017")
         assert note.path == ("pools", "hashed", "selection") and "hw-offload-ct-size=0" in note.text
     assert "DNS017" not in codes_of(report("quickstart", "ovs-doca")) | codes_of(report("own-ports", "ovs-kernel"))
@@ -72,7 +72,7 @@ def test_what_a_hash_rests_on_is_said_of_each_pool() -> None:
 
 @pytest.mark.parametrize(("name", "verdict"), [("ovs-doca-2", "no"), ("ovs-doca-3", "unknown")])
 def test_hash_and_tracking_together_are_what_the_version_says(name: str, verdict: str) -> None:
-    (both,) = found_as(lint(replace(seen("own-ports", "ovs-doca"), profile=profile(name))), "DNS015")
+    (both,) = found_as(run_finders(replace(seen("own-ports", "ovs-doca"), profile=profile(name))), "DNS015")
     assert [r.verdict for r in both.reasons] == [verdict]
     assert ("does not offload both" in both.text) == (verdict == "no")
 
@@ -86,7 +86,7 @@ def bringup(value: str) -> tuple[str, str]:
     [("ovs-doca", "no", "DNS001"), ("ovs-dpdk", "unknown", "DNS004"), ("ovs-kernel", "unknown", "DNS004")],
 )
 def test_between_uplinks_hardware_forwards_on_one_eswitch(flavor: str, verdict: str, code: str) -> None:
-    apart = lint(examine(changed("two-uplinks", bringup("{multiport: false}")), profile(flavor)))
+    apart = run_finders(examine(changed("two-uplinks", bringup("{multiport: false}")), profile(flavor)))
     assert {p.offloaded for p in apart.paths} == {verdict}
     assert any("another eSwitch" in f.text for f in found_as(apart, code))
     assert "DNS018" not in codes_of(apart)
@@ -101,7 +101,7 @@ def test_that_bringup_joins_the_eswitches_is_said() -> None:
 
 def test_nothing_joins_the_eswitches_of_two_cards() -> None:
     cards = bringup("{pci: {p0: '0000:03:00.0', p1: '0000:81:00.0'}}")
-    apart = lint(examine(changed("two-uplinks", cards), profile("ovs-doca")))
+    apart = run_finders(examine(changed("two-uplinks", cards), profile("ovs-doca")))
     assert {p.offloaded for p in apart.paths} == {"no"} and "DNS018" not in codes_of(apart)
     assert all("uplinks of one card" in f.advice for f in found_as(apart, "DNS001"))
 
@@ -126,7 +126,7 @@ def test_ports_are_of_the_eswitch_that_their_devargs_or_names_tell() -> None:
 
 def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
     loaded = changed("own-ports", ("    vf2:", "    vf2: {type: internal}"))
-    found = lint(examine(loaded, profile("ovs-doca")))
+    found = run_finders(examine(loaded, profile("ovs-doca")))
     direct = [p for p in found.paths if p.vip == "direct" and p.direction == "query"]
     assert direct and {p.offloaded for p in direct} == {"partial"}
     local = read_flow(
@@ -138,4 +138,4 @@ def test_a_port_that_no_eswitch_has_is_forwarded_to_by_the_cpu() -> None:
 
 def test_without_tracked_fragments_the_hash_has_nothing_beside_it() -> None:
     loaded = changed("own-ports", ("forwarding: nat", "forwarding: nat\n    fragments: drop"))
-    assert "DNS015" not in codes_of(lint(examine(loaded, profile("ovs-doca"))))
+    assert "DNS015" not in codes_of(run_finders(examine(loaded, profile("ovs-doca"))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dnsteer.lint.finding import LintFinding
-from dnsteer.lint.run import lint
+from dnsteer.lint.run import run_finders
 from dnsteer.offload.examine import examine
 from dnsteer.offload.profile import profile
 from tests.packet.switches import spec_of
@@ -39,7 +39,7 @@ def spec(pools: int, weights: list[int], slots: int | None, vips: int, services:
 
 def advice(text: str) -> list[LintFinding]:
     loaded = spec_of(text)
-    found = lint(examine(loaded, profile("ovs-doca"), queries=1)).findings
+    found = run_finders(examine(loaded, profile("ovs-doca"), queries=1)).findings
     return [f for f in found if f.code.code in ("DNS033", "DNS034")]
 
 

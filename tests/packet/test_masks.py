@@ -19,7 +19,7 @@ from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import parse_flow
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.masks import show
+from dnsteer.switch.masks import show_mask
 from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ TIME = 20.0
 
 def strays(found: Attack, bound: MaskBound) -> list[str]:
     """Masks that were seen and not computed, each with its megaflow."""
-    return [f"{show(mask)}: {found.examples[mask]}" for mask in found.masks if not bound.allows(mask)]
+    return [f"{show_mask(mask)}: {found.examples[mask]}" for mask in found.masks if not bound.allows(mask)]
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)

@@ -18,7 +18,7 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
-from dnsteer.status.path import PathTracer, PathView, Query
+from dnsteer.status.path import PathQuery, PathTracer, PathView
 from dnsteer.switch.openflow import OpenFlow
 from tests.unit.extension_cases import SPEC
 
@@ -45,11 +45,13 @@ def tracer(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Iterator[tuple[Path
         yield PathTracer(loaded, plan, overlay), Commands(harness)
 
 
-def query(client: str, vip: str, protocol: Protocol = Protocol.UDP, *, sport: int = 40001, **more: Any) -> Query:
-    return Query(ip_address(client), sport, ip_address(vip), more.get("port", 53), protocol, more.get("uplink", "p0"))
+def query(client: str, vip: str, protocol: Protocol = Protocol.UDP, *, sport: int = 40001, **more: Any) -> PathQuery:
+    return PathQuery(
+        ip_address(client), sport, ip_address(vip), more.get("port", 53), protocol, more.get("uplink", "p0")
+    )
 
 
-def explained(loaded: Loaded, q: Query, overlay: Overlay = NO_OVERLAY) -> dict[str, Any]:
+def explained(loaded: Loaded, q: PathQuery, overlay: Overlay = NO_OVERLAY) -> dict[str, Any]:
     return explain_query(loaded, q.client, q.sport, q.vip, q.port, q.protocol, q.uplink, overlay).as_json()
 
 
@@ -67,7 +69,7 @@ def same_flows(view: PathView, path: dict[str, Any]) -> None:
     ],
     ids=["nat", "ports"],
 )
-def test_it_is_what_explain_finds_by_sending(loaded: Loaded, asked: Query) -> None:
+def test_it_is_what_explain_finds_by_sending(loaded: Loaded, asked: PathQuery) -> None:
     path = explained(loaded, asked)
     with tracer(loaded) as (traced, switch):
         view = traced.trace(switch, asked)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch import private as private_module
 from dnsteer.switch import tools
 from dnsteer.switch.private import PrivateSwitch
@@ -91,7 +91,7 @@ def test_it_needs_no_privileges() -> None:
         os.environ["PATH"] = "/usr/bin:/bin"  # as for ordinary users on Debian
         with PrivateSwitch() as switch:
             apply(loaded, switch.database)
-            assert verify(loaded, switch.database) == []
+            assert find_drift(loaded, switch.database) == []
 
     assert as_nobody(work) == 0
 
@@ -104,7 +104,7 @@ def test_a_switch_of_another_user_is_named_with_its_socket() -> None:
 
         def refused_at(name: str) -> None:
             with pytest.raises(PermissionError) as error:
-                verify(loaded, switch.database)
+                find_drift(loaded, switch.database)
             assert error.value.filename == f"{switch.dir}/{name}"
 
         assert as_nobody(lambda: refused_at("db.sock")) == 0
@@ -228,7 +228,9 @@ def test_a_daemon_that_ends_at_once_is_reported_with_its_log(monkeypatch: pytest
     script = 'for a; do case $a in --log-file=*) echo "cannot work today" >"${a#*=}" ;; esac; done; exit 1'
     fake.write_text(f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)
-    monkeypatch.setattr(private_module, "program", lambda name: str(fake) if name == fake.name else tools.program(name))
+    monkeypatch.setattr(
+        private_module, "find_program", lambda name: str(fake) if name == fake.name else tools.find_program(name)
+    )
     with pytest.raises(SwitchError, match="ovs-vswitchd ended at once: cannot work today"), PrivateSwitch():
         pass
 

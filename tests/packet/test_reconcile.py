@@ -17,7 +17,7 @@ from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, nothing_changes, on, spec_file, state_rows
 from tests.packet.maintenance_specs import make_overdue, overlay
@@ -153,7 +153,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
         applied.ofctl("del-flows", "table=30")
         assert change_overlay(target, None, take_out("farm/ns3", "down"), progress=said.append).repaired
     assert f"dnsteer {__version__} made the tables, and this is 99.0: applying the whole recorded state" in said
-    assert verify(spec_of(FARM), applied.database) == []
+    assert find_drift(spec_of(FARM), applied.database) == []
 
 
 def test_a_drain_that_cannot_go_on_says_who_does(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from ovs import poller
 from ovs.stream import Stream
 
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch import tls
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
@@ -76,18 +76,18 @@ def test_apply_and_verify(secure: SecureSwitch, pki: Path) -> None:
     assert secure.ports() == {"p0", "vf0", "vf1", "vf2"}
     assert len(secure.flows()) > 100
     assert secure.groups()
-    assert verify(spec, secure.db, openflow=secure.openflow) == []
+    assert find_drift(spec, secure.db, openflow=secure.openflow) == []
     assert not apply(spec, secure.db, openflow=secure.openflow, adopt=True).changed
     secure.ofctl("del-groups")
-    drift = verify(spec, secure.db, openflow=secure.openflow)
+    drift = find_drift(spec, secure.db, openflow=secure.openflow)
     assert {d.kind for d in drift} >= {"group missing"}
     assert apply(spec, secure.db, openflow=secure.openflow, adopt=True).changed
-    assert verify(spec, secure.db, openflow=secure.openflow) == []
+    assert find_drift(spec, secure.db, openflow=secure.openflow) == []
     # By its sockets, where it is seen what could not be set from afar.
-    (drift,) = verify(spec, secure.database)
+    (drift,) = find_drift(spec, secure.database)
     assert drift.kind == "setting" and "smallest IPv4 fragment is 1200 bytes, should be 400" in drift.detail
     apply(spec, secure.database, adopt=True)
-    assert verify(spec, secure.database) == []
+    assert find_drift(spec, secure.database) == []
 
 
 def test_the_command(secure: SecureSwitch, pki: Path, tmp_path: Path) -> None:

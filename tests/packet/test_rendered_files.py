@@ -13,7 +13,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.files import rendered, write_files
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.database import Database
 from tests.packet.apply_spec import apply
 from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, spec_of, unexpected
@@ -69,7 +69,7 @@ def test_files_by_hand_make_what_apply_makes(name: str, switch: Switch, tmp_path
     ofctl(switch, folder, "add-groups", "groups.txt")
     ofctl(switch, folder, "add-flows", "flows.txt")
     extended = spec.spec.switch.extension is not None
-    assert [d.kind for d in verify(spec, switch.database)] == ["record", *(["extension away"] if extended else [])]
+    assert [d.kind for d in find_drift(spec, switch.database)] == ["record", *(["extension away"] if extended else [])]
     if extended:
         return  # what apply makes with a running program is in test_extension_control
     done = apply(spec, switch.database)
@@ -83,7 +83,7 @@ def test_the_bundle_makes_the_same_as_often_as_it_is_loaded(switch: Switch, tmp_
     for _ in range(2):
         ofctl(switch, folder, "bundle", "bundle.txt")
         tables.append(switch.tables())
-        assert [d.kind for d in verify(spec, switch.database)] == ["record"]
+        assert [d.kind for d in find_drift(spec, switch.database)] == ["record"]
     assert tables[0] == tables[1]
     assert tables[0][1]
 
@@ -95,7 +95,7 @@ def test_the_bundle_replaces_what_was_ours_and_nothing_else(switch: Switch, tmp_
     folder = written(small, tmp_path)
     ofctl(switch, folder, "bundle", "bundle.txt")
     assert any("cookie=0x5," in flow for flow in switch.flows())
-    kinds = {d.kind for d in verify(small, switch.database)}
+    kinds = {d.kind for d in find_drift(small, switch.database)}
     assert kinds <= {"foreign flow", "record", "port added", "group added"}
 
 

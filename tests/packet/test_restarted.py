@@ -12,7 +12,7 @@ from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import RestartedError
 from tests.packet.command import FARM, on, spec_file
@@ -49,7 +49,7 @@ def late(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]
 def test_a_quick_verb_makes_the_tables_whole(applied: Switch, late: Callable[[], None]) -> None:
     late()
     assert change_overlay(TargetSwitch(applied.database), None, take_out("farm/ns1", "down")).repaired
-    assert verify(spec_of(FARM), applied.database) == []
+    assert find_drift(spec_of(FARM), applied.database) == []
 
 
 def test_an_apply_is_refused_whole(applied: Switch, late: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ def test_an_apply_is_refused_whole(applied: Switch, late: Callable[[], None]) ->
     assert applied.flows() == set()  # not a part of them
     assert on(applied)("history", "--json").json["current"] == 1
     assert on(applied)("reconcile").code == 0
-    assert verify(spec_of(FARM), applied.database) == []
+    assert find_drift(spec_of(FARM), applied.database) == []
 
 
 def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
@@ -73,7 +73,7 @@ def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
     more = spec_of(FARM.replace("slots: 32", "slots: 64"))
     deploy(SpecTarget(more), TargetSwitch(applied.database), Options(), confirm=answer)
     assert len(asked) == 2  # it was another switch by then
-    assert verify(more, applied.database) == []
+    assert find_drift(more, applied.database) == []
 
 
 def test_tables_without_the_fence_get_it(applied: Switch, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.render.flows import parse_flow
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.session import Session
-from dnsteer.switch.table_changes import Changes
+from dnsteer.switch.table_changes import TableChanges
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows
 from tests.packet.maintenance_specs import make_overdue, overlay
 from tests.packet.switches import BRIDGE, Switch, spec_of
@@ -204,4 +204,4 @@ def test_the_result_says_what_the_plan_said(applied: Switch, tmp_path: Path) -> 
 
 def test_one_flow_is_one_flow() -> None:
     flow = parse_flow("cookie=0x1, table=30, priority=1 actions=drop")
-    assert counted(Changes((flow,), (flow, flow), (), (), (), ())) == ["1 flow added", "2 flows changed"]
+    assert counted(TableChanges((flow,), (flow, flow), (), (), (), ())) == ["1 flow added", "2 flows changed"]

@@ -18,7 +18,7 @@ from scapy.layers.l2 import Ether
 from dnsteer.deploy.run import Options, preview
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.status.verify import Drift, verify
+from dnsteer.status.verify import Drift, find_drift
 from dnsteer.switch.settings import SETTINGS, Level
 from tests.packet.agents import wait
 from tests.packet.apply_spec import apply
@@ -60,10 +60,10 @@ def one() -> Iterator[Switch]:
 @pytest.fixture
 def applied(one: Switch) -> Switch:
     """The switch with the spec applied, and nothing else."""
-    if not one.bridges() or verify(SPEC, one.database):
+    if not one.bridges() or find_drift(SPEC, one.database):
         clean(one)
         apply(SPEC, one.database)
-        assert verify(SPEC, one.database) == []
+        assert find_drift(SPEC, one.database) == []
     return one
 
 
@@ -91,7 +91,7 @@ def mend(switch: Switch, drift: Drift) -> None:
 
 def only(switch: Switch, case: Case, loaded: object = SPEC) -> Drift:
     """The one thing that verify names."""
-    (found,) = verify(spec_of(case.spec), switch.database)
+    (found,) = find_drift(spec_of(case.spec), switch.database)
     assert found.about == case.about
     assert case.said in found.detail
     line = case.spec.splitlines()[found.line - 1] if found.line else ""
@@ -119,12 +119,12 @@ def test_what_is_dnsteers_is_named_and_put_right(what: str, applied: Switch, tmp
     done = apply(SPEC, applied.database)
     assert done.settings == summary.found.settings
     assert not done.flows
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
     wait(lambda: passes(applied, case.stops), lambda: "packets do not go on")
     assert not apply(SPEC, applied.database).changed
     case.change(applied)
     mend(applied, only(applied, case))
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
 
 
 @pytest.mark.parametrize("what", OTHERS)
@@ -138,7 +138,7 @@ def test_what_is_not_dnsteers_is_warned_of_and_left(what: str, applied: Switch, 
     assert passes(applied, QUERY)
     case.change(applied)
     if what == "controller":  # Open vSwitch empties all tables when the first one comes, and when the last one goes
-        assert any(d.kind == "flow missing" for d in verify(loaded, applied.database))
+        assert any(d.kind == "flow missing" for d in find_drift(loaded, applied.database))
         assert on(applied)("restore").code == 0
     found = only(applied, case)
     assert found.warns
@@ -160,7 +160,7 @@ def test_what_is_not_dnsteers_is_warned_of_and_left(what: str, applied: Switch, 
         return
     if what == "controller":
         assert on(applied)("restore").code == 0
-    assert verify(loaded, applied.database) == []
+    assert find_drift(loaded, applied.database) == []
     if case.about == "switch":
         clean(applied)
 
@@ -174,14 +174,14 @@ def test_every_setting_of_the_list_is_tried() -> None:
 def test_enough_datapath_flows_are_no_warning(applied: Switch) -> None:
     for limit, warned in ((NEEDED - 1, True), (NEEDED, False)):
         applied.vsctl("set", "Open_vSwitch", ".", f"other_config:flow-limit={limit}")
-        assert bool(verify(SPEC, applied.database)) is warned
+        assert bool(find_drift(SPEC, applied.database)) is warned
     applied.vsctl("remove", "Open_vSwitch", ".", "other_config", "flow-limit")
 
 
 def test_a_controller_that_only_listens_is_no_warning(applied: Switch) -> None:
     """So remote switches are reached."""
     applied.vsctl("set-controller", BRIDGE, "ptcp:0:127.0.0.1")
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
     applied.vsctl("del-controller", BRIDGE)
 
 
@@ -189,7 +189,7 @@ def test_a_controller_that_only_listens_is_no_warning(applied: Switch) -> None:
 def test_what_flows_do_not_look_at_is_not_named(what: str, applied: Switch) -> None:
     applied.vsctl("set", *IGNORED[what].split())
     assert passes(applied, QUERY)
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
     fresh(applied)
 
 
@@ -242,25 +242,25 @@ def test_a_port_that_is_down_is_not_gone(applied: Switch, tmp_path: Path) -> Non
     assert not summary.changed  # somebody took it down; apply only says so
     assert summary.warnings == [f"port p0: {found.detail}"]
     mend(applied, found)
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
     assert passes(applied, QUERY)
 
 
 def test_an_interface_of_a_bond_is_named(switch: Switch) -> None:
     apply(spec_of(SMALL), switch.database)
     switch.vsctl("del-port", BRIDGE, "p0", "--", "add-bond", BRIDGE, "bond0", "p0", "p9")
-    found = verify(spec_of(SMALL), switch.database)
+    found = find_drift(spec_of(SMALL), switch.database)
     assert "is part of the bond bond0" in found[0].detail
     switch.expected = ["default bond_mode"]
 
 
 def test_a_switch_that_waits_is_named(applied: Switch) -> None:
     applied.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
-    (found,) = verify(SPEC, applied.database)
+    (found,) = find_drift(SPEC, applied.database)
     assert (found.kind, found.about, found.warns) == ("switch waits", "switch", False)
     assert found.detail.endswith("dnsteer restore")
     assert on(applied)("restore").code == 0
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
 
 
 @pytest.mark.parametrize("what", OURS)
@@ -271,9 +271,9 @@ def test_after_a_restart_restore_leaves_nothing_otherwise(what: str, applied: Sw
     case.change(applied)
     applied.kill_switch()
     applied.start_switch()
-    assert (case.said in " ".join(d.detail for d in verify(SPEC, applied.database))) is case.lasting
+    assert (case.said in " ".join(d.detail for d in find_drift(SPEC, applied.database))) is case.lasting
     assert on(applied)("restore").code == 0
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
     wait(lambda: passes(applied, case.stops), lambda: "packets do not go on")
 
 
@@ -283,7 +283,7 @@ def test_a_restore_without_a_restart_puts_it_right(applied: Switch) -> None:
     foreseen = on(applied)("restore", "--dry-run")
     assert "3 changes" in foreseen.out
     assert on(applied)("restore").code == 0
-    assert verify(SPEC, applied.database) == []
+    assert find_drift(SPEC, applied.database) == []
 
 
 def test_an_adopted_bridge_is_put_right(one: Switch) -> None:
@@ -293,7 +293,7 @@ def test_an_adopted_bridge_is_put_right(one: Switch) -> None:
     one.ofctl("set-frags", "drop")
     done = apply(SPEC, one.database, adopt=True)
     assert {s for s in done.settings if "->" in s} >= {"rstp_enable true -> false", "set-frags drop -> normal"}
-    assert verify(SPEC, one.database) == []
+    assert find_drift(SPEC, one.database) == []
 
 
 def test_an_apply_that_fails_leaves_settings(applied: Switch) -> None:
@@ -303,8 +303,8 @@ def test_an_apply_that_fails_leaves_settings(applied: Switch) -> None:
     row = applied.column("Bridge", BRIDGE, "flow_tables:20")
     applied.vsctl("set", "Flow_Table", row, "flow_limit=4", "overflow_policy=refuse")
     more = LARGE.replace("[198.51.100.54,", "[198.51.100.54, 198.51.100.55,")
-    before = {d.detail for d in verify(SPEC, applied.database)}
+    before = {d.detail for d in find_drift(SPEC, applied.database)}
     with pytest.raises(Exception, match="refused"):
         apply(spec_of(more), applied.database)
-    assert {d.detail for d in verify(SPEC, applied.database)} == before
+    assert {d.detail for d in find_drift(SPEC, applied.database)} == before
     fresh(applied)

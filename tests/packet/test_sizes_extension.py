@@ -8,7 +8,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import entries, pipes_of
 from dnsteer.plan.sizes import sizes_of
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from tests.packet.linted_examples import ROOT, changed
 
 
@@ -17,7 +17,7 @@ def test_the_plans_rules_are_the_datapaths_flows(example: str, local: int) -> No
     """But for those that clients with local addresses over IPv6 would make, of whom check sends nothing."""
     loaded = load_spec(ROOT / "examples" / f"{example}.yaml")
     sizes = sizes_of(loaded.spec, build_plan(loaded))
-    assert sizes.total == check(loaded).megaflows + local
+    assert sizes.total == prove(loaded).megaflows + local
 
 
 def test_flows_from_the_extension_are_the_largest_set() -> None:

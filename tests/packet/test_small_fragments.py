@@ -14,7 +14,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
 from dnsteer.plan import min_fragment
 from dnsteer.proof import check as check_module
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, line_of, spec_of, unexpected
 
@@ -124,7 +124,7 @@ def test_a_machine_is_looked_at(bare: Running, tmp_path: Path) -> None:
 
 def test_the_proof_sees_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(min_fragment, "SMALLEST", min_fragment.DEFAULT)
-    report = check(load_spec(EXAMPLES / "one-armed-nat.yaml"))
+    report = prove(load_spec(EXAMPLES / "one-armed-nat.yaml"))
     lost = {1176, 552, 384}  # and not those that are smaller, which the spec does not promise
     assert report.failed == sum(3 for _ in lost)
     assert {int(f.vector.split(" of ")[1].split()[0]) for f in report.failures} == lost
@@ -134,5 +134,5 @@ def test_the_proof_sees_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fragments_of_a_datagram_are_proven_together(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the many packets of a large spec are divided."""
     monkeypatch.setattr(check_module, "_CHUNK", chunk)
-    report = check(load_spec(EXAMPLES / "one-armed-nat.yaml"), per_service=8)
+    report = prove(load_spec(EXAMPLES / "one-armed-nat.yaml"), per_service=8)
     assert report.ok, report.failures[:1]

@@ -16,7 +16,7 @@ from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.status import counters
-from dnsteer.status.rates import between
+from dnsteer.status.rates import rates_between
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.status_cases import NOW, backends, deployed, insert_by_start, load, out, status
@@ -62,7 +62,7 @@ def test_every_packet_is_counted_once(switch: Switch) -> None:
     target = deployed(switch)
     out(target, "direct/a")
     client, (hashed, direct) = target.client(BRIDGE), record_of(target).members
-    before = counters.take(client)
+    before = counters.take_counters(client)
     for address in ("198.51.100.53", "198.51.100.54"):
         for _ in range(5):
             insert_by_start(switch, address, udp=40, tcp=20)
@@ -77,12 +77,12 @@ def test_every_packet_is_counted_once(switch: Switch) -> None:
 
     deadline = time.monotonic() + 20
     while sum(count.packets for count in sample.values()) < 1200 and time.monotonic() < deadline:
-        sample = dict(counters.take(client))
+        sample = dict(counters.take_counters(client))
     assert counted([*ways["c"]]) == counted([*pool]) == [300, 200]
     assert counted([*ways["a"]]) == [0, 0]
     for address in ("198.51.100.53", "198.51.100.54"):
-        assert counted([counters.Service(p, ip_address(address), 53) for p in ("udp", "tcp")]) == [300, 200]
-    rates = between(before, sample)
+        assert counted([counters.CountedService(p, ip_address(address), 53) for p in ("udp", "tcp")]) == [300, 200]
+    rates = rates_between(before, sample)
     rate = rates.of(ways["c"])
     assert rates.seconds and rate.packets and rate.queries
     assert [rate.packets * rates.seconds, rate.queries * rates.seconds] == pytest.approx([300, 200], rel=0.1)
@@ -119,15 +119,15 @@ def test_rates_are_those_of_the_load(switch: Switch) -> None:
 
 def test_flows_that_were_loaded_anew_give_no_rate(switch: Switch) -> None:
     client = deployed(switch).client(BRIDGE)
-    before = counters.take(client)
+    before = counters.take_counters(client)
     lines = [f for f in switch.flows() if "table=20," in f and "udp,nw_dst=198.51.100.54" in f]
     assert len(lines) == 1
     head, actions = lines[0].split(" actions=")
     switch.ofctl("del-flows", "table=20,udp,nw_dst=198.51.100.54")
     switch.ofctl("add-flow", head.replace(", ", ",") + ",actions=" + actions)
-    rates = between(before, counters.take(client)).by_key
+    rates = rates_between(before, counters.take_counters(client)).by_key
     unknown = [key for key, rate in rates.items() if rate is None]
-    assert [str(key.address) for key in unknown if isinstance(key, counters.Service)] == ["198.51.100.54"]
+    assert [str(key.address) for key in unknown if isinstance(key, counters.CountedService)] == ["198.51.100.54"]
     assert len(rates) > 10
 
 

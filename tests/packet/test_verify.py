@@ -13,7 +13,7 @@ import pytest
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.render.flows import flows_of
-from dnsteer.status.verify import verify
+from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.slot import GroupRow
@@ -162,9 +162,9 @@ def shared() -> Iterator[Switch]:
 @pytest.mark.parametrize("what", CASES)
 def test_drift_is_named_and_repaired(what: str, shared: Switch) -> None:
     case = CASES[what]
-    assert verify(SPEC, shared.database) == []
+    assert find_drift(SPEC, shared.database) == []
     case.change(shared)
-    drift = verify(SPEC, shared.database)
+    drift = find_drift(SPEC, shared.database)
     found = [d for d in drift if d.kind == case.kind and d.about.startswith(case.about) and case.detail in d.detail]
     assert found, drift
     if case.on:
@@ -172,24 +172,24 @@ def test_drift_is_named_and_repaired(what: str, shared: Switch) -> None:
     else:
         assert found[0].line == 0
     if case.kind == "foreign flow":
-        assert verify(SPEC, shared.database, ignore_foreign=True) == []
+        assert find_drift(SPEC, shared.database, ignore_foreign=True) == []
         shared.ofctl("del-flows", "cookie=0x8/-1")
     elif "cookie is 0x77" in case.detail:
         shared.ofctl("del-flows", "cookie=0x77/-1")  # apply refuses to overwrite it
     apply(SPEC, shared.database)
-    assert verify(SPEC, shared.database) == []
+    assert find_drift(SPEC, shared.database) == []
 
 
 def test_only_what_drifted_is_named(shared: Switch) -> None:
     """One change, one difference: nothing else is blamed."""
     for what in ("a flow is removed", "a flow got a time-out", "a group's buckets are edited", "the record is gone"):
         CASES[what].change(shared)
-        assert len(verify(SPEC, shared.database)) == 1, what
+        assert len(find_drift(SPEC, shared.database)) == 1, what
         apply(SPEC, shared.database)
 
 
 def test_a_bridge_that_is_not_there(switch: Switch) -> None:
-    drift = verify(SPEC, switch.database)
+    drift = find_drift(SPEC, switch.database)
     assert [(d.kind, d.about, d.line) for d in drift] == [
         ("bridge missing", "bridge br-dns", line_of(LARGE, "bridge: br-dns"))
     ]
@@ -198,14 +198,14 @@ def test_a_bridge_that_is_not_there(switch: Switch) -> None:
 def test_a_bridge_of_somebody_else(switch: Switch) -> None:
     switch.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure")
     conf = switch.conf()
-    assert "does not carry dnsteer's mark" in verify(SPEC, switch.database)[0].detail
+    assert "does not carry dnsteer's mark" in find_drift(SPEC, switch.database)[0].detail
     assert switch.conf() == conf
 
 
 def test_verify_changes_nothing(shared: Switch) -> None:
     CASES["a group is removed"].change(shared)
     tables, conf = shared.tables(), shared.conf()
-    assert verify(SPEC, shared.database) != []
+    assert find_drift(SPEC, shared.database) != []
     assert (shared.tables(), shared.conf()) == (tables, conf)
     apply(SPEC, shared.database)
 
@@ -215,7 +215,7 @@ def test_a_switch_that_does_not_run(switch: Switch) -> None:
     apply(SPEC, switch.database)
     switch.kill_switch()
     with pytest.raises(UnavailableError, match=r"no OpenFlow at .*br-dns.mgmt .* is ovs-vswitchd running"):
-        verify(SPEC, switch.database, timeout=0.5)
+        find_drift(SPEC, switch.database, timeout=0.5)
 
 
 def test_the_command(switch: Switch, tmp_path: Path) -> None:
@@ -255,14 +255,14 @@ def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.Monke
         return dump(self, *args, **more)
 
     monkeypatch.setattr(OpenFlow, "dump", drain_first)
-    assert verify(SPEC, switch.database) == []
+    assert find_drift(SPEC, switch.database) == []
     assert next(drains, None) is None
 
 
 def test_the_spec_of_another_switch_is_named_first(shared: Switch) -> None:
     text = LARGE.replace("name: dpu-1", "name: dpu-2")
-    first, *_ = verify(spec_of(text), shared.database)
+    first, *_ = find_drift(spec_of(text), shared.database)
     assert (first.kind, first.about, first.detail) == ("other switch", "switch dpu-1", "the spec is for switch dpu-2")
     assert first.line == line_of(text, "name: dpu-2")
-    first, *_ = verify(spec_of(LARGE.replace("  name: dpu-1\n", "")), shared.database)
+    first, *_ = find_drift(spec_of(LARGE.replace("  name: dpu-1\n", "")), shared.database)
     assert "names no switch" in first.detail

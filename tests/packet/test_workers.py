@@ -10,7 +10,7 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.check import check
+from dnsteer.proof.check import prove
 from dnsteer.proof.explain import explain_query
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference import wire
@@ -75,7 +75,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("what", VARIANTS)
 def test_packets_of_workers_are_proven(what: str) -> None:
-    report = check(spec_of(VARIANTS[what]))
+    report = prove(spec_of(VARIANTS[what]))
     assert report.ok, (report.failures[:1], report.complaints)
     assert report.masks <= 16
 
@@ -114,7 +114,7 @@ BREAKS: dict[str, tuple[Callable[[Flow], object], Callable[[Flow], Flow] | None]
 def test_a_mistake_in_flows_of_workers_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     touches, change = BREAKS[what]
     touched = break_flows(monkeypatch, touches, change)
-    report = check(load_spec(EXAMPLE))
+    report = prove(load_spec(EXAMPLE))
     assert touched
     assert not report.ok
 
@@ -126,7 +126,7 @@ def test_a_mistake_in_what_a_worker_is_made_of_is_seen(what: str, monkeypatch: p
         monkeypatch.setattr(Worker, "port_offset", property(lambda self: self.number ^ 1))
     else:
         monkeypatch.setattr(workers, "worker_name", lambda backend, number: f"{backend}.{number ^ 1}")
-    assert not check(load_spec(EXAMPLE)).ok
+    assert not prove(load_spec(EXAMPLE)).ok
 
 
 def test_explain_names_the_worker_and_the_line_of_its_host() -> None:

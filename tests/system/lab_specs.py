@@ -11,7 +11,7 @@ from dnsteer.lab import names
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
-from dnsteer.status.verify import Drift, verify
+from dnsteer.status.verify import Drift, find_drift
 
 EVERYTHING = """
 apiVersion: dnsteer/v1
@@ -121,7 +121,7 @@ def apply_in_lab(loaded: Loaded) -> Applied:
 
 def drift_in_lab(loaded: Loaded) -> list[Drift]:
     """How the running lab differs from the spec."""
-    return verify(loaded, names.db_target(), extension=str(names.EXTENSION_SOCKET))
+    return find_drift(loaded, names.db_target(), extension=str(names.EXTENSION_SOCKET))
 
 
 def spec_of(text: str) -> Spec:

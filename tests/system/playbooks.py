@@ -28,7 +28,7 @@ from dnsteer.lab.command import netns_exec, run
 from dnsteer.slots.maintenance import Kind
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
-from dnsteer.status.record import Reading, read_record
+from dnsteer.status.record import RecordReading, read_record
 from tests import preloaded
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ class Site:
         """Bring the switch to *spec*."""
         deploy(SpecTarget(load_spec(spec)), self.switch)
 
-    def record(self) -> Reading:
+    def record(self) -> RecordReading:
         """What the switch's record says."""
         return read_record(names.db_target(), None, 10)
 

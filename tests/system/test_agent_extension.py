@@ -14,7 +14,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, traffic, tunnels
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.topology import plan
+from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import WHOAMI
 from dnsteer.spec.loaded import Loaded
 from tests.system.test_agent import Agent, becomes, command, out
@@ -72,7 +72,7 @@ def answers_directly(state: lab.LabState, namespace: str, address: str) -> bool:
 @pytest.mark.parametrize(("server", "own"), [("ns2", "192.0.2.12"), ("ns3", "2001:db8::13")])
 def test_a_server_that_does_not_decapsulate_is_found(tmp_path: Path, server: str, own: str) -> None:
     with watched("ipip", "192.0.2.9/24, 2001:db8::9/64", tmp_path) as (state, running, loaded):
-        host = plan(loaded.spec).find(server)[0]
+        host = plan_network(loaded.spec).find(server)[0]
         becomes(state)
         run(["ip", "-n", host.namespace, "link", "set", "dev", host.device("p0"), "xdp", "off"])
         assert answers_directly(state, host.namespace, own)
@@ -82,7 +82,7 @@ def test_a_server_that_does_not_decapsulate_is_found(tmp_path: Path, server: str
         said = [traffic.ask(state, "198.51.100.53", WHOAMI, "TXT", timeout=1) for _ in range(20)]
         assert {a.nsid for a in said if a is not None} <= {"ns1", "ns2", "ns3", "ns4"} - {server}
         assert None not in said
-        tunnels.attach_decap(plan(loaded.spec), lambda _: None)
+        tunnels.attach_decap(plan_network(loaded.spec), lambda _: None)
         becomes(state)
         running.waits_for(f"authoritative/{server} is healthy")
 
@@ -91,7 +91,7 @@ def test_a_server_without_its_route_back_is_found(tmp_path: Path) -> None:
     """What it answers to other addresses still arrives: those of the IPv6 VIP, and its own."""
     back = ["route", "add", "blackhole", "64:ff9b::/96"]
     with watched("siit", "192.0.2.9/24, 2001:db8:53::9/64", tmp_path) as (state, running, loaded):
-        host = plan(loaded.spec).find("s1")[0]
+        host = plan_network(loaded.spec).find("s1")[0]
         becomes(state)
         run(["ip", "-6", "-n", host.namespace, *back])
         becomes(state, "v6only/s1")
@@ -107,7 +107,7 @@ def test_a_server_without_its_route_back_is_found(tmp_path: Path) -> None:
 def test_a_server_without_its_vip_is_found(tmp_path: Path) -> None:
     """By a hash of the client the extension alone knows who is asked; a probe names the server."""
     with watched("client-hash", "192.0.2.9/24, 2001:db8::9/64", tmp_path) as (state, running, loaded):
-        host = plan(loaded.spec).find("r1")[0]
+        host = plan_network(loaded.spec).find("r1")[0]
         becomes(state)
         run(netns_exec(host.namespace, ["ip", "address", "del", "192.0.2.53/32", "dev", "lo"]))
         becomes(state, "resolvers/r1")

@@ -23,7 +23,7 @@ from scapy.packet import Raw
 
 from dnsteer.lab import command, decap
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.errors import CommandError, MissingProgramError
+from dnsteer.lab.errors import LabCommandError, MissingProgramError
 from tests.system.decap_net import Net, Tap, build_network, echo_tcp, echo_udp, end, tunnel_device, within, xdp_mode
 from tests.system.tunnel_frames import (
     BALANCER,
@@ -329,14 +329,14 @@ def test_the_lists(quiet: Net) -> None:
 @root
 def test_the_control_says_what_is_wrong(quiet: Net) -> None:
     with pytest.raises(
-        CommandError, match=r"lo has no decapsulation program: ip link set dev lo xdp obj decap.o sec xdp"
+        LabCommandError, match=r"lo has no decapsulation program: ip link set dev lo xdp obj decap.o sec xdp"
     ):
         quiet.control("show", "lo")
-    with pytest.raises(CommandError, match='Device "eth9" does not exist'):
+    with pytest.raises(LabCommandError, match='Device "eth9" does not exist'):
         quiet.control("show", "eth9")
-    with pytest.raises(CommandError, match="eth0 has no address of the remotes' IP version"):
+    with pytest.raises(LabCommandError, match="eth0 has no address of the remotes' IP version"):
         quiet.control("allow", "eth0", "--remote", "2001:db8::/64", "--local", SERVER[4])
-    with pytest.raises(CommandError, match=r"invalid ip_network value: '192\.0\.2\.1/24'"):
+    with pytest.raises(LabCommandError, match=r"invalid ip_network value: '192\.0\.2\.1/24'"):
         quiet.control("allow", "eth0", "--remote", "192.0.2.1/24")
 
 

@@ -15,9 +15,9 @@ from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import client_affinity, demo, extension, extension_counters, names, traffic, tunnels
 from dnsteer.lab.command import run
-from dnsteer.lab.shares import Expectation
-from dnsteer.lab.targets import Target, targets_of
-from dnsteer.lab.topology import Topology, plan, served_as
+from dnsteer.lab.shares import ExpectedQueries
+from dnsteer.lab.targets import LoadTarget, targets_of
+from dnsteer.lab.topology import Topology, plan_network, served_as
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
@@ -46,14 +46,14 @@ def running(name: str, **changes: str) -> Iterator[tuple[Loaded, Topology, lab.L
         apply_in_lab(loaded)
         state = lab.status()
         assert state is not None and state.phase == "up", state
-        yield loaded, plan(loaded.spec), state
+        yield loaded, plan_network(loaded.spec), state
     finally:
         lab.down()
     assert lab.status() is None
     assert not names.RUN_DIR.exists()
 
 
-def asked(state: lab.LabState, target: Target, number: int = 4) -> list[str]:
+def asked(state: lab.LabState, target: LoadTarget, number: int = 4) -> list[str]:
     """Which servers answered *number* queries."""
     found = []
     for _ in range(number):
@@ -79,7 +79,7 @@ def shares_by_source_port(loaded: Loaded, network: Topology, state: lab.LabState
     for target in targets_of(loaded.spec, network):
         if target.selection is not Selection.SOURCE_PORT:
             continue
-        parts = Expectation(loaded.spec, network.server_of).shares(target.pool, target.reached)
+        parts = ExpectedQueries(loaded.spec, network.server_of).shares(target.pool, target.reached)
         if target.endpoint.protocol.value == "udp":
             asked(state, target, 2)  # neighbours are looked for, and a query that waits for one may come late
         counted = extension_counters.read()
@@ -150,7 +150,7 @@ def test_a_server_takes_tunnels_from_the_extension_alone() -> None:
             .replace("192.0.2.2 ", "192.0.2.3 ")
             .replace("2001:db8::2\n", "2001:db8::3\n")
         )
-        tunnels.attach_decap(plan(check_document(parse_document("other.yaml", text)).spec), lambda _: None)
+        tunnels.attach_decap(plan_network(check_document(parse_document("other.yaml", text)).spec), lambda _: None)
         assert traffic.ask(state, str(target.address), WHOAMI, "TXT", timeout=1) is None
 
 
@@ -195,7 +195,7 @@ def test_spray_from_one_socket() -> None:
                 continue
             assert set(asked(state, target, 40)) == {"ns1", "ns2", "ns3"}
             result, seen = loaded_with(state, traffic.Load(str(target.address), clients=1, repeats=20))
-            expected = Expectation(loaded.spec, network.server_of)
+            expected = ExpectedQueries(loaded.spec, network.server_of)
             expected.add(target.pool, target.reached, result.sent, 1)
             assert sum(seen.values()) == result.sent == 20 * traffic.queries_in_file()
             for server, number in seen.items():
@@ -210,7 +210,7 @@ def test_a_client_stays_with_its_server() -> None:
             load = traffic.Load(str(target.address), transport=target.endpoint.protocol.value, repeats=1, local=local)
             result, seen = loaded_with(state, load)
             assert sorted(seen.values()) == [0, 0, result.sent], target.label
-            clients = client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of))
+            clients = client_affinity.ask_from(state, target, ExpectedQueries(loaded.spec, network.server_of))
             assert clients.problems() == []
             assert (clients.clients, clients.queries, clients.unanswered, clients.moved) == (1024, 4096, 0, ())
             # The service is no part of what is hashed.
@@ -220,7 +220,7 @@ def test_a_client_stays_with_its_server() -> None:
 def test_clients_that_move_and_are_not_spread_are_noticed() -> None:
     with running("client-hash", **{"hash_fields: [src_ip]": "hash_fields: [src_port]"}) as (loaded, network, state):
         target = next(targets_of(loaded.spec, network))
-        expected = Expectation(loaded.spec, network.server_of)
+        expected = ExpectedQueries(loaded.spec, network.server_of)
         assert client_affinity.ask_from(state, target, expected).problems() == []  # each time from the same port
         moving = client_affinity.ask_from(state, replace(target, hash_fields=("src_ip",)), expected)
         assert len(moving.moved) > 512 and any("had several servers" in text for text in moving.problems())
@@ -248,7 +248,7 @@ def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
         for target in targets_of(loaded.spec, network):
             if target.selection is Selection.CLIENT:
                 assert (
-                    client_affinity.ask_from(state, target, Expectation(loaded.spec, network.server_of)).problems()
+                    client_affinity.ask_from(state, target, ExpectedQueries(loaded.spec, network.server_of)).problems()
                     == []
                 )
 

@@ -226,7 +226,7 @@ def switch_on(spec: Spec, built: lab.LabState) -> None:
 def test_every_server_answers_every_client_by_the_direct_path(spec: Spec) -> None:
     built = lab.up(spec)
     switch_on(spec, built)
-    plan = topology.plan(spec)
+    plan = topology.plan_network(spec)
     for client in plan.clients:
         for _, server in plan.servers():
             with direct_path(plan, server.name, client):
@@ -259,7 +259,7 @@ def test_dnsperf_counts_what_the_server_counts() -> None:
     spec = load_spec(QUICKSTART).spec
     built = lab.up(spec)
     switch_on(spec, built)
-    plan = topology.plan(spec)
+    plan = topology.plan_network(spec)
     with direct_path(plan, "ns1", plan.clients[0]):
         for transport in ("udp", "tcp"):
             load = traffic.Load("192.0.2.11", transport=transport, repeats=5, local=built.client().direct[0])

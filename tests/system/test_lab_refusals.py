@@ -35,9 +35,9 @@ def test_missing_programs_name_their_packages(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_command_that_fails_says_what_it_said() -> None:
-    with pytest.raises(lab.CommandError, match=r"failed with exit code \d+: .*nonsense"):
+    with pytest.raises(lab.LabCommandError, match=r"failed with exit code \d+: .*nonsense"):
         command.run(["ls", "nonsense"])
-    with pytest.raises(lab.CommandError, match=r"did not end within 0\.1 s"):
+    with pytest.raises(lab.LabCommandError, match=r"did not end within 0\.1 s"):
         command.run(["sleep", "5"], timeout=0.1)
-    with pytest.raises(lab.CommandError, match="could not be started"):
+    with pytest.raises(lab.LabCommandError, match="could not be started"):
         command.run(["no-such-program"])

@@ -9,7 +9,7 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import TopologyError, names, topology, traffic
-from dnsteer.lab.shares import Expectation, queries_needed
+from dnsteer.lab.shares import ExpectedQueries, queries_needed
 from dnsteer.lab.state import fingerprint
 from dnsteer.lab.targets import targets_of
 from dnsteer.lab.topology import Host, Topology
@@ -23,7 +23,7 @@ def host(plan: Topology, namespace: str) -> Host:
 
 
 def test_one_armed_servers_own_the_vip_and_answer_straight() -> None:
-    plan = topology.plan(load_spec(EXAMPLES / "quickstart.yaml").spec)
+    plan = topology.plan_network(load_spec(EXAMPLES / "quickstart.yaml").spec)
     assert plan.namespaces() == [
         "dnst-sw", "dnst-net-p0", "dnst-c-p0", "dnst-b-ns1", "dnst-b-ns2", "dnst-b-ns3", "dnst-b-ns4",
     ]  # fmt: skip
@@ -35,7 +35,7 @@ def test_one_armed_servers_own_the_vip_and_answer_straight() -> None:
 
 
 def test_a_port_of_its_own_is_a_wire() -> None:
-    plan = topology.plan(load_spec(EXAMPLES / "own-ports.yaml").spec)
+    plan = topology.plan_network(load_spec(EXAMPLES / "own-ports.yaml").spec)
     assert list(plan.fabrics) == ["p0"]
     a = host(plan, "dnst-b-a")
     assert a.passes and a.straight == []
@@ -44,7 +44,7 @@ def test_a_port_of_its_own_is_a_wire() -> None:
 
 
 def test_everything() -> None:
-    plan = topology.plan(spec_of(EVERYTHING))
+    plan = topology.plan_network(spec_of(EVERYTHING))
     assert [c.uplink for c in plan.clients] == ["p0", "p1"]
     assert sorted(plan.fabrics) == ["p0", "p1", "p2", "spare", "vf0"]
     assert {s.name for _, s in plan.servers()} == {"m", "f", "nat.s1", "s2", "r1", "r2", "other.s1"}
@@ -58,7 +58,7 @@ def test_everything() -> None:
 
 
 def test_servers_in_tunnels_own_vips_of_both_families_and_take_tunnels_off() -> None:
-    plan = topology.plan(load_spec(EXAMPLES / "ipip.yaml").spec)
+    plan = topology.plan_network(load_spec(EXAMPLES / "ipip.yaml").spec)
     assert (
         plan.extension == {"ext-in": "ext-in", "ext-out": "ext-out"} and names.EXTENSION_NAMESPACE in plan.namespaces()
     )
@@ -70,24 +70,26 @@ def test_servers_in_tunnels_own_vips_of_both_families_and_take_tunnels_off() -> 
 
 
 def test_servers_of_translated_vips_own_none_and_route_by_the_gateway() -> None:
-    plan = topology.plan(load_spec(EXAMPLES / "siit.yaml").spec)
+    plan = topology.plan_network(load_spec(EXAMPLES / "siit.yaml").spec)
     s1 = host(plan, "dnst-b-s1")
     assert s1.passes and not s1.vips and s1.gateways == [ip_address("2001:db8:53::1")]
     assert s1.servers[0].small and s1.servers[0].listen == [(ip_address("2001:db8:53::11"), 53)]
 
 
 def test_clients_have_many_addresses_where_they_are_told_apart() -> None:
-    by_client, by_port = (topology.plan(load_spec(EXAMPLES / f"{n}.yaml").spec) for n in ("client-hash", "spray"))
+    by_client, by_port = (
+        topology.plan_network(load_spec(EXAMPLES / f"{n}.yaml").spec) for n in ("client-hash", "spray")
+    )
     assert [network.num_addresses for network in by_client.clients[0].many] == [65536, 65536]
     assert by_port.clients[0].many == ()
 
 
 def test_the_direct_path_to_a_server_without_the_vips_family_is_in_the_other() -> None:
     spec = load_spec(EXAMPLES / "siit.yaml").spec
-    translated = next(targets_of(spec, topology.plan(spec)))
+    translated = next(targets_of(spec, topology.plan_network(spec)))
     assert (translated.address.version, translated.direct_address.version) == (4, 6)
     spec = load_spec(EXAMPLES / "ipip.yaml").spec
-    assert {(t.address.version, t.direct_address.version) for t in targets_of(spec, topology.plan(spec))} == {
+    assert {(t.address.version, t.direct_address.version) for t in targets_of(spec, topology.plan_network(spec))} == {
         (4, 4),
         (6, 6),
     }
@@ -107,20 +109,20 @@ def test_the_direct_path_to_a_server_without_the_vips_family_is_in_the_other() -
 def test_what_the_lab_cannot_build_of_an_extension(old: str, new: str, said: str) -> None:
     text = (EXAMPLES / "ipip.yaml").read_text().replace(old, new)
     with pytest.raises(TopologyError, match=said):
-        topology.plan(spec_of(text))
+        topology.plan_network(spec_of(text))
 
 
 def test_links_that_tunnels_come_in_by_are_no_longer_than_a_page() -> None:
     text = (EXAMPLES / "ipip.yaml").read_text().replace("mtu: 1600", "mtu: 9000")
-    plan = topology.plan(spec_of(text))
+    plan = topology.plan_network(spec_of(text))
     assert plan.mtu == 3000 and any("not 9000" in note for note in plan.notes)
 
 
 def test_weights_do_not_change_the_fingerprint_and_addresses_do() -> None:
-    before = fingerprint(topology.plan(spec_of(EVERYTHING)))
+    before = fingerprint(topology.plan_network(spec_of(EVERYTHING)))
     heavier = EVERYTHING.replace("mac: 02:00:00:00:05:02,", "mac: 02:00:00:00:05:02, weight: 7,")
-    assert fingerprint(topology.plan(spec_of(heavier))) == before
-    assert fingerprint(topology.plan(spec_of(EVERYTHING.replace("10.53.0.12", "10.53.0.13")))) != before
+    assert fingerprint(topology.plan_network(spec_of(heavier))) == before
+    assert fingerprint(topology.plan_network(spec_of(EVERYTHING.replace("10.53.0.12", "10.53.0.13")))) != before
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_weights_do_not_change_the_fingerprint_and_addresses_do() -> None:
 )
 def test_what_the_lab_cannot_build(old: str, new: str, said: str) -> None:
     with pytest.raises(TopologyError, match=said):
-        topology.plan(spec_of(EVERYTHING.replace(old, new)))
+        topology.plan_network(spec_of(EVERYTHING.replace(old, new)))
 
 
 def test_every_socket_of_dnsperf_sends_the_same_number_of_queries() -> None:
@@ -142,7 +144,7 @@ def test_every_socket_of_dnsperf_sends_the_same_number_of_queries() -> None:
 
 def test_shares_expect_what_the_slots_say() -> None:
     spec = load_spec(EXAMPLES / "own-ports.yaml").spec
-    expected = Expectation(spec, topology.plan(spec).server_of)
+    expected = ExpectedQueries(spec, topology.plan_network(spec).server_of)
     expected.add("direct", "ipv4", 1000, 128)
     expected.add("hashed", "ipv4", 1000, 256)
     assert sum(expected.queries.values()) == pytest.approx(2000)
@@ -154,7 +156,7 @@ def test_shares_expect_what_the_slots_say() -> None:
 
 def test_sprayed_shares_settle_with_many_queries() -> None:
     spec = load_spec(EXAMPLES / "spray.yaml").spec
-    expected = Expectation(spec, topology.plan(spec).server_of)
+    expected = ExpectedQueries(spec, topology.plan_network(spec).server_of)
     enough = queries_needed(expected.shares("sprayed", "ipv4"))
     assert enough > 100_000
     expected.add("sprayed", "ipv4", enough - 100, 1)
@@ -165,7 +167,7 @@ def test_sprayed_shares_settle_with_many_queries() -> None:
 
 def test_shares_of_a_few_clients_are_known_roughly() -> None:
     spec = load_spec(EXAMPLES / "client-hash.yaml").spec
-    expected = Expectation(spec, topology.plan(spec).server_of)
+    expected = ExpectedQueries(spec, topology.plan_network(spec).server_of)
     for _ in range(2):  # the same client again: its queries go where they went
         expected.add("resolvers", "ipv4", 1000, 256, ("198.18.0.64",))
     one = expected.allowed("r3")

@@ -148,7 +148,7 @@ def test_counters_count_every_datagram(state: lab.LabState, loaded: Loaded, addr
 @pytest.mark.root("network namespaces and raw sockets")
 def test_counters_count_what_no_server_takes(state: lab.LabState, loaded: Loaded) -> None:
     """A datagram for a closed port is one that the backend received, though no server saw it."""
-    plan = topology.plan(loaded.spec)
+    plan = topology.plan_network(loaded.spec)
     counters = Counters(state)
     with direct_path(plan, "ns1", plan.clients[0]):
         traffic.ask(state, "192.0.2.11", "example.", port=53)
@@ -368,6 +368,6 @@ def test_a_helper_that_ends_or_refuses_says_so(state: lab.LabState) -> None:
         Clients(state, V4, SLOTS, ports=[2000])
     with (
         Helper(state, "bench.change.no_such_module") as helper,
-        pytest.raises(lab.CommandError, match=r"ended with exit code 1: .*no_such_module"),
+        pytest.raises(lab.LabCommandError, match=r"ended with exit code 1: .*no_such_module"),
     ):
         helper.call("open", timeout=10)

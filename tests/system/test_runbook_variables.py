@@ -21,7 +21,7 @@ from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.status.record import Reading, read_record
+from dnsteer.status.record import RecordReading, read_record
 from tests.system.default_machine import NEW, OLD, SPEC, documented, machine
 from tests.system.playbooks import RUNBOOKS, Played, Site, make_wheel
 
@@ -127,7 +127,7 @@ class Bench:
     site: Site
     switch: TargetSwitch
 
-    def record(self) -> Reading:
+    def record(self) -> RecordReading:
         return read_record(self.switch.remote, None, 10)
 
     def apply(self, text: str = SPEC) -> None:

@@ -19,7 +19,7 @@ import dns.rrset
 from dnsteer.agent.health import Result, Thresholds
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 
@@ -30,10 +30,10 @@ LONG = 5.0
 """Time-out where an answer is awaited, on a machine that has other work to do."""
 
 
-def target_of(kind: str, port: int, timeout: float = LONG, address: str = "127.0.0.1", **check: Any) -> Target:
+def target_of(kind: str, port: int, timeout: float = LONG, address: str = "127.0.0.1", **check: Any) -> ProbeTarget:
     asked = {} if kind == "command" else {"query": QUERY}
     parsed = HealthCheck.model_validate({"check": kind, **asked, "interval": 60, "timeout": timeout, **check})
-    return Target("p", "b", 0, address, port, parsed, Thresholds(3, 2, 300))
+    return ProbeTarget("p", "b", 0, address, port, parsed, Thresholds(3, 2, 300))
 
 
 def answer(query: bytes, *records: str, number: int | None = None, name: str = "example.org.") -> bytes:
@@ -56,7 +56,7 @@ def open_files() -> list[str]:
     return sorted(f for f in found if "/proc/" not in f)
 
 
-def probed(target: Callable[[int], Target], server: Any = None, times: int = 2, lag: float = 1.0) -> list[str]:
+def probed(target: Callable[[int], ProbeTarget], server: Any = None, times: int = 2, lag: float = 1.0) -> list[str]:
     """Probe a backend *times* times and return what was said of it.
 
     *server* is an async context manager that gives its port. Nothing may be left: no task, no descriptor, nothing that the
@@ -75,7 +75,7 @@ def probed(target: Callable[[int], Target], server: Any = None, times: int = 2, 
     return asyncio.run(run())
 
 
-async def _probed(target: Target, times: int, lag: float, trouble: list[object]) -> list[str]:
+async def _probed(target: ProbeTarget, times: int, lag: float, trouble: list[object]) -> list[str]:
     loop = asyncio.get_running_loop()
     tasks, files = asyncio.all_tasks(), open_files()
     results: asyncio.Queue[Result] = asyncio.Queue()

@@ -13,9 +13,9 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from dnsteer.checks.load import check_document
-from dnsteer.console.app import application
-from dnsteer.console.content import Pages
-from dnsteer.console.live import Live
+from dnsteer.console.app import console_application
+from dnsteer.console.content import ConsolePages
+from dnsteer.console.live import LivePages
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.recorder import Known
@@ -95,8 +95,8 @@ class Console:
             checks = [("farm", f"ns{n}", "dns") for n in (1, 2, 3)]
             self.recorder.adopted(of, checks)
             self.recorder.followed(record(of.state.number, *entries, **more))
-        self.live = Live(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), Pages(), say=say)
-        self.app = application(self.live, self._scraped, host)
+        self.live = LivePages(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), ConsolePages(), say=say)
+        self.app = console_application(self.live, self._scraped, host)
 
     async def _scraped(self, accept: str) -> tuple[bytes, str]:
         return b"# metrics\n", "text/plain"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dnsteer.agent.backup import decide_with_backup
 from dnsteer.agent.decide import Decision, PoolRules
-from dnsteer.agent.effect import merged
+from dnsteer.agent.effect import with_decisions
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners
 from dnsteer.status.pools import backups_in_use
@@ -34,7 +34,7 @@ class Pool:
         self.now += timedelta(seconds=seconds)
         why = {name: f"{name} is ill" for name in unhealthy}
         self.decision = decide_with_backup(self.rules, self.overlay.of("p"), why, "agent", self.now)
-        self.overlay = merged(self.overlay, {"p": self.decision})
+        self.overlay = with_decisions(self.overlay, {"p": self.decision})
         return self.slots()
 
     def slots(self) -> Counter[str]:

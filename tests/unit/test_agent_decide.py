@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.agent.decide import STEPS, Decision, PoolRules, decide
-from dnsteer.agent.effect import merged
+from dnsteer.agent.effect import with_decisions
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -34,7 +34,7 @@ class Pool:
         self.now += timedelta(seconds=seconds)
         why = {name: f"{name} is ill" for name in unhealthy}
         self.decision = decide(self.rules, self.overlay.of("p"), why, "agent", self.now)
-        self.overlay = merged(self.overlay, {"p": self.decision})
+        self.overlay = with_decisions(self.overlay, {"p": self.decision})
         return self.out()
 
     def out(self) -> set[str]:

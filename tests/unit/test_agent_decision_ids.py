@@ -14,10 +14,10 @@ from dnsteer.agent import effect
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.health import Result, Thresholds
-from dnsteer.agent.probes.targets import Target, targets
+from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
 from dnsteer.agent.run import Agent
 from dnsteer.agent.world import World
-from dnsteer.deploy.overlay_change import Change, Edit
+from dnsteer.deploy.overlay_change import Edit, OverlayChange
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
@@ -53,8 +53,8 @@ class Case:
         monkeypatch.setattr(effect, "change_overlay", self._change)
         of = known()
         self._state = of.state
-        ipv4 = [replace(t, thresholds=Thresholds(1, 1, 1)) for t in targets(of.spec) if ":" not in t.address]
-        self.targets: dict[str, Target] = {t.backend: t for t in ipv4}
+        ipv4 = [replace(t, thresholds=Thresholds(1, 1, 1)) for t in probe_targets(of.spec) if ":" not in t.address]
+        self.targets: dict[str, ProbeTarget] = {t.backend: t for t in ipv4}
         rules = {
             "farm": PoolRules("farm", ("ns1", "ns2", "ns3"), 0.5, 9.0),
             "spare": PoolRules("spare", ("sp1", "sp2"), 0.5, 9.0),
@@ -67,17 +67,17 @@ class Case:
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.said.append((event, str(fields.get("decision", ""))))
 
-    def _change(self, switch: TargetSwitch, bridge: str, edit: Edit) -> Change:
+    def _change(self, switch: TargetSwitch, bridge: str, edit: Edit) -> OverlayChange:
         before, self.overlay = self.overlay, edit(self.overlay, self._state, self.time)
-        return Change(bridge, before, self.overlay, [])
+        return OverlayChange(bridge, before, self.overlay, [])
 
     def turns(self, backend: str, why: str = "late") -> None:
         self.agent._add(self.targets[backend], Result(len(self.said) + 100.0, why))
 
-    async def carry_out(self, *also: str) -> None:
+    async def apply_due(self, *also: str) -> None:
         self.agent._due.update(also)
         self.time: datetime = self.time + timedelta(seconds=1)
-        await self.agent._carry_out(work, self.world, asyncio.get_running_loop())
+        await self.agent._apply_due(work, self.world, asyncio.get_running_loop())
 
     def ids(self, event: str) -> set[str]:
         return {id for said, id in self.said if said == event}
@@ -98,7 +98,7 @@ def test_a_panic_while_a_backend_comes_back_has_the_id_of_its_checks(
         case.turns("ns2")
         case.turns("ns3")
         (checked,) = case.ids("check")
-        await case.carry_out("spare")
+        await case.apply_due("spare")
         assert case.ids("panic") == {checked} and checked != OLD
         assert case.told.panics == [("farm", True, checked)]
         assert case.agent._memory.decision_of(case.overlay) == checked
@@ -106,7 +106,7 @@ def test_a_panic_while_a_backend_comes_back_has_the_id_of_its_checks(
         case.turns("ns2", "")
         case.turns("ns3", "")
         (better,) = case.ids("check")
-        await case.carry_out("spare")
+        await case.apply_due("spare")
         assert case.ids("panic_over") == {better} and better not in (checked, OLD)
 
     asyncio.run(test())
@@ -116,7 +116,7 @@ def test_the_next_step_has_the_id_of_the_decision_that_began_it(monkeypatch: pyt
     async def test() -> None:
         case = Case(monkeypatch, back("sp1", "spare"))
         while case.overlay:
-            await case.carry_out("spare")
+            await case.apply_due("spare")
             assert case.agent._memory.decision_of(case.overlay) == OLD
         assert case.time > START + timedelta(seconds=2)
 
@@ -137,11 +137,11 @@ def test_a_check_that_turns_while_an_effect_fails_keeps_its_id(outdated: bool, m
 
         case.turns("ns2")
         try:
-            await case.agent._carry_out(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+            await case.agent._apply_due(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
         except SwitchError:
             assert not outdated
         (checked,) = case.ids("check")
-        await case.carry_out()
+        await case.apply_due()
         assert case.ids("panic") == {checked}
 
     asyncio.run(test())
@@ -156,8 +156,8 @@ def test_a_check_whose_effect_fails_keeps_its_id(monkeypatch: pytest.MonkeyPatch
 
         case.turns("ns2")
         with pytest.raises(SwitchError):
-            await case.agent._carry_out(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
-        await case.carry_out()
+            await case.agent._apply_due(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+        await case.apply_due()
         assert case.ids("decision") == case.ids("check") and case.ids("check")
 
     asyncio.run(test())

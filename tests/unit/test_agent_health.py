@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dnsteer.agent.health import HALF_LIFE, CheckState, Result, Thresholds, observe
+from dnsteer.agent.health import HALF_LIFE, CheckState, Result, Thresholds, after_result
 
 NEW = CheckState()
 LIMITS = Thresholds(rise=3, fall=2, hold_max=60.0)
@@ -13,7 +13,7 @@ LIMITS = Thresholds(rise=3, fall=2, hold_max=60.0)
 def after(marks: str, state: CheckState = NEW, begins: float = 0.0, limits: Thresholds = LIMITS) -> CheckState:
     """The state after one result a second: `.` good, `x` failed."""
     for second, mark in enumerate(marks):
-        state = observe(state, Result(begins + second, "" if mark == "." else f"failure {second}"), limits)
+        state = after_result(state, Result(begins + second, "" if mark == "." else f"failure {second}"), limits)
     return state
 
 
@@ -39,7 +39,7 @@ def test_one_that_fails_again_and_again_stays_out_longer() -> None:
         began = time
         while not state.healthy:
             time += 1
-            state = observe(state, Result(time), LIMITS)
+            state = after_result(state, Result(time), LIMITS)
         outs.append(time - began)
         time += 1
     assert outs[0] < 5, "the first time only rise counts"
@@ -61,5 +61,5 @@ def test_a_clock_that_stands_still_does_not_hold_for_ever() -> None:
     """Times come from a clock that never goes back; equal ones are possible."""
     state = after("xx")
     for _ in range(LIMITS.rise):
-        state = observe(state, Result(1.0), LIMITS)
+        state = after_result(state, Result(1.0), LIMITS)
     assert state.healthy

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dnsteer.agent.held_switch import Memory
+from dnsteer.agent.held_switch import SwitchMemory
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 
 @pytest.mark.parametrize("kind", [UnavailableError, UnwrittenError, DamagedError, PermissionError])
 def test_what_is_not_about_the_tables_withdraws_nothing(kind: type[Exception]) -> None:
-    memory = Memory()
+    memory = SwitchMemory()
     for before in (None, "", "2 differences from the record"):
         memory.fault = before
         memory.not_looked(kind("no room in OVSDB"))
@@ -19,6 +19,6 @@ def test_what_is_not_about_the_tables_withdraws_nothing(kind: type[Exception]) -
 
 
 def test_tables_that_cannot_be_repaired() -> None:
-    memory = Memory()
+    memory = SwitchMemory()
     memory.not_looked(SwitchError("the switch refused the changes"))
     assert memory.fault == "its tables cannot be made as they were applied: the switch refused the changes"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from dnsteer.agent.health import CheckState
-from dnsteer.agent.probes.targets import Source, Target, rounds, targets
+from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget, probe_targets, rounds
 from dnsteer.agent.probes.turns import MOST_OTHERS, Turns
 from dnsteer.spec.derived import PROBE_PORTS
 from dnsteer.tables.slot import probe_numbers
@@ -54,8 +54,8 @@ vips:
 ONE = ["198.51.100.1", "198.51.100.2", "2001:db8:1::1"]
 
 
-def asked(health: str, text: str = SPEC) -> list[Target]:
-    return list(targets(load(text.replace("HEALTH", health)).spec))
+def asked(health: str, text: str = SPEC) -> list[ProbeTarget]:
+    return list(probe_targets(load(text.replace("HEALTH", health)).spec))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_each_vip_is_asked_by_the_service_that_speaks_it(health: str, addresses:
     pool = load(SPEC.replace("HEALTH", health)).spec.pools["ns"]
     first = PROBE_PORTS * probe_numbers(pool)["b"]
     for target in found:
-        assert target.source == Source(
+        assert target.source == ProbeSource(
             "2001:db8::9" if ":" in target.address else "192.0.2.9", range(first, first + PROBE_PORTS)
         )
     assert len({t.key for t in asked(health)}) == len(asked(health))
@@ -155,14 +155,14 @@ def test_vips_of_the_extension_are_asked(
 ) -> None:
     """Also in a family in which a backend has no address; what no VIP reaches is asked at its own addresses."""
     text = EXTENDED.replace("SELECT", select).replace("MODE", mode)
-    found = list(targets(load(text.replace("ADDRESSES", ", ".join(f"'{a}'" for a in addresses))).spec))
+    found = list(probe_targets(load(text.replace("ADDRESSES", ", ".join(f"'{a}'" for a in addresses))).spec))
     assert {(t.backend, t.address, t.source and t.source.address) for t in found} == wanted
     assert len(found) == len(wanted)
 
 
 def test_without_an_address_for_translated_answers_the_backend_itself_is_asked() -> None:
     text = EXTENDED.replace("SELECT", "").replace("MODE", "siit").replace("ADDRESSES", FOUR)
-    found = targets(load(text.replace("203.0.113.9/24, 192.0.2.9/24, ", "")).spec)
+    found = probe_targets(load(text.replace("203.0.113.9/24, 192.0.2.9/24, ", "")).spec)
     assert {(t.backend, t.address, t.source) for t in found} == {
         ("a", "192.0.2.11", None), ("a", "2001:db8::11", None), ("six", "2001:db8::12", None),
     }  # fmt: skip
@@ -199,7 +199,7 @@ def test_one_round_for_each_backend_check_and_family() -> None:
 class Asked:
     """A probe that counts."""
 
-    def __init__(self, target: Target, said: list[str]) -> None:
+    def __init__(self, target: ProbeTarget, said: list[str]) -> None:
         self.target, self._said = target, said
 
     def ask(self) -> None:
@@ -233,7 +233,7 @@ class Round:
         first = next(t for t in asked(f"{{{health}}}"))
         self.names = [str(i) for i in range(number)]
         self.said: list[str] = []
-        made = [Target(**{**first.__dict__, "address": name}) for name in self.names]
+        made = [ProbeTarget(**{**first.__dict__, "address": name}) for name in self.names]
         self.keys = {t.address: t.key for t in made}
         self.states = {t.key: CheckState() for t in made}
         self.clock = Clock()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.agent.announce.bird import Bird, BirdError, RefusedError
+from dnsteer.agent.announce.bird import Bird, BirdError, BirdRefusedError
 from dnsteer.agent.announce.conditions import obstacles, serving_backends
-from dnsteer.agent.announce.routes import Owner, addresses_of, owner_of, text
+from dnsteer.agent.announce.routes import RouteOwner, addresses_of, owner_of, text
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.targets import targets
+from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.checks.load import check_document
 from dnsteer.slots.maintenance import NO_OVERLAY, Kind, Maintenance, Overlay
 from dnsteer.spec.announced import routes_of
@@ -59,8 +59,8 @@ def spec_of(text: str = SPEC) -> Spec:
 def health_of(spec: Spec, results: Mapping[str, str | None]) -> Health:
     """Health after two results for each backend: its reason, empty for a good one; None: not asked yet."""
     health = Health()
-    health.adopt(list(targets(spec)), NO_OVERLAY, 0.0)
-    for target in targets(spec):
+    health.adopt(list(probe_targets(spec)), NO_OVERLAY, 0.0)
+    for target in probe_targets(spec):
         why = results[target.backend]
         if why is not None:
             for time in (1.0, 2.0):
@@ -129,8 +129,8 @@ def test_a_service_with_slots_of_its_own_counts() -> None:
     )
     spec = spec_of(text)
     health = Health()
-    health.adopt(list(targets(spec)), NO_OVERLAY, 0.0)
-    for target in targets(spec):
+    health.adopt(list(probe_targets(spec)), NO_OVERLAY, 0.0)
+    for target in probe_targets(spec):
         for time in (1.0, 2.0):
             health.add(target, Result(time, "refused" if target.port == 853 else ""))
     found = obstacles(spec, NO_OVERLAY, health, "", {})["one"]
@@ -149,7 +149,7 @@ def test_an_address_of_two_vips_needs_both() -> None:
 
 
 def test_the_file() -> None:
-    owner, announce = Owner("br-dns", "unix:/run/db.sock"), Announce(via="bird")
+    owner, announce = RouteOwner("br-dns", "unix:/run/db.sock"), Announce(via="bird")
     how = VipAnnounce(med=5, communities=["64500:53", "64500:1:53"])
     routes = {
         ip_address("192.0.2.54"): VipAnnounce(),
@@ -214,7 +214,7 @@ def test_what_bird_says(tmp_path: Path) -> None:
     with answering(tmp_path, WELCOME, shown, routes, b"0000 \n", refused) as path, Bird(path) as bird:
         assert bird.states(["dnsteer4", "dnsteer6", "other"]) == {"dnsteer4": "up", "dnsteer6": "down"}
         assert bird.routes(["dnsteer4", "dnsteer6"]) == {"192.0.2.53/32"}
-        with pytest.raises(RefusedError, match=r"^/etc/bird\.conf:4:10 syntax error, unexpected ';'$"):
+        with pytest.raises(BirdRefusedError, match=r"^/etc/bird\.conf:4:10 syntax error, unexpected ';'$"):
             bird.configure()
 
 

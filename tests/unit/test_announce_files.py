@@ -13,11 +13,11 @@ import pytest
 from dnsteer.agent.announce import announcer, publish
 from dnsteer.agent.announce.announcer import Announcer
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
-from dnsteer.agent.announce.routes import Owner, text
-from dnsteer.agent.report import Report
+from dnsteer.agent.announce.routes import RouteOwner, text
+from dnsteer.agent.report import Reporter
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.spec.model.announce import Announce, VipAnnounce
-from dnsteer.switch.announced import place_of, places_of
+from dnsteer.switch.announced import places_of, route_place
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
 
@@ -37,9 +37,9 @@ def test_another_spelling_of_ovsdb_is_the_same_bridge(tmp_path: Path) -> None:
     (tmp_path / "var").symlink_to(tmp_path)
     announce = settings(tmp_path)
     file = tmp_path / "dnsteer.conf"
-    file.write_text(text(Owner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
-    assert Publisher(Owner("br-dns", f"unix:{tmp_path}/var/run/db.sock"), announce).present() == ROUTES.keys()
-    for other in (Owner("br-1", f"unix:{tmp_path}/run/db.sock"), Owner("br-dns", "tcp:127.0.0.1:6640")):
+    file.write_text(text(RouteOwner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
+    assert Publisher(RouteOwner("br-dns", f"unix:{tmp_path}/var/run/db.sock"), announce).present() == ROUTES.keys()
+    for other in (RouteOwner("br-1", f"unix:{tmp_path}/run/db.sock"), RouteOwner("br-dns", "tcp:127.0.0.1:6640")):
         with pytest.raises(ForeignError, match="is that of another bridge"):
             Publisher(other, announce).present()
 
@@ -51,11 +51,11 @@ def test_a_file_system_that_the_unit_may_only_read(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(publish, "replace_files", refuses)
     said = r"Read-only file system; .*ReadWritePaths.*systemctl restart dnsteer-agent"
     with pytest.raises(PublishError, match=said):
-        Publisher(Owner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)
+        Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)
 
 
 def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
-    publisher = Publisher(Owner("br-dns", "unix:/x"), settings(tmp_path))
+    publisher = Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path))
     publisher.withdraw()
     assert not (tmp_path / "dnsteer.conf").exists()
     with pytest.raises(PublishError, match="is it running"):
@@ -67,17 +67,17 @@ def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
 
 def test_a_guard_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    report = Report(lambda message, *_, **__: said.append(message))
+    report = Reporter(lambda message, *_, **__: said.append(message))
     one = Announcer("unix:/x", Recorder())
-    one._settings = Owner("br-dns", "unix:/x"), settings(tmp_path)
+    one._settings = RouteOwner("br-dns", "unix:/x"), settings(tmp_path)
 
     def refuses(*_: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(announcer, "Guard", refuses)
+    monkeypatch.setattr(announcer, "RouteGuard", refuses)
     one._start_guard(report)
     assert len(said) == 1 and "if the agent is killed, VIPs are not withdrawn: no process can be started" in said[0]
-    monkeypatch.setattr(announcer, "Guard", lambda *_: None)
+    monkeypatch.setattr(announcer, "RouteGuard", lambda *_: None)
     one._start_guard(report)
     assert said[1:] == ["if the agent is killed, VIPs are withdrawn again"]
 
@@ -99,5 +99,5 @@ def test_places(tmp_path: Path) -> None:
     assert places_of(record()) == []
     announce = settings(tmp_path).model_copy(update={"on_stop": "withdraw"})
     assert places_of(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
-        place_of(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
+        route_place(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
     ]

@@ -14,7 +14,7 @@ from dnsteer.agent.balance.decide import Counted, Moves
 from dnsteer.agent.balance.metric import Metric, MetricError
 from dnsteer.agent.balance.pace import Pace
 from dnsteer.agent.balance.rules import rule_of
-from dnsteer.agent.balance.shares import shares
+from dnsteer.agent.balance.shares import wanted_load
 from dnsteer.agent.balance.spill import Rules, decide_spill
 from dnsteer.spec.model.balance import Balance
 
@@ -71,22 +71,22 @@ def test_the_rate_of_a_counter() -> None:
 
 def test_who_bears_more_than_the_mean_should_have_less_in_proportion() -> None:
     load = {"a": 60.0, "b": 30.0, "c": 10.0}
-    found = shares(load, {"a": 0.9, "b": 0.5, "c": 0.4}, EVEN, 0.1, 0.1)
+    found = wanted_load(load, {"a": 0.9, "b": 0.5, "c": 0.4}, EVEN, 0.1, 0.1)
     assert found is not None and sum(found.values()) == pytest.approx(100)
     assert found == {"a": pytest.approx(49), "b": pytest.approx(36), "c": pytest.approx(15)}, "what b and c can take"
-    found = shares(load, {"a": 0.9, "b": 0.2, "c": 0.1}, EVEN, 0.1, 0.1)
+    found = wanted_load(load, {"a": 0.9, "b": 0.2, "c": 0.1}, EVEN, 0.1, 0.1)
     assert found is not None and found["a"] == pytest.approx(60 * 0.4 / 0.9), "what a should have"
-    assert shares(load, {"a": 0.52, "b": 0.5, "c": 0.5}, EVEN, 0.1, 0.1) is None, "within the tolerance"
-    assert shares(load, {"a": 0.9}, EVEN, 0.1, 0.1) is None, "nobody to compare with"
-    assert shares(load, {"a": 0.0, "b": 0.0}, EVEN, 0.1, 0.1) is None, "nobody has anything to do"
+    assert wanted_load(load, {"a": 0.52, "b": 0.5, "c": 0.5}, EVEN, 0.1, 0.1) is None, "within the tolerance"
+    assert wanted_load(load, {"a": 0.9}, EVEN, 0.1, 0.1) is None, "nobody to compare with"
+    assert wanted_load(load, {"a": 0.0, "b": 0.0}, EVEN, 0.1, 0.1) is None, "nobody has anything to do"
 
 
 def test_whose_metric_is_not_known_keeps_its_load_and_all_keep_the_least() -> None:
-    found = shares({"a": 60.0, "b": 30.0, "c": 10.0}, {"a": 9.0, "b": 1.0}, EVEN, 0.1, 0.1)
+    found = wanted_load({"a": 60.0, "b": 30.0, "c": 10.0}, {"a": 9.0, "b": 1.0}, EVEN, 0.1, 0.1)
     assert found is not None and found["c"] == 10.0 and found["a"] + found["b"] == pytest.approx(90)
-    found = shares({"a": 100.0, "b": 0.0}, {"a": 0.5, "b": 0.1}, {"a": 1.0, "b": 1.0}, 0.1, 0.2)
+    found = wanted_load({"a": 100.0, "b": 0.0}, {"a": 0.5, "b": 0.1}, {"a": 1.0, "b": 1.0}, 0.1, 0.2)
     assert found is not None and found["b"] > 9, "one without any load must begin somewhere"
-    found = shares({"a": 99.0, "b": 1.0}, {"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 1.0}, 0.1, 0.2)
+    found = wanted_load({"a": 99.0, "b": 1.0}, {"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 1.0}, 0.1, 0.2)
     assert found is not None and found["b"] <= 51, "at most its share more"
 
 
@@ -113,7 +113,7 @@ def test_load_is_shared_out_whole(rows: list[tuple[float, float | None, int]]) -
     load = {name: row[0] for name, row in zip(names, rows, strict=True)}
     metric = {name: row[1] for name, row in zip(names, rows, strict=True) if row[1] is not None}
     weights = {name: float(row[2]) for name, row in zip(names, rows, strict=True)}
-    found = shares(load, metric, weights, 0.1, 0.1)
+    found = wanted_load(load, metric, weights, 0.1, 0.1)
     if found is None:
         return
     assert sum(found.values()) == pytest.approx(sum(load.values()), rel=1e-6, abs=1e-6)

@@ -14,7 +14,7 @@ import pytest
 
 from dnsteer.agent.balance import scrape
 from dnsteer.agent.balance.metric import MetricError
-from dnsteer.agent.balance.push import application
+from dnsteer.agent.balance.push import push_application
 from dnsteer.agent.balance.scrape import Scraper, url_of, value_in
 from dnsteer.spec.model.metric_source import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend, Pool
@@ -183,7 +183,7 @@ def pushed(
         took.append((name, backend, value))
 
     async def run() -> int:
-        app = application(lambda: {"farm": pool(source)}, add, refused.append)
+        app = push_application(lambda: {"farm": pool(source)}, add, refused.append)
         transport = httpx.ASGITransport(app, client=(sender, 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://agent") as client:
             return (await client.post(path, content=body)).status_code

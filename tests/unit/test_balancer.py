@@ -148,7 +148,7 @@ def test_what_was_counted_stays_while_slots_are_the_same(counters: dict[int, int
 )
 def test_a_strange_answer_of_the_extension_is_an_error(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
     program = SimpleNamespace(name="the extension at x", slots=lambda: answer)
-    monkeypatch.setattr(extension, "program_for", lambda *_: program)
+    monkeypatch.setattr(extension, "extension_client", lambda *_: program)
     loaded = spec("client-hash")
     with pytest.raises(SwitchError, match="the extension at x: found no packets by slot"):
         extension.take_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]

@@ -11,8 +11,8 @@ import pytest
 from dnsteer.capacity.fit import solve
 from dnsteer.capacity.leave_out import MEDIAN, WORST, LeftOutRow, error_summary, leave_one_out
 from dnsteer.capacity.model import Model, all_rows, line_rate, waiting
-from dnsteer.capacity.readings import Readings, SwitchState
-from dnsteer.card.published import HardwareError, Row, hardware_dir, load_published, published
+from dnsteer.capacity.readings import FigureReadings, SwitchState
+from dnsteer.card.published import FigureRow, HardwareError, hardware_dir, load_published, published
 from dnsteer.spec.model.spec import Hardware
 
 CARDS = list(Hardware)
@@ -52,7 +52,7 @@ def test_a_row_that_is_left_out_is_not_known(left_out: list[LeftOutRow]) -> None
     assert sum(abs(m.error) > 0.005 for m in seen) >= 10
 
 
-def _row(row: LeftOutRow) -> Row:
+def _row(row: LeftOutRow) -> FigureRow:
     return dict(published(row.card).rows(row.measures))[row.row]
 
 
@@ -164,8 +164,8 @@ def test_solving_finds_what_is_there_borrows_what_is_not_and_nothing_is_negative
 
 
 def test_readings_that_contradict_each_other_hold_a_figure_between_them() -> None:
-    rows = [("x[0]", Row(value=100, depth=1)), ("x[1]", Row(value=110, depth=3))]
-    held = Readings(rows, ("depth",), rising=False).bound(SwitchState(depth=2), 500)
+    rows = [("x[0]", FigureRow(value=100, depth=1)), ("x[1]", FigureRow(value=110, depth=3))]
+    held = FigureReadings(rows, ("depth",), rising=False).bound(SwitchState(depth=2), 500)
     assert (held.value, held.kind, held.rows) == (110, "interpolation", ("x[0]", "x[1]"))
 
 

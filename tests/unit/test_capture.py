@@ -21,13 +21,13 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import rdpcap
 
-from dnsteer.capture.kernel_filter import MOST_ADDRESSES, attach, program
+from dnsteer.capture.kernel_filter import MOST_ADDRESSES, attach, filter_program
 from dnsteer.capture.readers import Captured
-from dnsteer.capture.selection import Selection, select
+from dnsteer.capture.selection import PacketSelection, select
 from dnsteer.capture.sinks import PcapFile, line
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.spec.document import parse_document
-from dnsteer.switch.captures import Capture, port_name
+from dnsteer.switch.captures import Capture, mirror_port
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM
 from tests.packet.switches import EXAMPLES, LARGE, spec_of
@@ -45,7 +45,7 @@ def udp(source: str, destination: str, sport: int = 4000, dport: int = 53) -> Pa
     return ends(source, destination) / UDP(sport=sport, dport=dport) / Raw(b"x" * 20)
 
 
-def takes(selection: Selection, packet: Packet, src: str = ROUTER, dst: str = SWITCH) -> bool:
+def takes(selection: PacketSelection, packet: Packet, src: str = ROUTER, dst: str = SWITCH) -> bool:
     return selection.takes(bytes(Ether(src=src, dst=dst) / packet))
 
 
@@ -191,7 +191,7 @@ def passes(pair: tuple[socket.socket, socket.socket], packet: Packet) -> bool:
 def test_the_kernel_runs_the_filter(number: int, pair: tuple[socket.socket, socket.socket]) -> None:
     four = [str(ip_address("192.0.2.0") + n) for n in range(number)]
     six = [str(ip_address("2001:db8:5:3::") + (n << 40)) for n in range(number)]
-    attach(pair[1], program({ip_address(a).packed for a in (*four, *six)}))
+    attach(pair[1], filter_program({ip_address(a).packed for a in (*four, *six)}))
     for address in (four[0], four[-1], six[0], six[-1]):
         other = CLIENT6 if ":" in address else CLIENT
         assert passes(pair, udp(other, address)) and passes(pair, udp(address, other))
@@ -206,7 +206,7 @@ def test_the_kernel_runs_the_filter(number: int, pair: tuple[socket.socket, sock
 def test_the_filter_lets_nothing_of_a_family_through_that_is_not_asked_for(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    attach(pair[1], program({ip_address("192.0.2.53").packed}))
+    attach(pair[1], filter_program({ip_address("192.0.2.53").packed}))
     assert passes(pair, udp(CLIENT, "192.0.2.53")) and not passes(pair, udp(CLIENT6, "2001:db8::53"))
 
 
@@ -272,7 +272,7 @@ def test_a_packet_in_a_line(packet: Packet, said: str) -> None:
 
 def test_names_of_ports_differ_and_fit() -> None:
     bridges = ["br-dns", "br-dns2", "a", "b" * 15]
-    names = {port_name(bridge, direction) for bridge in bridges for direction in ("in", "out")}
+    names = {mirror_port(bridge, direction) for bridge in bridges for direction in ("in", "out")}
     assert len(names) == 8 and all(len(name) <= 15 for name in names)
 
 

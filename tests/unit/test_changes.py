@@ -6,7 +6,7 @@ import pytest
 
 from dnsteer.render.flows import parse_flow
 from dnsteer.switch.openflow import Tables
-from dnsteer.switch.table_changes import changes
+from dnsteer.switch.table_changes import compare_tables
 
 ONE, TWO, THREE = (f"cookie=0xd453000000000001, table=30, priority=100,reg1={n} actions=drop" for n in (1, 2, 3))
 
@@ -24,7 +24,7 @@ ONE, TWO, THREE = (f"cookie=0xd453000000000001, table=30, priority=100,reg1={n} 
 def test_expected_lines_that_are_not_wanted_leave(
     there: set[str], wanted: list[str], added: list[str], removed: list[str]
 ) -> None:
-    found = changes(wanted, [], Tables(there))
+    found = compare_tables(wanted, [], Tables(there))
     assert {*found.add} == {*map(parse_flow, added)}
     assert {*found.remove} == {*map(parse_flow, removed)}
     assert len(found) == len(added) + len(removed)

@@ -12,18 +12,25 @@ import pytest
 
 from dnsteer.console import limits, sessions, tokens
 from dnsteer.console.access import _local
-from dnsteer.console.change_request import ChangeRequest, Preview, WrongRequestError, plain, preview_of, request_of
-from dnsteer.console.content import Pages
+from dnsteer.console.change_request import (
+    ChangeRequest,
+    Preview,
+    WrongRequestError,
+    plain_answer,
+    preview_of,
+    request_of,
+)
+from dnsteer.console.content import ConsolePages
 from dnsteer.console.forms import is_same_origin
-from dnsteer.console.limits import Limit, Rate, caller_of
+from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.masking import masked
-from dnsteer.console.runs import Run
-from dnsteer.console.sessions import IDLE, LONGEST, Session, Sessions
+from dnsteer.console.runs import VerbRun
+from dnsteer.console.sessions import IDLE, LONGEST, ConsoleSession, Sessions
 from dnsteer.console.spec_pages import state_view
 from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, new_token, read_tokens
-from dnsteer.console.verbs import Outcome
+from dnsteer.console.verbs import VerbOutcome
 from dnsteer.console.visitor import Visitor
-from dnsteer.deploy.basis import fingerprint
+from dnsteer.deploy.basis import basis_hash
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY, Pending
 from dnsteer.switch.tools import SwitchError
@@ -194,7 +201,7 @@ def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    limit = Limit(Rate(2, 6), Rate(5, 60), clock)
+    limit = RateLimit(AllowedRate(2, 6), AllowedRate(5, 60), clock)
     for _ in range(2):
         assert limit.wait("a") == 0
         limit.count("a")
@@ -289,17 +296,18 @@ def test_a_request_as_a_verb() -> None:
 
 
 def test_what_a_preview_found() -> None:
-    assert preview_of(Outcome(1, "", "dnsteer: no\n")).error == "dnsteer: no"
-    assert preview_of(Outcome(1, '{"ok": false, "error": "it is down"}')).error == "it is down"
+    assert preview_of(VerbOutcome(1, "", "dnsteer: no\n")).error == "dnsteer: no"
+    assert preview_of(VerbOutcome(1, '{"ok": false, "error": "it is down"}')).error == "it is down"
     assert (
-        plain("Usage: x\nTry 'y'\n╭─ Error ─╮\n│ a wrong thing  │\n╰──╯\n  indented\n") == "a wrong thing\n  indented"
+        plain_answer("Usage: x\nTry 'y'\n╭─ Error ─╮\n│ a wrong thing  │\n╰──╯\n  indented\n")
+        == "a wrong thing\n  indented"
     )
 
 
 def test_forms_escape_all_text() -> None:
-    pages, began = Pages(), START
+    pages, began = ConsolePages(), START
     token = Token("alice", "change", HASH)
-    visitor = Visitor(token, Session(token, 0, 0, SCRIPT))
+    visitor = Visitor(token, ConsoleSession(token, 0, 0, SCRIPT))
     seen = Console(known(), entry("ns1", note=SCRIPT)).recorder.seen()
     request = ChangeRequest("drain", f"farm/{SCRIPT}", {"note": SCRIPT})
     preview = Preview(SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), changed=True)
@@ -307,7 +315,7 @@ def test_forms_escape_all_text() -> None:
     states = [replace(as_recorded, note=SCRIPT, number=n, file=SCRIPT, by=SCRIPT, text=f"{SCRIPT} {n}") for n in (2, 1)]
     view = state_view(states, 2)
     assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
-    run = Run(request, SCRIPT, began, None, Outcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
+    run = VerbRun(request, SCRIPT, began, None, VerbOutcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
     common = {"seen": seen, "visitor": visitor, "page": "changes"}
     made = [
         pages.render("preview.html", asked=request, preview=preview, outdated=True, **common),
@@ -325,7 +333,7 @@ def test_forms_escape_all_text() -> None:
 
 def test_steps_of_gradual_changes_are_the_same_record() -> None:
     def of(*entries: Any) -> str:
-        return fingerprint(record(3, *entries))
+        return basis_hash(record(3, *entries))
 
     half = entry("ns1", gone=500, over=60.0)
     assert of(half) == of(replace(half, gone=700)) == of(replace(half, gone=1000))
@@ -336,11 +344,11 @@ def test_steps_of_gradual_changes_are_the_same_record() -> None:
 
     def begun(pending: str) -> str:
         found = record(3, half)
-        return fingerprint(replace(found, ids={**found.ids, PENDING_KEY: pending}))
+        return basis_hash(replace(found, ids={**found.ids, PENDING_KEY: pending}))
 
     assert begun(step) == of(half), "a step that is being made is a step"
     different = {of(), of(half), of(replace(half, note="x")), of(replace(half, until="2026-01-02T03:04:05+00:00"))}
-    different |= {of(entry("ns2")), of(entry("ns2", "down")), fingerprint(record(4)), begun(other)}
+    different |= {of(entry("ns2")), of(entry("ns2", "down")), basis_hash(record(4)), begun(other)}
     assert len(different) == 8
     with pytest.raises(SwitchError, match="is damaged"):
         begun("{}")

@@ -16,13 +16,13 @@ from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.checks.load import check_document
 from dnsteer.console import forms, plan_limits, sessions, spec_pages
 from dnsteer.console.access import Access
-from dnsteer.console.app import Guard, application
+from dnsteer.console.app import RequestGuard, console_application
 from dnsteer.console.plan_limits import too_large
 from dnsteer.console.sessions import Sessions
 from dnsteer.console.tokens import Role, Token, TokenFile, append_token, new_token
-from dnsteer.console.verbs import Asked, Outcome
-from dnsteer.metrics.server import Pages as Metrics
-from dnsteer.metrics.server import application as metrics_application
+from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.metrics.server import MetricsPages as Metrics
+from dnsteer.metrics.server import metrics_application as metrics_application
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.spec_size import SpecSize, size_of_spec
 from dnsteer.render.flows import flows_of
@@ -66,16 +66,16 @@ class SignedIn:
         self.access = Access(TokenFile(folder / "tokens", lambda _: None), lambda _: None)
         self.app = self.made()
 
-    def made(self) -> Guard:
+    def made(self) -> RequestGuard:
         """The application."""
-        return application(self.console.live, self._scraped, HOST, self.access, carry_out=self._carry_out)
+        return console_application(self.console.live, self._scraped, HOST, self.access, run_verb=self._run_verb)
 
     async def _scraped(self, accept: str) -> tuple[bytes, str]:
         return b"", "text/plain"
 
-    async def _carry_out(self, asked: Asked) -> Outcome:
+    async def _run_verb(self, asked: Asked) -> VerbOutcome:
         self.asked.append(asked)
-        return Outcome(2, "", "it would change 192.0.2.1\n")
+        return VerbOutcome(2, "", "it would change 192.0.2.1\n")
 
     def run(self, test: Callable[[], Awaitable[None]]) -> None:
         """Run a test."""
@@ -302,11 +302,11 @@ def test_scrapers_with_a_token_use_any_name(tmp_path: Path) -> None:
     append_token(tmp_path / "tokens", token)
     tokens, pages = TokenFile(tmp_path / "tokens", lambda _: None), Metrics(Nothing())
 
-    def guard(tokens: TokenFile | None, *, browsers: bool = False) -> Guard:
+    def guard(tokens: TokenFile | None, *, browsers: bool = False) -> RequestGuard:
         access = Access(tokens, lambda _: None, browsers=browsers)
-        return Guard(metrics_application(pages), "0.0.0.0", access, frozenset)
+        return RequestGuard(metrics_application(pages), "0.0.0.0", access, frozenset)
 
-    async def status(app: Guard, host: str, given: str = secret) -> int:
+    async def status(app: RequestGuard, host: str, given: str = secret) -> int:
         headers = {"host": host, "authorization": f"Bearer {given}"}
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=AT) as client:  # type: ignore[arg-type]
             return (await client.get("/metrics", headers=headers)).status_code
@@ -343,8 +343,8 @@ def test_gradual_changes_leave_room_for_others(verbs: tuple[Control, threading.E
     control, ends = verbs
 
     async def test() -> None:
-        def ask(*argv: str) -> asyncio.Task[Outcome]:
-            return asyncio.create_task(control.carry_out(Asked(argv, "alice"), ()))
+        def ask(*argv: str) -> asyncio.Task[VerbOutcome]:
+            return asyncio.create_task(control.run_verb(Asked(argv, "alice"), ()))
 
         under_way = [ask("drain", "--over=1h", "--yes", "--", f"farm/ns{n}") for n in range(8)]
         await asyncio.sleep(0)

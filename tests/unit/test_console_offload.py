@@ -14,7 +14,7 @@ import pytest
 
 from dnsteer.checks.load import check_document
 from dnsteer.console import offload_content, pace
-from dnsteer.console.content import Pages, States
+from dnsteer.console.content import ConsolePages, States
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWatch
 from dnsteer.console.prediction import PredictedRate, Prediction
@@ -77,7 +77,7 @@ def page(
 def page_of(look: OffloadLook) -> str:
     """The parts of the page, in words."""
     picture = Picture(START, Seen(START, "br-dns", now=Side(known(DOCA), Overlay(), START)))
-    content = Pages().content("offload", picture, Desk(), States(), look)
+    content = ConsolePages().content("offload", picture, Desk(), States(), look)
     text = "\n".join(content.parts.values())
     assert SCRIPT not in text
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
@@ -111,7 +111,7 @@ def test_counters_go_on_though_a_flow_is_parsed_once(monkeypatch: pytest.MonkeyP
 
 
 def test_rows_are_made_once_for_a_reading_and_rates_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    of, pages, make = known(DOCA), Pages(), offload_content._parts
+    of, pages, make = known(DOCA), ConsolePages(), offload_content._parts
     made: list[OffloadLook] = []
 
     def counted(macros: Any, flavor: str, look: OffloadLook) -> Any:

@@ -10,13 +10,13 @@ import time
 import pytest
 
 from dnsteer.console.live import _cpu
-from dnsteer.console.pace import pause
+from dnsteer.console.pace import next_pause
 from tests.unit.console_cases import Console
 
 
 @pytest.mark.parametrize(("cost", "seconds"), [(0.0, 2.0), (0.04, 2.0), (0.1, 5.0), (0.3, 15.0), (9.0, 15.0)])
 def test_a_reading_that_costs_much_is_rarer(cost: float, seconds: float) -> None:
-    assert pause(cost, 2.0, 15.0) == pytest.approx(seconds)
+    assert next_pause(cost, 2.0, 15.0) == pytest.approx(seconds)
 
 
 def test_programs_that_a_reading_runs_count() -> None:

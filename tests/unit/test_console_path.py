@@ -20,7 +20,7 @@ from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
-from dnsteer.status.trace_words import in_words
+from dnsteer.status.trace_words import trace_in_words
 from dnsteer.switch.trace import read_trace
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
@@ -65,14 +65,14 @@ def test_a_trace_is_read_to_the_end_of_its_first_pass() -> None:
         (60, "(no flow)", 0, 0),
     ]
     assert trace.recirculates and not trace.drops and trace.final == "unchanged"
-    assert in_words(0, trace.flows[0].actions) == ["sets path to query", "goes on to table vip"]
-    assert in_words(20, trace.flows[1].actions) == [
+    assert trace_in_words(0, trace.flows[0].actions) == ["sets path to query", "goes on to table vip"]
+    assert trace_in_words(20, trace.flows[1].actions) == [
         "sets slot to the source port, bits 1 to 5: 12",
         "sets destination MAC to 02:00:00:00:03:03",
         "goes on to table egress",
     ]
-    assert in_words(60, trace.flows[2].actions) == ["drops the packet"]
-    assert in_words(0, ["ct(commit)", ">> what it is"]) == ["ct(commit)", ">> what it is"], "as it is"
+    assert trace_in_words(60, trace.flows[2].actions) == ["drops the packet"]
+    assert trace_in_words(0, ["ct(commit)", ">> what it is"]) == ["ct(commit)", ">> what it is"], "as it is"
     assert read_trace("").flows == () and read_trace("").datapath == ""
 
 

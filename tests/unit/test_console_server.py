@@ -17,11 +17,11 @@ from dnsteer.console.app import POLICY
 from dnsteer.console.change_request import ChangeRequest
 from dnsteer.console.content import NoPageError
 from dnsteer.console.desk import Picture
-from dnsteer.console.live import FullError, Live
+from dnsteer.console.live import FullError, LivePages
 from dnsteer.console.numbers import number, ranges, rounded
 from dnsteer.console.rates import POINTS, Series
 from dnsteer.console.runs import MOST_RUNS, Runs
-from dnsteer.console.verbs import Asked, Outcome
+from dnsteer.console.verbs import Asked, VerbOutcome
 from tests.unit.commands import in_process
 from tests.unit.console_cases import HOST, SCRIPT, SPEC, Console, entry, known, record
 
@@ -127,7 +127,7 @@ class Events:
         await self._stream.aclose()  # type: ignore[attr-defined]
 
 
-def live(console: Console, test: Callable[[Live], Any]) -> None:
+def live(console: Console, test: Callable[[LivePages], Any]) -> None:
     """Run a test while the console works."""
 
     async def run_() -> None:
@@ -150,7 +150,7 @@ def since(page: str) -> str:
 def test_only_what_changed_is_sent() -> None:
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         page = (await of.page("overview")).first
         events = Events(await of.stream("overview", since(page)))
         waits = asyncio.create_task(events.next("update"))
@@ -177,7 +177,7 @@ def test_only_what_changed_is_sent() -> None:
 def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         page = (await of.page("overview")).first
         for version in ("", "1.1", "x", f"{of.epoch}.-1", f"{of.epoch}.{'9' * 30}"):
             events = Events(await of.stream("overview", version))
@@ -195,7 +195,7 @@ def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
 def test_the_overview_is_made_before_anybody_asks() -> None:
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         while "overview" not in of._topics or "vip-0" not in of._topics["overview"].parts:
             await asyncio.sleep(0.01)
         console.recorder.followed(record(1, entry("ns1", "health", note="late")))
@@ -252,7 +252,7 @@ def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.Mon
         assert go.wait(10)
         return make(*args)
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         with pytest.raises(NoPageError):
             await of.page("pool/yard")
         monkeypatch.setattr(of._desk, "picture", slowly)
@@ -279,7 +279,7 @@ def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.Mon
 def test_a_panic_is_sent_though_nothing_moves() -> None:
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         events = Events(await of.stream("overview", since((await of.page("overview")).first)))
         console.recorder.panicked("farm", panics=True)
         data: Any = {"parts": {}}
@@ -295,7 +295,7 @@ def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(live_module, "BEAT", 0.05)
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         events = Events(await of.stream("changes", since((await of.page("changes")).first)))
         assert (await events.next("beat"))[0] == "beat"
         await events.end()
@@ -307,7 +307,7 @@ def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "MOST_STREAMS", 2)
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         streams = [Events(await of.stream("overview", "")) for _ in range(2)]
         for each in streams:
             await each.next("reload")
@@ -327,7 +327,7 @@ def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(live_module, "_MOST_TOPICS", 3)
     console = Console(known())
 
-    async def test(of: Live) -> None:
+    async def test(of: LivePages) -> None:
         for key in ("pools", "changes", "pool/farm", "pool/spare"):
             await of.page(key)
         assert list(of._topics) == [live_module.FIRST, "pool/farm", "pool/spare"]
@@ -337,10 +337,10 @@ def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatc
 
 def test_the_last_changes_that_were_begun_are_kept() -> None:
     async def test() -> None:
-        async def carry_out(asked: Asked) -> Outcome:
-            return Outcome(0)
+        async def run_verb(asked: Asked) -> VerbOutcome:
+            return VerbOutcome(0)
 
-        runs, names = Runs(carry_out), []
+        runs, names = Runs(run_verb), []
         for _ in range(MOST_RUNS + 3):
             names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), Asked((), "ann")))
             await runs.wait(names[-1], 5)

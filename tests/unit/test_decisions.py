@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from dnsteer.agent.decide import PoolRules, decide
-from dnsteer.agent.held_switch import Memory
+from dnsteer.agent.held_switch import SwitchMemory
 from dnsteer.console.attention import Reached, attention
 from dnsteer.console.change_log import MOST_DECISIONS, ChangeLog
 from dnsteer.console.seen import Seen, Side
@@ -164,7 +164,7 @@ def test_a_note_or_a_time_that_changes_is_a_decision_and_progress_is_none() -> N
 
 
 def test_the_memory_of_decisions_is_bounded_and_knows_the_last() -> None:
-    memory = Memory()
+    memory = SwitchMemory()
     for n in range(200):
         memory.decided(Overlay((entry(f"ns{n}"),)), f"id{n}")
     memory.decided(NO_OVERLAY, "first")

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.events.event import COMMON, KINDS, Event, Name
-from dnsteer.events.formats import MOST, Format, as_json, as_logfmt, as_text
+from dnsteer.events.formats import MOST, Format, as_logfmt, as_text, event_as_json
 from dnsteer.events.journal import Journal, encoded, is_journal
 from dnsteer.events.log import Log
 
@@ -41,7 +41,7 @@ def test_json_and_logfmt_have_all_fields_in_order() -> None:
     one = event(
         pool="farm", backend="ns 1", bridge="br", took=0.25, exit=0, services=["853/tcp", "443/tcp"], none=None, no=""
     )
-    assert list(json.loads(as_json(one)).items()) == [
+    assert list(json.loads(event_as_json(one)).items()) == [
         ("time", "2026-01-02T03:04:05.678Z"), ("level", "warning"), ("event", "check"), ("bridge", "br"), ("pool", "farm"),
         ("backend", "ns 1"), ("took", 0.25), ("exit", 0), ("services", ["853/tcp", "443/tcp"]), ("message", "ns1 is late"),
     ]  # fmt: skip
@@ -64,25 +64,25 @@ def read_logfmt(line: str) -> dict[str, str]:
 
 @given(st.text(st.characters(codec=None)))
 def test_any_value_is_one_line_and_comes_back(text: str) -> None:
-    for made in (as_text, as_json, as_logfmt):
+    for made in (as_text, event_as_json, as_logfmt):
         line = made(event(text, reason=text))
         assert line.isprintable()  # no newline, nothing that a terminal obeys
         assert len(line.splitlines()) <= 1
     wanted = {} if text == "" else {"reason": text}
-    value = json.loads(as_json(event(text, reason=text)))
+    value = json.loads(event_as_json(event(text, reason=text)))
     assert {k: v for k, v in value.items() if k == "reason"} == wanted and value["message"] == text
     read = read_logfmt(as_logfmt(event(text, reason=text)))
     assert {k: v for k, v in read.items() if k == "reason"} == wanted and read["message"] == text
 
 
 def test_a_hostile_value_forges_nothing() -> None:
-    assert set(json.loads(as_json(event(reason=HOSTILE)))) == {"time", "level", "event", "reason", "message"}
+    assert set(json.loads(event_as_json(event(reason=HOSTILE)))) == {"time", "level", "event", "reason", "message"}
     assert "FOO" not in read_logfmt(as_logfmt(event(reason=HOSTILE)))
     assert shlex.split(as_logfmt(event(reason="a b")))[3] == "reason=a b"
 
 
 def test_a_long_value_is_cut() -> None:
-    value = json.loads(as_json(event("y" * 100_000, reason="x" * 100_000, backends=["z" * 100_000])))
+    value = json.loads(event_as_json(event("y" * 100_000, reason="x" * 100_000, backends=["z" * 100_000])))
     assert [len(value["reason"]), len(value["message"]), len(value["backends"][0])] == [MOST] * 3
     assert value["reason"].endswith("x...")
 
@@ -192,7 +192,7 @@ def test_every_kind_is_described_once() -> None:
         assert not set(kind.fields) & set(COMMON)
 
 
-@pytest.mark.parametrize("made", [as_json, as_logfmt])
+@pytest.mark.parametrize("made", [event_as_json, as_logfmt])
 def test_a_bool_and_a_number_are_told_apart_from_nothing(made: Any) -> None:
     line = made(event(exit=0, repaired=False))
     assert "exit" in line and "repaired" in line

@@ -12,7 +12,7 @@ import pytest
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.render.flows import flows_of
 from dnsteer.render.program import program_of, program_text
@@ -37,7 +37,7 @@ def example(name: str) -> Loaded:
     return load_spec(ROOT / "examples" / f"{name}.yaml")
 
 
-def extension_of(loaded: Loaded) -> Extension:
+def extension_of(loaded: Loaded) -> ExtensionPlan:
     extension = build_plan(loaded).extension
     assert extension is not None
     return extension

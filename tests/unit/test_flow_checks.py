@@ -10,7 +10,7 @@ from dnsteer.proof.harness.load_errors import rejected, shown_differently
 from dnsteer.render import flows
 from dnsteer.render.flow_checks import check_flows
 from dnsteer.render.flows import flow_lines, groups_of, lines_of, render_table
-from dnsteer.render.template_lines import place_of
+from dnsteer.render.template_lines import template_line
 from dnsteer.switch.openflow import RejectedError, Tables
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.table import TemplateError
@@ -57,10 +57,10 @@ def test_a_table_without_a_flow_for_all_other_packets() -> None:
 
 
 def test_the_line_of_the_template() -> None:
-    assert place_of("tables/forward.j2", LINES[0]) == "tables/forward.j2:14"
-    assert place_of("tables/forward.j2", LINES[-1]) == "tables/forward.j2:19"
-    assert place_of("tables/forward.j2", "something else") == "tables/forward.j2"
-    assert place_of("tables/none.j2", LINES[0]) == "tables/none.j2"
+    assert template_line("tables/forward.j2", LINES[0]) == "tables/forward.j2:14"
+    assert template_line("tables/forward.j2", LINES[-1]) == "tables/forward.j2:19"
+    assert template_line("tables/forward.j2", "something else") == "tables/forward.j2"
+    assert template_line("tables/none.j2", LINES[0]) == "tables/none.j2"
 
 
 @pytest.fixture

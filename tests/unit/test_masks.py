@@ -34,7 +34,7 @@ from dnsteer.spec.derived import slot_count
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
-from dnsteer.switch.masks import mask_of, prefix, show
+from dnsteer.switch.masks import mask_of, prefix, show_mask
 from tests.strategies import loaded_from, specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,7 +206,7 @@ def test_only_prefixes_are_in_the_trees() -> None:
     """An address mask with a gap is looked at as a whole."""
     gap = (0, 100, "ipv6,ipv6_dst=a000::/a000::", "output:p1")
     masks = {
-        show(m)
+        show_mask(m)
         for mask_set in bound(gap, (0, 90, "ipv6,ipv6_dst=::/1", "output:p2"), DROP).mask_sets
         for m in masks_in(mask_set)
     }
@@ -222,7 +222,7 @@ def test_why_names_what_multiplies() -> None:
 def test_a_miss_that_looks_at_the_field_leaves_one_mask() -> None:
     look = "move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]"
     rows = [(0, 100, "udp,nw_frag=no,tp_dst=53", "output:p1"), (0, 10, "udp,nw_frag=no", look), DROP]
-    masks = {show(m) for mask_set in bound(*rows).mask_sets for m in masks_in(mask_set)}
+    masks = {show_mask(m) for mask_set in bound(*rows).mask_sets for m in masks_in(mask_set)}
     assert masks == {"nw_frag nw_proto tp_dst", "nw_frag nw_proto", "nw_frag", "nothing else"}
 
 
@@ -248,7 +248,7 @@ def test_groups_and_the_connection_tracker_begin_a_new_pass() -> None:
         7, "group_id=7,type=select,bucket=bucket_id:0,actions=resubmit(,1),bucket=bucket_id:1,actions=resubmit(,1)"
     )
     found = bound_of([Flow(t, p, m, 0, a) for t, p, m, a in rows], [group])
-    masks = {show(m) for mask_set in found.mask_sets for m in masks_in(mask_set)}
+    masks = {show_mask(m) for mask_set in found.mask_sets for m in masks_in(mask_set)}
     assert {"dp_hash/0xf dl_dst nw_frag", "ct_state/0x30 nw_frag"} <= masks
 
 
@@ -341,12 +341,12 @@ def test_masks_of_a_dump(match: str) -> None:
     seen = ObservedMasks()
     lines = [f"ufid:{n}, {HEAD}{match}, packets:0, bytes:0, used:never, actions:drop" for n in (1, 2)]
     assert seen.add(["flow-dump from the main thread:", *lines]) == 2
-    assert {show(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
+    assert {show_mask(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
 
 
 def test_a_field_that_no_table_looks_at_is_in_no_bound() -> None:
     mask = read_mask("recirc_id(0),tunnel(tun_id=0x1,src=1.2.3.4,dst=5.6.7.8),in_port(p0)")
-    assert "tunnel.tun_id" in show(mask)
+    assert "tunnel.tun_id" in show_mask(mask)
     assert not mask_bound(build_plan(load_spec(EXAMPLES[0]))).allows(mask)
 
 

@@ -12,15 +12,15 @@ from dnsteer.agent.backend_health import Health
 from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.panics import Panics
-from dnsteer.agent.report import Report
+from dnsteer.agent.report import Reporter
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import read_drops
 from dnsteer.metrics.datapath import DatapathReader
-from dnsteer.metrics.families import BY_NAME, FAMILIES, family_of
+from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.recorder import Known, Recorder
-from dnsteer.metrics.totals import Reading, Totals
+from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
@@ -43,7 +43,7 @@ def sums(*readings: tuple[float, int, float | None]) -> list[int]:
     found = []
     for when, packets, age in readings:
         clock.now = when
-        totals.add([("flow", Reading((packets,), age))], lambda _: "vip")
+        totals.add([("flow", CounterReading((packets,), age))], lambda _: "vip")
         found.append(totals.sums["vip"][0])
     return found
 
@@ -67,9 +67,9 @@ def test_totals(readings: list[tuple[float, int, float | None]], expected: list[
 def test_a_counter_that_was_away_begins_at_0_and_others_are_added() -> None:
     totals: Totals[str] = Totals(Clock())
     label = {"a": "vip", "b": "vip", "c": None}.get
-    totals.add([("a", Reading((5, 50))), ("b", Reading((1, 10))), ("c", Reading((9, 90)))], label)  # type: ignore[arg-type]
-    totals.add([("b", Reading((2, 20)))], label)  # type: ignore[arg-type]
-    totals.add([("a", Reading((6, 60))), ("b", Reading((2, 20)))], label)  # type: ignore[arg-type]
+    totals.add([("a", CounterReading((5, 50))), ("b", CounterReading((1, 10))), ("c", CounterReading((9, 90)))], label)  # type: ignore[arg-type]
+    totals.add([("b", CounterReading((2, 20)))], label)  # type: ignore[arg-type]
+    totals.add([("a", CounterReading((6, 60))), ("b", CounterReading((2, 20)))], label)  # type: ignore[arg-type]
     assert totals.sums["vip"] == [13, 130]
     totals.keep(["other"])
     assert totals.sums == {"other": []}
@@ -205,8 +205,8 @@ def test_drops_are_the_flows_without_a_way_out() -> None:
         + head.format(55, 5, 50, "5,udp", "ct(table=55,nat)")
     )
     assert list(read_drops(text)) == [
-        (("ingress", "priority=10,ip"), Reading((1, 10), 3.5)),
-        (("egress", "priority=0"), Reading((3, 30), 3.5)),
+        (("ingress", "priority=10,ip"), CounterReading((1, 10), 3.5)),
+        (("egress", "priority=0"), CounterReading((3, 30), 3.5)),
     ]
 
 
@@ -312,7 +312,7 @@ def test_families_that_are_defined_wrongly_are_refused() -> None:
         with pytest.raises(DefinitionError, match=f"metric {name}: the name of a counter ends in _total"):
             Family(name, kind, "State", "Pools.")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match='called dnsteer_backend_slot; did you mean "dnsteer_backend_slots"'):
-        family_of("dnsteer_backend_slot")
+        metric_family("dnsteer_backend_slot")
 
 
 def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
@@ -325,7 +325,7 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
     rules = {
         name: PoolRules(pool, ("a", "b"), 0.5, 0) for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
     }
-    panics = Panics(Health(), Report(lambda *_, **__: None), Told())
+    panics = Panics(Health(), Reporter(lambda *_, **__: None), Told())
     for slots, panicking in (("udp", True), ("tls", True), ("udp", False), ("tls", False)):
         panics.follow(Effect(None, {slots: Decision((), panics=panicking)}), rules)
     assert told == [("farm", True), ("farm", True), ("farm", True), ("farm", False)]

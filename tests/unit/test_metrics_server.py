@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dnsteer.metrics import server
-from dnsteer.metrics.families import family_of
-from dnsteer.metrics.server import LONGEST, Pages
+from dnsteer.metrics.families import metric_family
+from dnsteer.metrics.server import LONGEST, MetricsPages
 from tests.packet.scraping import OPENMETRICS
 
 ODD = 'a "b" \\ c\n<script> ü 漢'
@@ -51,7 +51,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(work, 20))
 
 
-async def number(pages: Pages, accept: str = "") -> float:
+async def number(pages: MetricsPages, accept: str = "") -> float:
     body, _ = await pages.page(accept)
     read = read_openmetrics if accept == OPENMETRICS else text_string_to_metric_families
     (sample,) = [sample for family in read(body.decode()) for sample in family.samples]
@@ -63,7 +63,7 @@ async def number(pages: Pages, accept: str = "") -> float:
 def test_a_reading_is_shared_for_as_long_as_it_is_worth(takes: float, kept: float) -> None:
     async def work() -> None:
         source = Source(takes)
-        pages = Pages(source, source.clock)
+        pages = MetricsPages(source, source.clock)
         assert await asyncio.gather(*(number(pages) for _ in range(10))) == [1.0] * 10
         read = source.now
         source.now = read + kept - 0.01
@@ -79,7 +79,7 @@ def test_who_comes_while_a_reading_is_under_way_gets_it_and_who_leaves_does_not_
     async def work() -> None:
         source = Source()
         source.goes.clear()
-        pages = Pages(source, source.clock)
+        pages = MetricsPages(source, source.clock)
         first, second = (asyncio.create_task(number(pages)) for _ in range(2))
         await asyncio.sleep(0.01)
         first.cancel()
@@ -98,11 +98,11 @@ def test_who_comes_while_a_reading_is_under_way_gets_it_and_who_leaves_does_not_
 def test_a_series_of_no_family_is_said_to_whoever_asks() -> None:
     class Misspelt(Source):
         def collect(self) -> list[Metric]:
-            family_of("dnsteer_backend_slot")
+            metric_family("dnsteer_backend_slot")
             raise AssertionError
 
     async def work() -> None:
-        pages, sent = Pages(Misspelt()), list[Any]()
+        pages, sent = MetricsPages(Misspelt()), list[Any]()
 
         async def receive() -> Any:
             raise AssertionError("a GET has no body")
@@ -118,7 +118,7 @@ def test_a_series_of_no_family_is_said_to_whoever_asks() -> None:
             "query_string": b"",
             "headers": [],
         }
-        await server.application(pages)(asked, receive, send)
+        await server.metrics_application(pages)(asked, receive, send)
         pages.close()
         assert sent[0]["status"] == 500 and b'did you mean "dnsteer_backend_slots"?' in sent[1]["body"]
 
@@ -129,7 +129,7 @@ def test_a_reading_that_fails_is_tried_again_later() -> None:
     async def work() -> None:
         source = Source()
         source.fails = True
-        pages = Pages(source, source.clock)
+        pages = MetricsPages(source, source.clock)
         with pytest.raises(RuntimeError):
             await number(pages)
         source.fails, source.now = False, 1.0
@@ -141,7 +141,7 @@ def test_a_reading_that_fails_is_tried_again_later() -> None:
 
 def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
-    with server.bind("127.0.0.1", 0) as listener, ExitStack() as stack:
+    with server.listen_at("127.0.0.1", 0) as listener, ExitStack() as stack:
 
         def connect() -> socket.socket:
             found = stack.enter_context(socket.create_connection(listener.getsockname()[:2], 20))
@@ -170,7 +170,7 @@ def test_connections_end_with_their_clients(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def work() -> None:
         at: asyncio.Queue[str] = asyncio.Queue()
-        pages = Pages(Source())
+        pages = MetricsPages(Source())
         serving = asyncio.create_task(server.serve_metrics("127.0.0.1", 0, pages, at.put_nowait))
         port = int((await at.get()).rpartition(":")[2].partition("/")[0])
         for number in range(60):
@@ -189,7 +189,7 @@ def test_connections_end_with_their_clients(monkeypatch: pytest.MonkeyPatch) -> 
 def test_whatever_version_is_asked_for_few_pages_are_kept() -> None:
     async def work() -> None:
         source = Source()
-        pages = Pages(source, source.clock)
+        pages = MetricsPages(source, source.clock)
         kinds = set()
         for n in range(30):
             for kind in ("application/openmetrics-text", "text/plain"):

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from dnsteer.status.counters import BackendKey, Count, Sample, Service, read
-from dnsteer.status.rates import Rate, between, total
+from dnsteer.status.counters import BackendKey, Count, CountedService, Sample, parse_counters
+from dnsteer.status.rates import Rate, rates_between, total
 
 NS1, NS1_TCP, NS2 = (
     BackendKey(0xF5C1, 0xE352AE, "udp"),
@@ -28,10 +28,10 @@ OFPST_FLOW reply (OF1.5) (xid=0x2):
 
 
 def test_counters_of_services_and_backends_are_read_and_those_of_others_are_not() -> None:
-    found = [(key, count) for (key, _), count in read(DUMP)]
+    found = [(key, count) for (key, _), count in parse_counters(DUMP)]
     assert found == [
-        (Service("udp", ip_address("192.0.2.53"), 53), Count(17, 3.05, 9)),
-        (Service("tcp", V6, 853), Count(4, 3.05)),
+        (CountedService("udp", ip_address("192.0.2.53"), 53), Count(17, 3.05, 9)),
+        (CountedService("tcp", V6, 853), Count(4, 3.05)),
         (NS1, Count(5, 9.0)),
         (NS1, Count(2, 9.0)),
         (NS1_TCP, Count(3, 9.0)),
@@ -45,7 +45,7 @@ def sample(**flows: tuple[BackendKey, int, float]) -> Sample:
 def test_rates_are_by_the_time_that_passed_and_ways_of_one_backend_add_up() -> None:
     before = sample(dsr=(NS1, 100, 5.0), nat=(NS1, 0, 5.0), tcp=(NS1_TCP, 7, 5.0))
     after = sample(dsr=(NS1, 400, 7.5), nat=(NS1, 50, 7.5), tcp=(NS1_TCP, 12, 7.5))
-    rates = between(before, after)
+    rates = rates_between(before, after)
     assert rates.seconds == 2.5
     assert rates.of([NS1, NS1_TCP]) == Rate(packets=142.0, queries=140.0)
 
@@ -66,7 +66,7 @@ def test_a_counter_that_began_again_gives_no_rate(was: tuple[int, float] | None,
         flows = {"two": (NS2, *of_ns2)}
         return sample(**flows, **({"one": (NS1, *of_ns1)} if of_ns1 else {}))
 
-    rates = between(both(was, (10, 5.0)), both(now, (30, 7.0)))
+    rates = rates_between(both(was, (10, 5.0)), both(now, (30, 7.0)))
     assert rates.of([NS1]) == Rate(None, None)
     assert rates.of([NS2]) == Rate(10.0, 10.0)
     assert rates.of([NS1, NS2]) == Rate(None, None)
@@ -78,6 +78,6 @@ def test_what_cannot_be_told_makes_the_total_so() -> None:
 
 
 def test_tcp_alone_is_packets_but_no_queries() -> None:
-    rates = between(sample(a=(NS1_TCP, 0, 1.0)), sample(a=(NS1_TCP, 8, 3.0)))
+    rates = rates_between(sample(a=(NS1_TCP, 0, 1.0)), sample(a=(NS1_TCP, 8, 3.0)))
     assert rates.of([NS1_TCP]) == Rate(4.0, 0.0)
     assert rates.of([NS1_TCP]).as_json() == {"packets_per_second": 4.0, "queries_per_second": 0.0}

@@ -19,7 +19,7 @@ from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.reference.selections import SELECTIONS
 from dnsteer.proof.reference.wire import checksum, updated_checksum
 from dnsteer.slots.assignment import assign
-from dnsteer.slots.overlay import overlay
+from dnsteer.slots.overlay import with_members_down
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Forwarding, Selection, Spec
 from tests.unit.neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
@@ -184,8 +184,8 @@ def test_slots_by_source_port(down: str) -> None:
     slots = len(four)
     both = {"a": 1, "c": 2}
     assert slots == len(six) == 256
-    assert tuple(four) == overlay(assign(WEIGHTS, slots), WEIGHTS, [down] if down else [])
-    assert tuple(six) == overlay(assign(both, slots), both, [down] if down else [])
+    assert tuple(four) == with_members_down(assign(WEIGHTS, slots), WEIGHTS, [down] if down else [])
+    assert tuple(six) == with_members_down(assign(both, slots), both, [down] if down else [])
     assert ("c" in four, "c" in six) == (not down, not down)
 
 

@@ -31,7 +31,7 @@ def by_reference(
 ) -> tuple[str, ...]:
     if drop and reference.no_backend_in_service(weights, down, outages):
         return ()
-    base = reference.base_table(tuple(weights.items()), slots)
+    base = reference.reference_table(tuple(weights.items()), slots)
     return reference.table_with_outages(base, weights, down, outages)
 
 

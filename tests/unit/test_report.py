@@ -19,15 +19,15 @@ from dnsteer.checks.load import check_document
 from dnsteer.console.masking import MASK, masked
 from dnsteer.metrics.datapath import Datapath
 from dnsteer.report import charts, content
-from dnsteer.report.content import report, summary
-from dnsteer.report.gather import Facts
-from dnsteer.report.masking import AddressMask, Part
+from dnsteer.report.content import report_page, state_line
+from dnsteer.report.gather import ReportFacts
+from dnsteer.report.masking import AddressMask, Maskable
 from dnsteer.report.ovsdb import SwitchFacts
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
-from dnsteer.status.record import Reading
+from dnsteer.status.record import RecordReading
 from dnsteer.status.report import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
@@ -69,21 +69,21 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def facts(spec: str = SPEC, *entries: Maintenance, **more: Any) -> Facts:
+def facts(spec: str = SPEC, *entries: Maintenance, **more: Any) -> ReportFacts:
     """What would be read of a switch with this spec."""
     of = known(spec)
     state = replace(of.state, **more)
     overlay = Overlay(entries)
-    reading = Reading(record(1, *entries), overlay, None, False, state)
+    reading = RecordReading(record(1, *entries), overlay, None, False, state)
     status = Status(reading, tables_match="recorded", drift=[], drift_count=0)
     status.loaded = check_document(parse_document("farm.yaml", spec))
     status.pools = view_pools(state.members, overlay, Rates(), START)
     status.vips = view_vips(of.spec, Rates())
-    return Facts(START, "alice@dpu-1", "tcp:192.0.2.1:6640", status, [state])
+    return ReportFacts(START, "alice@dpu-1", "tcp:192.0.2.1:6640", status, [state])
 
 
 def test_it_needs_nothing_else_and_allows_nothing_else() -> None:
-    text = report(facts(SPEC, entry("ns1", note="upgrade")))
+    text = report_page(facts(SPEC, entry("ns1", note="upgrade")))
     page = Page(text)
     assert not {"script", "img", "iframe", "link", "object", "form"} & set(page.tags)
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links) and len(page.links) > 10
@@ -97,7 +97,7 @@ def test_it_needs_nothing_else_and_allows_nothing_else() -> None:
 
 
 def test_it_says_who_is_out_and_what_to_do() -> None:
-    text = report(facts(SPEC, entry("ns2", note="kernel")), options="--bridge br-dns")
+    text = report_page(facts(SPEC, entry("ns2", note="kernel")), options="--bridge br-dns")
     assert "farm/ns2 is drained" in text and "dnsteer undrain farm/ns2 --bridge br-dns" in text
     assert text.count('<svg class="slots"') == 2 and text.count("<text class=") == 32 + 16 + 4
     assert "0 critical" not in text
@@ -115,7 +115,7 @@ def test_all_text_of_others_is_escaped() -> None:
     hostile.status.errors.append(SCRIPT)
     hostile.status.warnings.append(SCRIPT)
     hostile.status.drift, hostile.status.drift_count = [Drift("flow missing", SCRIPT, SCRIPT)], 1
-    text = report(hostile)
+    text = report_page(hostile)
     assert "<script" not in text and "<img" not in text
     assert text.count("&lt;script&gt;") >= 13
     Page(text)
@@ -127,17 +127,17 @@ ADDRESSES = ("192.0.2", "2001:db8", "02:00:00")
 def test_without_addresses_and_notes_and_people() -> None:
     given_ = facts(SPEC, entry("ns1", note="for ACME"), entry("ns2", "health", note="no answer from [2001:db8::12]:53"))
     given_.ovsdb = SwitchFacts("3.1", "mac_in_use 02:00:00:00:00:53, lookup 192.0.2.53")
-    text = report(given_, [Part.ADDRESSES])
+    text = report_page(given_, [Maskable.ADDRESSES])
     assert not [part for part in ADDRESSES if part in text]
     assert "for ACME" in text and "alice@dpu-1" in text and "no answer from [IPv6-" in text
     assert "tcp:IPv4-1:6640" in text and "addresses: [IPv4-" in text, "the spec is masked too"
     same = re.search(r"lookup (IPv4-\d+)", text)
     assert same is not None and text.count(f"{same[1]}<") >= 1, "one address, one word"
-    text = report(given_, [Part.NOTES])
+    text = report_page(given_, [Maskable.NOTES])
     assert "ACME" not in text and "no answer from [2001:db8::12]:53" in text and "apiVersion" not in text
-    text = report(given_, [Part.PEOPLE])
+    text = report_page(given_, [Maskable.PEOPLE])
     assert "alice" not in text and "person 1" in text and "for ACME" in text and "apiVersion" not in text
-    text = report(given_, [Part.SPEC])
+    text = report_page(given_, [Maskable.SPEC])
     assert "apiVersion" not in text and "alice" in text and "192.0.2.11" in text
 
 
@@ -189,8 +189,8 @@ def test_the_address_is_left_out_and_nothing_else(found: tuple[str, str], around
 
 def test_decisions_are_named() -> None:
     given_ = facts(SPEC, entry("ns1", decision="d21gepscbjsy"), entry("ns2", "health"), decision="d21geqkwvsdq")
-    for left in ([], list(Part)):
-        text = report(given_, left)
+    for left in ([], list(Maskable)):
+        text = report_page(given_, left)
         maintenance, history = (text.partition(f'<h2 id="{name}">')[2] for name in ("maintenance", "history"))
         rows = re.findall(r"<tr>.*?</tr>", maintenance.partition("</section>")[0])[1:]
         assert [re.findall(r"<code>(.*?)</code>", row) for row in rows] == [["d21gepscbjsy"], []]
@@ -201,16 +201,18 @@ def test_decisions_are_named() -> None:
 def test_a_damaged_state_fills_its_row() -> None:
     given_ = facts()
     given_.states.append(DamagedError("state 1 is damaged"))
-    history = report(given_).partition('<h2 id="history">')[2].partition("</section>")[0]
+    history = report_page(given_).partition('<h2 id="history">')[2].partition("</section>")[0]
     assert history.count("<th ") == 7 and '<td colspan="6">' in history
 
 
 def test_without_a_database_there_is_a_page() -> None:
-    away = Facts(START, "alice@dpu-1", "unix:/run/x", unread=[("the database", "OVSDB at unix:/run/x: no such file")])
-    text = report(away)
+    away = ReportFacts(
+        START, "alice@dpu-1", "unix:/run/x", unread=[("the database", "OVSDB at unix:/run/x: no such file")]
+    )
+    text = report_page(away)
     Page(text)
     assert "database cannot be reached" in text and "no such file" in text
-    assert summary(away) == "1 critical"
+    assert state_line(away) == "1 critical"
 
 
 def test_without_a_record_there_is_the_rest() -> None:
@@ -220,7 +222,7 @@ def test_without_a_record_there_is_the_rest() -> None:
     given_.status.errors, given_.status.loaded, given_.status.tables_match = ["state 1 is damaged"], None, None
     given_.status.pools, given_.status.vips, given_.status.drift = [], [], None
     given_.ovsdb = SwitchFacts("3.1", "Bridge br-dns")
-    text = report(given_)
+    text = report_page(given_)
     Page(text)
     assert "State 1 is damaged" in text and "Bridge br-dns" in text and "cannot be read" in text
 
@@ -229,7 +231,7 @@ def test_a_warning_says_what_it_is_about() -> None:
     given_ = facts()
     assert given_.status is not None
     given_.status.warnings = ["switch: other_config:flow-limit is 200: too few", "tables are odd"]
-    text = report(given_)
+    text = report_page(given_)
     assert "<strong>Switch</strong>" in text and "Other_config:flow-limit is 200: too few" in text
     assert "<strong>Warning</strong>" in text and "Tables are odd" in text
 
@@ -242,7 +244,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "MOST_ITEMS", 10)
     monkeypatch.setattr(content, "MOST_SPEC", 1000)
     out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
-    text = report(facts(many_vips(40, pools=10), *out))
+    text = report_page(facts(many_vips(40, pools=10), *out))
     assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5
     assert 'id="pool%20pool7"' in text and 'id="pool%20pool9"' in text, "those with somebody out first"
     assert "and 20 more VIPs" in text and "and 5 more pools" in text
@@ -251,7 +253,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_thousand_vips_make_a_page_of_bounded_size() -> None:
-    text = report(facts(many_vips(1000), entry("ns3", pool="pool57")))
+    text = report_page(facts(many_vips(1000), entry("ns3", pool="pool57")))
     assert 1_000_000 < len(text.encode()) < 3_000_000
     assert text.count('<svg class="slots"') == 24 and text.count('<table class="backends" role="table">') == 100
     assert ">vip999<" in text and "pool57/ns3 is drained" in text

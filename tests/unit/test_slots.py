@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dnsteer
 from dnsteer.slots.assignment import assign, quotas, worst_share
-from dnsteer.slots.overlay import overlay
+from dnsteer.slots.overlay import with_members_down
 
 WEIGHTS = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 100), min_size=1, max_size=20).filter(
     lambda weights: any(weights.values())
@@ -150,10 +150,10 @@ def test_another_process_agrees(seed: str) -> None:
     names = list(weights)
     random.Random(seed).shuffle(names)
     program = (
-        "import hashlib; from dnsteer.slots.overlay import overlay; from dnsteer.slots.assignment import assign\n"
+        "import hashlib; from dnsteer.slots.overlay import with_members_down; from dnsteer.slots.assignment import assign\n"
         f"weights = dict({[(name, weights[name]) for name in names]})\n"
         f"base = assign(weights, {slots}); down = {{'backend-3', 'backend-16', 'backend-9'}}\n"
-        "for table in base, overlay(base, weights, down):\n"
+        "for table in base, with_members_down(base, weights, down):\n"
         "    print(hashlib.sha256('\\n'.join(table).encode()).hexdigest()[:16])"
     )
     root = str(Path(dnsteer.__file__).parents[1])
@@ -162,7 +162,7 @@ def test_another_process_agrees(seed: str) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
     base = assign(weights, slots)
-    here = digest(overlay(base, weights, ["backend-3", "backend-9", "backend-16"]))
+    here = digest(with_members_down(base, weights, ["backend-3", "backend-9", "backend-16"]))
     assert done.stdout.split() == [want, here]
 
 
@@ -255,7 +255,7 @@ def pools_with_down(draw: st.DrawFn) -> tuple[dict[str, int], tuple[str, ...], s
 @given(pools_with_down())
 def test_overlay_moves_slots_of_down_members_alone(case: tuple[dict[str, int], tuple[str, ...], set[str]]) -> None:
     weights, base, down = case
-    table = overlay(base, weights, down)
+    table = with_members_down(base, weights, down)
     if not any(weight for name, weight in weights.items() if name not in down):
         assert table == base
         return
@@ -274,7 +274,7 @@ def test_overlay_shares_by_weight(case: tuple[dict[str, int], tuple[str, ...], s
     up = {name: weight for name, weight in weights.items() if weight and name not in down}
     if not up:
         return
-    held, got, want = Counter(base), Counter(overlay(base, weights, down)), quotas(up, len(base))
+    held, got, want = Counter(base), Counter(with_members_down(base, weights, down)), quotas(up, len(base))
     if all(held[name] <= want[name] for name in up):
         assert got == Counter(want)
     above = {name: got[name] - Fraction(weight * len(base), sum(up.values())) for name, weight in up.items()}
@@ -292,20 +292,20 @@ def test_overlay_depends_on_nothing_else(
     rng.shuffle(names)
     shuffled = {name: weights[name] for name in names}
     order = [name for name in names if name in down]
-    assert overlay(list(base), shuffled, [*order, "not a member"]) == overlay(base, weights, down)
-    assert overlay(base, weights, []) == base
+    assert with_members_down(list(base), shuffled, [*order, "not a member"]) == with_members_down(base, weights, down)
+    assert with_members_down(base, weights, []) == base
 
 
 def test_equal_members_take_over_by_hash_not_by_name() -> None:
     weights = {f"b{i}": 1 for i in range(12)}
     for name in weights:
         up = {other: 1 for other in weights if other != name}
-        assert Counter(overlay(assign(weights, 64), weights, [name])) == Counter(quotas(up, 64))
+        assert Counter(with_members_down(assign(weights, 64), weights, [name])) == Counter(quotas(up, 64))
 
 
 def test_overlay_leaves_others_alone() -> None:
     base = ("old", "drained", "a", "down", "down", "down", "b", "old")
-    table = overlay(base, {"a": 1, "b": 2, "drained": 0, "down": 5}, {"down"})
+    table = with_members_down(base, {"a": 1, "b": 2, "drained": 0, "down": 5}, {"down"})
     assert table[:3] == base[:3]
     assert table[6:] == base[6:]
     assert Counter(table) == {"old": 2, "drained": 1, "a": 2, "b": 3}
@@ -313,7 +313,7 @@ def test_overlay_leaves_others_alone() -> None:
 
 def test_overlay_when_a_member_already_has_more_than_its_share() -> None:
     base = ("a", "a", "a", "a", "a", "b", "d", "c", "d", "d")
-    table = overlay(base, {"a": 1, "b": 1, "c": 1, "d": 1}, ["d"])
+    table = with_members_down(base, {"a": 1, "b": 1, "c": 1, "d": 1}, ["d"])
     assert sorted(Counter(table).values()) == [2, 3, 5]
     assert table[:6] == base[:6]
 
@@ -324,10 +324,10 @@ def test_two_downs_in_a_row_and_back(case: tuple[dict[str, int], tuple[str, ...]
     weights, base, down = case
     step = base
     for end in range(len(down) + 1):
-        step = overlay(base, weights, sorted(down)[:end])
-    assert step == overlay(base, weights, down)
+        step = with_members_down(base, weights, sorted(down)[:end])
+    assert step == with_members_down(base, weights, down)
     for end in reversed(range(len(down) + 1)):
-        step = overlay(base, weights, sorted(down)[:end])
+        step = with_members_down(base, weights, sorted(down)[:end])
     assert step == base
 
 
@@ -336,6 +336,6 @@ def test_a_second_down_moves_little_beyond_the_least() -> None:
     pools = [changes(seed)[0] for seed in range(120)]
     for weights in pools:
         base = assign(weights, slots)
-        one, two = (overlay(base, weights, list(weights)[:count]) for count in (1, 2))
+        one, two = (with_members_down(base, weights, list(weights)[:count]) for count in (1, 2))
         moved += sum(a != b for a, b in zip(one, two, strict=True)) - least(Counter(one), Counter(two))
     assert 100 * moved / len(pools) / slots <= 1.5

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.slots.overlay import overlay, with_maintenance
+from dnsteer.slots.overlay import with_maintenance, with_members_down
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "slots.md").read_text()
@@ -162,7 +162,10 @@ def test_the_owners_of_the_example() -> None:
     expected = {"all up": base, **{f"{name} down": handed(base, EXAMPLE, {name}, {name}) for name in EXAMPLE}}
     assert shown == expected
     real = assign(EXAMPLE, SIZE)
-    assert shown == {"all up": [*real], **{f"{name} down": [*overlay(real, EXAMPLE, [name])] for name in EXAMPLE}}
+    assert shown == {
+        "all up": [*real],
+        **{f"{name} down": [*with_members_down(real, EXAMPLE, [name])] for name in EXAMPLE},
+    }
 
 
 # Any pool.
@@ -183,7 +186,7 @@ def test_they_give_large_ones(slots: int) -> None:
 def test_the_rules_give_what_the_rest_takes_over(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
     down = data.draw(st.sets(st.sampled_from(sorted(weights))))
     base = assign(weights, slots)
-    assert tuple(handed(base, weights, down, down)) == overlay(base, weights, down)
+    assert tuple(handed(base, weights, down, down)) == with_members_down(base, weights, down)
 
 
 @given(WEIGHTS, SLOTS, st.data())

@@ -14,16 +14,16 @@ from rich.console import Console
 from dnsteer.checks.load import check_document
 from dnsteer.cli import top_frame
 from dnsteer.cli.output import passed
-from dnsteer.cli.top_frame import DatapathView, DatapathWatch, Frame, Sort
+from dnsteer.cli.top_frame import DatapathView, DatapathWatch, Sort, TopFrame
 from dnsteer.cli.top_view import Size, top_view
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
-from dnsteer.status.counters import BackendKey, Key, Service
+from dnsteer.status.counters import BackendKey, CountedService, Key
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
-from dnsteer.status.record import Reading
+from dnsteer.status.record import RecordReading
 from dnsteer.status.report import Status
 from dnsteer.status.shares import shares
 from dnsteer.status.vips import view_vips
@@ -42,29 +42,29 @@ def a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def frame(
     *entries: Maintenance, text: str = SPEC, vips: Rated | None = None, backends: Rated | None = None, **more: Any
-) -> Frame:
+) -> TopFrame:
     """A frame of a spec with UDP packets a second by VIP, and by POOL/BACKEND."""
     of = known(text)
     by_key: dict[Key, float | None] = {}
     for name, vip in of.spec.vips.items():
         for end in derived.endpoints(vip):
-            by_key |= {Service(end.protocol.value, address, end.port): 0.0 for address in vip.addresses}
-        by_key[Service("udp", vip.addresses[0], 53)] = (vips or {}).get(name, 0.0)
+            by_key |= {CountedService(end.protocol.value, address, end.port): 0.0 for address in vip.addresses}
+        by_key[CountedService("udp", vip.addresses[0], 53)] = (vips or {}).get(name, 0.0)
     for pool in of.state.members:
         for member in pool.members:
             for protocol in ("udp", "tcp"):
                 rate = (backends or {}).get(f"{pool.pool}/{member.name}", 0.0)
                 by_key[BackendKey(pool.number, member.number, protocol)] = rate if protocol == "udp" else 0.0
     overlay, rates = Overlay(entries), Rates(by_key, 2.0)
-    reading = Reading(record(1, *entries), overlay, None, False, of.state)
+    reading = RecordReading(record(1, *entries), overlay, None, False, of.state)
     status = Status(reading, "", "recorded", rates, loaded=check_document(parse_document("farm.yaml", text)), **more)
     status.pools, status.vips = view_pools(of.state.members, overlay, rates, NOW), view_vips(of.spec, rates)
-    return Frame(
+    return TopFrame(
         NOW, status, DatapathView({"megaflows": 130, "megaflows_limit": 200_000, "masks": 9}, {"upcalls": 12.0})
     )
 
 
-def shown(of: Frame, width: int = 80, height: int = 24, sort: Sort = "rate", **more: str) -> list[str]:
+def shown(of: TopFrame, width: int = 80, height: int = 24, sort: Sort = "rate", **more: str) -> list[str]:
     """The lines of a frame on a terminal of that size."""
     screen = Console(file=io.StringIO(), width=width, height=height or 1000, highlight=False, emoji=False)
     screen.print(top_view(of, Size(width, height), sort, **more), soft_wrap=False)
@@ -123,7 +123,7 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
 
 
 def test_an_unreachable_switch_is_said() -> None:
-    of = Frame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
+    of = TopFrame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
     assert of.attention()[0].text == "the switch cannot be reached: no such socket"
     assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))
 
@@ -148,7 +148,7 @@ def test_a_backend_that_the_spec_has_down_is_called_so() -> None:
 
 
 @cache
-def many() -> Frame:
+def many() -> TopFrame:
     """1,000 VIPs and 1,600 backends, 12 of which fail with a hostile reason."""
     return frame(
         *(entry(f"ns{n}", "health", pool="pool0", note=HOSTILE) for n in range(12)),
@@ -204,4 +204,4 @@ def test_a_datapath_that_cannot_be_read_says_why() -> None:
     watch = DatapathWatch(TargetSwitch("unix:/nonexistent/db.sock"))
     found = watch.read(frame().status)
     assert found.why and not found.gauges
-    assert any(line.startswith("datapath not readable: ") for line in shown(Frame(NOW, frame().status, found)))
+    assert any(line.startswith("datapath not readable: ") for line in shown(TopFrame(NOW, frame().status, found)))

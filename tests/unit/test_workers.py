@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.agent.balance import scrape as scraping
 from dnsteer.agent.balance.scrape import Scraper, series_of, url_of
-from dnsteer.agent.probes.targets import targets
+from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.capture.selection import select
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.overlay_change import Edit
@@ -35,7 +35,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.worker_names import names_of
-from dnsteer.spec.workers import Worker, counts, named, with_workers
+from dnsteer.spec.workers import Worker, named, with_workers, worker_counts
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.slot import SlotTable
@@ -177,7 +177,7 @@ def test_random_specs_have_workers_sometimes() -> None:
     @settings(max_examples=60, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(specs())
     def look(loaded: Loaded) -> None:
-        found.append(bool(counts(loaded.spec)))
+        found.append(bool(worker_counts(loaded.spec)))
 
     look()
     assert 3 <= sum(found) < len(found)
@@ -196,7 +196,7 @@ def health(check: str, services: str = "") -> dict[str, int]:
             + f"    services: {services}\n"
             + text[text.index("    pool: resolvers") :]
         )
-    found = [t for t in targets(load(text).spec) if "." in t.address]
+    found = [t for t in probe_targets(load(text).spec) if "." in t.address]
     return {t.backend: t.port for t in found}
 
 
@@ -224,7 +224,7 @@ def test_through_the_bridge_each_worker_is_asked_at_the_vip() -> None:
         ("  uplinks:", "  probe: {addresses: [10.53.0.9/24]}\n  uplinks:"),
         text=TEXT,
     )
-    found = [t for t in targets(load(text).spec) if t.source is not None]
+    found = [t for t in probe_targets(load(text).spec) if t.source is not None]
     assert [t.backend for t in found] == WORKERS and {(t.address, t.port) for t in found} == {("198.51.100.53", 53)}
     assert len({t.source.ports[0] for t in found if t.source}) == 6
 
@@ -273,7 +273,7 @@ def test_captures_tell_workers_apart() -> None:
 
 
 def test_the_lab_runs_a_server_for_each_worker() -> None:
-    found = topology.plan(load(TEXT).spec)
+    found = topology.plan_network(load(TEXT).spec)
     assert [h.mac for h in found.hosts] == ["02:00:00:00:04:01", "02:00:00:00:04:02"]
     servers = {s.name: s for _, s in found.servers()}
     assert sorted(servers) == WORKERS
@@ -287,7 +287,9 @@ def test_the_lab_runs_a_server_for_each_worker() -> None:
 def state() -> AppliedState:
     loaded = load(TEXT)
     members = tuple(build_plan(loaded).members)
-    return AppliedState("s", TEXT, loaded.digest, "1", NOW.isoformat(), "me", members, {}, workers=counts(loaded.spec))
+    return AppliedState(
+        "s", TEXT, loaded.digest, "1", NOW.isoformat(), "me", members, {}, workers=worker_counts(loaded.spec)
+    )
 
 
 def edited(*edits: Edit) -> dict[tuple[str, str], int | None]:
@@ -342,7 +344,7 @@ def test_who_has_workers_is_recorded() -> None:
 def test_a_state_on_all_workers_is_that_of_the_spec() -> None:
     down = load(changed(("workers: 2", "workers: 2, state: down"), text=TEXT))
     members = tuple(build_plan(down).members)
-    at = AppliedState("s", TEXT, down.digest, "1", NOW.isoformat(), "me", members, {}, workers=counts(down.spec))
+    at = AppliedState("s", TEXT, down.digest, "1", NOW.isoformat(), "me", members, {}, workers=worker_counts(down.spec))
     with pytest.raises(SwitchError, match="resolvers/r2 is down in the spec"):
         bring_back("resolvers/r2", "down")(Overlay(), at, NOW)
 

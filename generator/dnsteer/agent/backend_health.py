@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dnsteer.agent.health import CheckState, Result, observe
-from dnsteer.agent.probes.targets import Key, Target, slots_name
+from dnsteer.agent.health import CheckState, Result, after_result
+from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
 
 
@@ -14,11 +14,11 @@ class Health:
 
     def __init__(self) -> None:
         self.states: dict[Key, CheckState] = {}
-        self._by_slots: dict[str, list[Target]] = {}
+        self._by_slots: dict[str, list[ProbeTarget]] = {}
         self._untested: set[Key] = set()
         """Targets of which it is not known yet whether they are healthy."""
 
-    def adopt(self, targets: Iterable[Target], overlay: Overlay, time: float) -> None:
+    def adopt(self, targets: Iterable[ProbeTarget], overlay: Overlay, time: float) -> None:
         """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
         out = {
             (slots_name(entry.pool, entry.service), entry.backend): entry
@@ -35,12 +35,12 @@ class Health:
                 self._by_slots.setdefault(name, []).append(target)
         self._untested = self.states.keys() - tested
 
-    def add(self, target: Target, result: Result) -> bool:
+    def add(self, target: ProbeTarget, result: Result) -> bool:
         """Add a result; return whether the check changed its state."""
         before = self.states.get(target.key)
         if before is None:
             return False  # of a target that is gone
-        after = observe(before, result, target.thresholds)
+        after = after_result(before, result, target.thresholds)
         if result.good or not after.healthy:  # a first failure tells neither
             self._untested.discard(target.key)
         self.states[target.key] = after

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dnsteer import __version__
-from dnsteer.console.verbs import Asked, Outcome
+from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.basis import Basis
 from dnsteer.deploy.decision import IDS
 from dnsteer.events.event import Say
@@ -49,7 +49,7 @@ _OFTEN = (*_READ, "reconcile", "due")
 _CREDENTIALS = struct.Struct("3i")
 
 
-class RefusedError(Exception):
+class MalformedRequestError(Exception):
     """A malformed request; the message says what is wrong."""
 
 
@@ -71,25 +71,25 @@ class Request:
 
     @staticmethod
     def parse(line: bytes) -> Request:
-        """Read a request. Raises RefusedError."""
+        """Read a request. Raises MalformedRequestError."""
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            raise RefusedError("found a line that is not JSON") from None
+            raise MalformedRequestError("found a line that is not JSON") from None
         if not isinstance(value, dict) or value.get("v") != PROTOCOL:
             found = value.get("v") if isinstance(value, dict) else value
-            raise RefusedError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
+            raise MalformedRequestError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
         argv, options, by = value.get("argv"), value.get("options", []), value.get("by", "")
         environ, files, terminal = value.get("environ", {}), value.get("files", {}), value.get("terminal", False)
         texts = [by, *_words(argv), *_words(options), *_pairs(environ), *_pairs(files)]
         if not argv or not all(isinstance(text, str) for text in texts) or not isinstance(terminal, bool):
-            raise RefusedError(
+            raise MalformedRequestError(
                 "expected argv: a list of words; and options, by, environ, terminal and files where needed"
             )
         try:
             held = {name: base64.b64decode(text, validate=True) for name, text in files.items()}
         except binascii.Error:
-            raise RefusedError("found a file that is not in base64") from None
+            raise MalformedRequestError("found a file that is not in base64") from None
         return Request(tuple(argv), tuple(options), by, environ, terminal, held)
 
 
@@ -191,14 +191,14 @@ class SocketChannel:
         self.take({"why": "nothing was changed: who asked for it is gone"})
 
 
-RunVerb = Callable[[Request, Channel], int]
+RunRequest = Callable[[Request, Channel], int]
 """Carries a request out and returns the exit code."""
 
 
 class Control:
     """The control socket of a bridge's agent. *say* gets an event about each verb."""
 
-    def __init__(self, remote: str, bridge: str, run: RunVerb, say: Say) -> None:
+    def __init__(self, remote: str, bridge: str, run: RunRequest, say: Say) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
@@ -241,11 +241,11 @@ class Control:
         await asyncio.gather(*self._of_console, return_exceptions=True)
         self._threads.shutdown()
 
-    async def carry_out(self, asked: Asked, options: Sequence[str]) -> Outcome:
+    async def run_verb(self, asked: Asked, options: Sequence[str]) -> VerbOutcome:
         """Carry out what the console asks for, as what comes by the socket. *options* are those of the connection."""
         why = self._no_room(asked)
         if why:
-            return Outcome(1, said=f"dnsteer: {why}; nothing was changed\n")
+            return VerbOutcome(1, said=f"dnsteer: {why}; nothing was changed\n")
         basis = Basis(asked.expected)
         channel = ConsoleChannel(self._ending, basis)
         # Options first: what follows `--` in argv would else be taken for arguments.
@@ -258,7 +258,7 @@ class Control:
         code = await asyncio.shield(done)
         ended(code)
         said = channel.said
-        return Outcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
+        return VerbOutcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
 
     def _no_room(self, asked: Asked) -> str:
         """Why what the console asks for is not begun; empty if it is."""
@@ -308,10 +308,10 @@ class Control:
         try:
             _refuse_others(writer)
             if len(self._clients) > _AT_ONCE:
-                raise RefusedError(f"{_AT_ONCE} verbs are under way; try again")
+                raise MalformedRequestError(f"{_AT_ONCE} verbs are under way; try again")
             channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
             request = replace(Request.parse(await _line(reader)), decision=IDS.next())
-        except RefusedError as err:
+        except MalformedRequestError as err:
             channel.send(error=str(err))
             await asyncio.sleep(0)
             await writer.drain()
@@ -335,15 +335,15 @@ class Control:
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """Return the request's line. Raises RefusedError."""
+    """Return the request's line. Raises MalformedRequestError."""
     try:
         line = await asyncio.wait_for(reader.readline(), _PATIENCE)
     except (TimeoutError, asyncio.TimeoutError):
-        raise RefusedError(f"no whole request came within {_PATIENCE:g} s") from None
+        raise MalformedRequestError(f"no whole request came within {_PATIENCE:g} s") from None
     except ValueError:
-        raise RefusedError(f"found a request of more than {_MOST >> 20} MiB") from None
+        raise MalformedRequestError(f"found a request of more than {_MOST >> 20} MiB") from None
     if not line.endswith(b"\n"):
-        raise RefusedError("found half a line") if line else EOFError
+        raise MalformedRequestError("found half a line") if line else EOFError
     return line
 
 
@@ -359,8 +359,8 @@ async def _answers(reader: asyncio.StreamReader, channel: SocketChannel) -> None
 
 
 def _refuse_others(writer: asyncio.StreamWriter) -> None:
-    """Raise RefusedError for a client that is neither root nor the user of the agent."""
+    """Raise MalformedRequestError for a client that is neither root nor the user of the agent."""
     sock = writer.get_extra_info("socket")
     _pid, uid, _gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     if uid not in (0, os.getuid()):
-        raise RefusedError("only root and the user of the agent may do that")
+        raise MalformedRequestError("only root and the user of the agent may do that")

@@ -11,7 +11,7 @@ from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import IDS, deciding
-from dnsteer.deploy.overlay_change import Change, Edit, change_overlay
+from dnsteer.deploy.overlay_change import Edit, OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.decisions import decisions_between, stamped
@@ -26,7 +26,7 @@ class Effect:
     *id* is that of the decision; of the earlier one where this is only its next step, and no panic begins or ends.
     """
 
-    change: Change | None
+    change: OverlayChange | None
     decisions: Mapping[str, Decision]
     outdated: bool = False
     id: str = ""
@@ -36,7 +36,7 @@ class OutdatedError(Exception):
     """Another state is applied than the one whose rules are known."""
 
 
-def carry_out(
+def decide_and_change(
     switch: TargetSwitch,
     bridge: str,
     number: int,
@@ -60,7 +60,7 @@ def carry_out(
             name = slots_name(pool.pool, pool.service)
             found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
             decisions[name] = replace(found, entries=stamped(found.entries, overlay, id))
-        return merged(overlay, decisions)
+        return with_decisions(overlay, decisions)
 
     checked: Edit = edit
     try:
@@ -71,7 +71,7 @@ def carry_out(
     return Effect(change, decisions, id=id if decided else id_of(change, id))
 
 
-def carry_on(switch: TargetSwitch, bridge: str) -> Effect:
+def advance_maintenance(switch: TargetSwitch, bridge: str) -> Effect:
     """End maintenance whose time is over, and advance what is gradual. Raises SwitchError."""
     return edit_overlay(switch, bridge, advance, IDS.next())
 
@@ -82,18 +82,18 @@ def edit_overlay(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Effe
     return Effect(change, {}, id=id_of(change, id))
 
 
-def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Change:
+def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> OverlayChange:
     with deciding(id):
         return change_overlay(switch, bridge, edit)
 
 
-def id_of(change: Change, id: str) -> str:
+def id_of(change: OverlayChange, id: str) -> str:
     """The decision behind a change that was made for *id*: an earlier one where it is the next step of that."""
     found = decisions_between(change.before, change.after, id)
     return id if id in found or not found else found[0]
 
 
-def merged(overlay: Overlay, decisions: Mapping[str, Decision]) -> Overlay:
+def with_decisions(overlay: Overlay, decisions: Mapping[str, Decision]) -> Overlay:
     """Return the overlay with the entries that were decided; those that stay keep their place."""
     wanted = {(entry.name, entry.kind, entry.service): entry for d in decisions.values() for entry in d.entries}
     ours = [e for e in overlay if e.kind in ("health", "backup") and slots_name(e.pool, e.service) in decisions]

@@ -13,7 +13,7 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.report import Report
+from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.world import World
 from dnsteer.render.templates import port_name
@@ -103,7 +103,7 @@ class NeighborNotices:
         self._left = self._rules.repeat if self._rules is not None else 0
         self._wake.set()
 
-    async def run(self, work: Callable[[Callable[[], None]], Awaitable[None]], report: Report) -> None:
+    async def run(self, work: Callable[[Callable[[], None]], Awaitable[None]], report: Reporter) -> None:
         """Send until cancelled. *work* does something in the thread that changes the switch."""
         while True:
             refresh = self._rules.refresh if self._rules is not None else 0.0

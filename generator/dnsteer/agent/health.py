@@ -62,7 +62,7 @@ class CheckState:
         return self.healthy != bool(self.streak)
 
 
-def observe(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
+def after_result(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
     """Return the state after one more result."""
     why = result.why or state.why
     if result.good == state.healthy:

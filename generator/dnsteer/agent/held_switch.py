@@ -18,7 +18,7 @@ from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
-from dnsteer.switch.table_changes import Changes
+from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 _OF_THE_RECORD = {
@@ -31,7 +31,7 @@ _OF_THE_RECORD = {
 _MOST_DECISIONS = 64
 
 
-class Memory:
+class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Memory:
 class HeldSwitch(TargetSwitch):
     """A switch with a memory."""
 
-    memory: Memory = field(default_factory=Memory, compare=False)
+    memory: SwitchMemory = field(default_factory=SwitchMemory, compare=False)
 
     def session(self) -> Session:
         """A connection to the record, to be closed. States that were read are known."""
@@ -139,7 +139,7 @@ class HeldSwitch(TargetSwitch):
         return self.memory.seen == (bridge, marker, self.memory.events)
 
     @contextmanager
-    def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: Changes) -> Iterator[None]:
+    def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: TableChanges) -> Iterator[None]:
         """Know the tables as changed, without another look. A change that fails leads to one."""
         memory = self.memory
         memory.decided(overlay, DECISION.get())

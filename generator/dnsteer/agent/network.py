@@ -18,7 +18,7 @@ TABLE = 5353
 _NEXT_HOP = {"ipv4": "169.254.53.53", "ipv6": "fe80::5353"}
 
 
-def set_up(spec: Spec) -> None:
+def set_up_probe_port(spec: Spec) -> None:
     """Set the port up; what is there already stays. Raises SwitchError with what `ip` says, UnavailableError without it."""
     probe = spec.switch.probe
     if probe is None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect
-from dnsteer.agent.report import Report
+from dnsteer.agent.report import Reporter
 from dnsteer.metrics.recorder import Recorder
 
 
 class Panics:
     """The names of slots whose pool is in panic."""
 
-    def __init__(self, health: Health, report: Report, recorder: Recorder) -> None:
+    def __init__(self, health: Health, report: Reporter, recorder: Recorder) -> None:
         self._health, self._report, self._recorder = health, report, recorder
         self.slots: set[str] = set()
 

@@ -9,7 +9,7 @@ from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.agent.repair import Look
 from dnsteer.agent.world import World
-from dnsteer.deploy.overlay_change import Change
+from dnsteer.deploy.overlay_change import OverlayChange
 from dnsteer.events.event import Level, Name, Say
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -18,7 +18,7 @@ _NAMED = 3
 """Flows of others that are named one by one."""
 
 
-class Report:
+class Reporter:
     """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
 
     def __init__(self, say: Say) -> None:
@@ -61,7 +61,7 @@ class Report:
         text = f"pool {slots_name(rules.pool, rules.service)}: the panic is over"
         self.say(text, "panic_over", pool=rules.pool, service=rules.service, decision=decision)
 
-    def change(self, change: Change, decision: str, seconds: float) -> None:
+    def change(self, change: OverlayChange, decision: str, seconds: float) -> None:
         """The overlay was changed by a decision; until flows and record have it took so many *seconds*."""
         decided = list(_decided(change.before, change.after))
         for entry, action, words in decided:

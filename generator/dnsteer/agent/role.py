@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.report import Report
+from dnsteer.agent.report import Reporter
 from dnsteer.agent.world import World
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.switch.role import is_standby
@@ -14,7 +14,7 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 class RoleFollower:
     """Follows the role in the record. A look at the switch brings its flows there, which this asks for."""
 
-    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, report: Report, recorder: Recorder) -> None:
+    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, report: Reporter, recorder: Recorder) -> None:
         self._switch, self._notices, self._report, self._recorder = switch, notices, report, recorder
         self.standby = False
 

@@ -21,24 +21,24 @@ from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Channel, Control, Request
 from dnsteer.agent.decide import PoolRules
-from dnsteer.agent.effect import Effect, carry_on, carry_out
+from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
-from dnsteer.agent.held_switch import HeldSwitch, Memory
+from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
-from dnsteer.agent.probes.targets import Target, rounds
-from dnsteer.agent.probes.turns import Probe, Turns
+from dnsteer.agent.probes.targets import ProbeTarget, rounds
+from dnsteer.agent.probes.turns import Prober, Turns
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.agent.repair import look
-from dnsteer.agent.report import Report
+from dnsteer.agent.report import Reporter
 from dnsteer.agent.role import RoleFollower
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
-from dnsteer.console.verbs import Asked, Outcome
+from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.events.event import Say
@@ -55,7 +55,7 @@ TICK = 1.0
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
-CarryOut = Callable[[TargetSwitch, Request, Channel], int]
+RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
 """Carries out a verb of somebody else on the agent's switch, and returns its exit code."""
 T = TypeVar("T")
 
@@ -68,19 +68,24 @@ class Work(Protocol):
 
 
 class Agent:
-    """The agent of one bridge. *say* gets an event about whatever it does; *carry_out* does verbs for others.
+    """The agent of one bridge. *say* gets an event about whatever it does; *run_request* does verbs for others.
 
     *recorder* is told of all work.
     """
 
     def __init__(
-        self, switch: TargetSwitch, bridge: str | None, say: Say, carry_out: CarryOut, recorder: Recorder | None = None
+        self,
+        switch: TargetSwitch,
+        bridge: str | None,
+        say: Say,
+        run_request: RunRequestOn,
+        recorder: Recorder | None = None,
     ) -> None:
-        self._report = Report(say)
+        self._report = Reporter(say)
         self._recorder = recorder or Recorder()
-        self._carry_out_verb = carry_out
+        self._run_request = run_request
         self._control: Control | None = None
-        self._memory = Memory()
+        self._memory = SwitchMemory()
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
@@ -128,7 +133,9 @@ class Agent:
                             bridge, balance = self._world.bridge, self.balancer.run
                             beside = [
                                 loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
-                                loop.create_task(balance(work, lambda: self._overlay, self._carried_out, self._report)),
+                                loop.create_task(
+                                    balance(work, lambda: self._overlay, self._report_effect, self._report)
+                                ),
                                 loop.create_task(self._notices.run(work, self._report)),
                                 loop.create_task(self._announcer.run(self._situation, self._report)),
                             ]
@@ -171,7 +178,7 @@ class Agent:
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
-            self._switch.remote, bridge, partial(self._carry_out_verb, self._switch), self._report.say
+            self._switch.remote, bridge, partial(self._run_request, self._switch), self._report.say
         )
         try:
             path = await control.start()
@@ -186,10 +193,10 @@ class Agent:
             why = "the database is a remote one"
             self._report.say(f"no control socket: {why}", "not_listening", reason=why)
 
-    async def carry_out(self, asked: Asked) -> Outcome:
+    async def run_verb(self, asked: Asked) -> VerbOutcome:
         """Carry out a verb that the console asks for, on the switch as the agent has it."""
         if self._control is None:
-            return Outcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
+            return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
         switch = self._switch
         extension = switch.extension
         if asked.files and extension is None:  # a spec that was sent names no socket of this machine
@@ -197,7 +204,7 @@ class Agent:
             extension = applied.control if applied is not None else Extension.model_fields["control"].default
         named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
         options = [word for name, value in named.items() if value for word in (name, value)]
-        return await self._control.carry_out(asked, options)
+        return await self._control.run_verb(asked, options)
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
@@ -234,7 +241,7 @@ class Agent:
     def _read_world(self, record: BridgeRecord) -> World:
         world = read_world(self._claim.session(), record)
         refuse_unavailable({target.check.check for target in world.targets})
-        network.set_up(world.spec)
+        network.set_up_probe_port(world.spec)
         return world
 
     async def _act(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
@@ -242,11 +249,13 @@ class Agent:
         world = self._world
         assert world is not None
         if self._due:
-            await self._carry_out(work, world, loop)
+            await self._apply_due(work, world, loop)
         if self._timed:
             began = loop.time()
             self._timed, self._stepped = False, began
-            self._carried_out(await work(partial(carry_on, self._switch, world.bridge)), loop.time() - began)
+            self._report_effect(
+                await work(partial(advance_maintenance, self._switch, world.bridge)), loop.time() - began
+            )
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
         if self._captured is not None:
@@ -257,7 +266,7 @@ class Agent:
                 self._report.say(text, "mirrors_removed", capture=left.text)
             self._captured = None
 
-    async def _carry_out(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+    async def _apply_due(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         due, self._due = self._due, set()
         decision, self._decision = self._decision, ""
         began = loop.time()
@@ -269,7 +278,7 @@ class Agent:
         try:
             panics = {*self._panics.slots}
             args = self._switch, world.bridge, world.number, rules, unhealthy, decision, panics
-            effect = await work(partial(carry_out, *args))
+            effect = await work(partial(decide_and_change, *args))
         except BaseException:
             self._put_back(due, decision)
             raise
@@ -281,7 +290,7 @@ class Agent:
             self._world = None
             return
         self._follow_up(effect, world.rules)
-        self._carried_out(effect, took)
+        self._report_effect(effect, took)
 
     def _put_back(self, due: set[str], decision: str) -> None:
         self._due |= due
@@ -290,7 +299,7 @@ class Agent:
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, and say what was found."""
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
-        await work(partial(network.set_up, world.spec))
+        await work(partial(network.set_up_probe_port, world.spec))
         try:
             found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._report.say))
         except BusyError as err:
@@ -336,7 +345,7 @@ class Agent:
         for group in rounds(world.targets):
             check = group[0].check
             question = questions.setdefault(check.query.model_dump_json(), Question(check.query))
-            asked: list[Probe] = (
+            asked: list[Prober] = (
                 # Of several VIPs those that take turns keep no socket.
                 [UdpProbe(target, question, self._add, loop, keep=target is group[0]) for target in group]
                 if check.check is CheckKind.DNS
@@ -347,7 +356,7 @@ class Agent:
             self._probes.append(turns)
         self._report.adopted(world)
 
-    def _add(self, target: Target, result: Result) -> None:
+    def _add(self, target: ProbeTarget, result: Result) -> None:
         turned = self._health.add(target, result)
         self.balancer.probed(target, result)
         if turned and not self._decision:
@@ -376,7 +385,7 @@ class Agent:
                 self._under_way.discard(pool)
         self._panics.follow(effect, rules)
 
-    def _carried_out(self, effect: Effect, seconds: float) -> None:
+    def _report_effect(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
             self._recorder.moved(sum(move.moved for move in effect.change.moves))
             if effect.change.edited:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.waiting import set_within
 from dnsteer.switch.signals import ends_with_parent
-from dnsteer.switch.tools import SwitchError, UnavailableError, program
+from dnsteer.switch.tools import SwitchError, UnavailableError, find_program
 
 _AGAIN = 0.2
 """Seconds until a monitor that ended is started again."""
@@ -114,7 +114,7 @@ def _is_sent(line: str, sent: frozenset[str]) -> bool:
 async def _monitor(switch: HeldSwitch, bridge: str) -> AsyncIterator[asyncio.StreamReader]:
     """Run ovs-ofctl monitor for the time of the context. Yields what it prints."""
     process = await asyncio.create_subprocess_exec(
-        program("ovs-ofctl"),
+        find_program("ovs-ofctl"),
         # It needs no control socket, and may not be able to make one: where there is no /run/openvswitch, it would end.
         *switch.client(bridge).arguments("monitor", _PORTS_TOO, "watch:!initial", options=["--unixctl=none"]),
         stdin=asyncio.subprocess.DEVNULL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnsteer.agent.decide import PoolRules
-from dnsteer.agent.probes.targets import Target, slots_name, targets
+from dnsteer.agent.probes.targets import ProbeTarget, probe_targets, slots_name
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.checked_services import own_slots
@@ -23,7 +23,7 @@ class World:
     number: int
     spec: Spec
     rules: dict[str, PoolRules]
-    targets: tuple[Target, ...]
+    targets: tuple[ProbeTarget, ...]
     state: AppliedState
 
 
@@ -45,4 +45,4 @@ def read_world(session: Session, record: BridgeRecord) -> World:
         if pool.health
         for service in ("", *own_slots(spec, name))
     }
-    return World(record.bridge, record.number, spec, rules, tuple(targets(spec)), state)
+    return World(record.bridge, record.number, spec, rules, tuple(probe_targets(spec)), state)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from dnsteer.bringup import sources
 from dnsteer.bringup.setup import Setup
 from dnsteer.plan import min_fragment
-from dnsteer.render.templates import environment, render
+from dnsteer.render.templates import environment, render_template
 from dnsteer.spec.model.bringup import PAGE_SIZES
 
 FOLDER = "/etc/dnsteer/bringup"
@@ -72,7 +72,7 @@ def bringup_files(setup: Setup) -> dict[str, str]:
         "min_fragment": min_fragment,
         "S": SimpleNamespace(**{k: v for k, v in vars(sources).items() if k.isupper()}),
     }
-    texts = {name: render(f"bringup/{name}.j2", **values) for name in [*names, "README.md"]}
+    texts = {name: render_template(f"bringup/{name}.j2", **values) for name in [*names, "README.md"]}
     found = {name: _tidy(text) for name, text in texts.items()}
     return {**found, PROGRAM: setup.program} if setup.program else found
 

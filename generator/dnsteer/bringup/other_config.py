@@ -33,7 +33,7 @@ class ConfigKey:
     at_start: bool = False
 
 
-def settings_of(switch: Switch, sizes: Sizes, memory: Memory, eswitch: Eswitch) -> tuple[ConfigKey, ...]:
+def other_config_settings(switch: Switch, sizes: Sizes, memory: Memory, eswitch: Eswitch) -> tuple[ConfigKey, ...]:
     """All keys, in the order in which they are set."""
     part = switch.bringup or BringUp()
     doca, dpdk = switch.flavor is Flavor.OVS_DOCA, switch.flavor is Flavor.OVS_DPDK

@@ -8,7 +8,7 @@ from pathlib import Path
 from dnsteer import __version__
 from dnsteer.bringup.memory import Memory, memory_of
 from dnsteer.bringup.notes import notes_of
-from dnsteer.bringup.other_config import ConfigKey, settings_of
+from dnsteer.bringup.other_config import ConfigKey, other_config_settings
 from dnsteer.card.eswitch import Eswitch, eswitch_of
 from dnsteer.plan import min_fragment
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
@@ -65,7 +65,7 @@ def setup_of(loaded: Loaded) -> Setup:
         sizes,
         memory,
         eswitch,
-        settings_of(switch, sizes, memory, eswitch),
+        other_config_settings(switch, sizes, memory, eswitch),
         tuple(notes_of(switch, sizes, eswitch)),
         program,
         min_fragment.required_size(plan, wanted_bridge(spec).datapath_type),

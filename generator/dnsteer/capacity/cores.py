@@ -14,7 +14,7 @@ from statistics import geometric_mean
 from typing import Literal
 
 from dnsteer.capacity.fit import minimum, solve
-from dnsteer.card.published import Row
+from dnsteer.card.published import FigureRow
 
 CoresOf = Literal["host", "arm"]
 LARGE_FRAME = 1518
@@ -44,7 +44,7 @@ class Cores:
         return min(self.core * self.bits * cores / 1000, link)
 
 
-def fit_rates(rows: Sequence[Row], bandwidths: Sequence[Row], link: float) -> dict[CoresOf, Cores]:
+def fit_rates(rows: Sequence[FigureRow], bandwidths: Sequence[FigureRow], link: float) -> dict[CoresOf, Cores]:
     """Fit both sorts of cores to their published rates and bandwidths."""
     found = {of: _knee([r for r in rows if r.cores_of == of]) for of in _sorts(rows)}
     single = [
@@ -56,11 +56,11 @@ def fit_rates(rows: Sequence[Row], bandwidths: Sequence[Row], link: float) -> di
     return {of: Cores(core, ceiling, bits) for of, (core, ceiling) in found.items()}
 
 
-def _sorts(rows: Sequence[Row]) -> list[CoresOf]:
+def _sorts(rows: Sequence[FigureRow]) -> list[CoresOf]:
     return list(dict.fromkeys(row.cores_of for row in rows if row.cores_of is not None))
 
 
-def _knee(rows: Sequence[Row]) -> tuple[float, float]:
+def _knee(rows: Sequence[FigureRow]) -> tuple[float, float]:
     """Return the Mpps of one core and the ceiling: up to some row the rate grows with the cores, then it is the ceiling."""
     ordered = sorted(rows, key=lambda row: row.cores)
     out: list[tuple[float, float, float]] = []
@@ -101,7 +101,7 @@ def fit_core_latency(points: Sequence[tuple[float, float]]) -> CoreLatency:
     return CoreLatency(found["idle"], found["batching"], rise, (min(loads), max(loads)))
 
 
-def engine_latencies(rows: Sequence[Row]) -> Mapping[tuple[str, str], float]:
+def engine_latencies(rows: Sequence[FigureRow]) -> Mapping[tuple[str, str], float]:
     """Return the latency in us by engine and transport: the transport's, plus what the engine adds."""
     engines = list(dict.fromkeys(str(row.engine) for row in rows))
     transports = list(dict.fromkeys(str(row.transport) for row in rows))

@@ -23,7 +23,7 @@ class Solution:
     error: float
 
 
-def predict(row: Mapping[str, float], values: Mapping[str, float]) -> float:
+def predicted_figure(row: Mapping[str, float], values: Mapping[str, float]) -> float:
     """Return the figure that *values* predict for a row."""
     return sum(factor * values[name] for name, factor in row.items())
 

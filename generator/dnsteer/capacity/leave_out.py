@@ -98,6 +98,6 @@ def _as_json(m: LeftOutRow) -> dict[str, Any]:
     }
 
 
-def as_json(found: Iterable[LeftOutRow]) -> list[dict[str, Any]]:
+def rows_as_json(found: Iterable[LeftOutRow]) -> list[dict[str, Any]]:
     """Return every row as a JSON object."""
     return [_as_json(m) for m in found]

@@ -9,9 +9,9 @@ from statistics import geometric_mean
 
 from dnsteer.capacity import cores, switch, tracking
 from dnsteer.capacity.cores import CoreLatency, Cores, CoresOf
-from dnsteer.capacity.readings import BoundedFigure, Readings, SwitchState
+from dnsteer.capacity.readings import BoundedFigure, FigureReadings, SwitchState
 from dnsteer.capacity.switch import Latency, PacketTime
-from dnsteer.card.published import Measurement, Measures, Published, Row, TrackingBy, published
+from dnsteer.card.published import FigureRow, Measurement, Measures, Published, TrackingBy, published
 from dnsteer.spec.model.spec import Hardware
 
 PREAMBLE_AND_GAP = 20
@@ -37,15 +37,15 @@ class PublishedRows:
     cards: Mapping[Hardware, Published]
     left_out: frozenset[tuple[Hardware, str]] = frozenset()
 
-    def of(self, card: Hardware, *measures: Measures) -> list[tuple[str, Row]]:
+    def of(self, card: Hardware, *measures: Measures) -> list[tuple[str, FigureRow]]:
         """Return the rows of a card that measure one of *measures*, with their names."""
         return [(name, row) for name, row in self.cards[card].rows(*measures) if (card, name) not in self.left_out]
 
-    def values(self, card: Hardware, *measures: Measures) -> list[Row]:
+    def values(self, card: Hardware, *measures: Measures) -> list[FigureRow]:
         """Return the rows of a card that measure one of *measures*."""
         return [row for _, row in self.of(card, *measures)]
 
-    def all(self) -> Iterator[tuple[Hardware, Measurement, str, Row]]:
+    def all(self) -> Iterator[tuple[Hardware, Measurement, str, FigureRow]]:
         """Yield every row with its card, table and name, including those left out."""
         for card, found in self.cards.items():
             for table in found.measurements:
@@ -82,9 +82,9 @@ class Model:
         return switch.fit_with(own, others)
 
     @cached_property
-    def _rates(self) -> Readings:
+    def _rates(self) -> FigureReadings:
         rows = self.rows.of(self.card, "switch-rate")
-        return Readings(rows, ("depth", "entries", "counters", "rewrites", "frames"), rising=False)
+        return FigureReadings(rows, ("depth", "entries", "counters", "rewrites", "frames"), rising=False)
 
     def rate(self, state: SwitchState) -> BoundedFigure:
         """Return the packet rate of the eSwitch, in Mpps."""
@@ -99,7 +99,7 @@ class Model:
             shares = [r.value / self.link for c in (self.card, self.other) for r in self.rows.values(c, "switch-bandwidth")
                       if r.tracking]  # fmt: skip
             model *= geometric_mean(shares) if shares else 1.0
-        return Readings(rows, ("depth", "tracking"), rising=False).bound(state, model)
+        return FigureReadings(rows, ("depth", "tracking"), rising=False).bound(state, model)
 
     @cached_property
     def latencies(self) -> Latency:
@@ -109,7 +109,7 @@ class Model:
 
     def latency(self, state: SwitchState) -> BoundedFigure:
         """Return the latency at low load in us, including the hosts."""
-        rows = Readings(self.rows.of(self.card, "latency"), ("depth", "tracking"), rising=True)
+        rows = FigureReadings(self.rows.of(self.card, "latency"), ("depth", "tracking"), rising=True)
         return rows.bound(state, self.latencies.at(state.depth, state.tracking))
 
     def full_rate_frame(self, state: SwitchState) -> float:
@@ -180,7 +180,7 @@ class Model:
 
     # Published rows
 
-    def predict(self, measures: Measures, row: Row) -> float:
+    def predict(self, measures: Measures, row: FigureRow) -> float:
         """Return the model's figure for the conditions of a published row, in the row's unit."""
         frame = {"below 64 B": 63, "64 B": 64, "above 64 B": 65}[row.frames or "64 B"]
         state = SwitchState(row.depth, row.entries, row.counters, row.rewrites, row.tracking, frame)

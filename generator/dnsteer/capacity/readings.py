@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import Literal
 
-from dnsteer.card.published import Row
+from dnsteer.card.published import FigureRow
 
 EstimateKind = Literal["reading", "interpolation", "extrapolation"]
 """How a figure was obtained: measured in exactly this state, between measured states that differ in one condition, or
@@ -48,13 +48,13 @@ class BoundedFigure:
     """Bounds from lesser and greater states, or the smallest and largest of several readings."""
 
 
-class Readings:
+class FigureReadings:
     """The rows of one figure. *rising*: greater states have greater figures (latency); else smaller ones (rates).
 
     *of* are the conditions that the figure depends on.
     """
 
-    def __init__(self, rows: Iterable[tuple[str, Row]], of: Sequence[Condition], *, rising: bool) -> None:
+    def __init__(self, rows: Iterable[tuple[str, FigureRow]], of: Sequence[Condition], *, rising: bool) -> None:
         self._rows = [(name, row) for name, row in rows]
         self._of = of
         self._rising = rising
@@ -79,7 +79,7 @@ class Readings:
             return BoundedFigure(value, "interpolation", neighbors, low, high)
         return BoundedFigure(value, "extrapolation", (), low, high)
 
-    def _compare(self, state: SwitchState, row: Row) -> tuple[int, ...]:
+    def _compare(self, state: SwitchState, row: FigureRow) -> tuple[int, ...]:
         """Return for each condition 1 if the state is greater, -1 if the row is, 0 if they are equal."""
         return tuple(_COMPARE[condition](state, row) for condition in self._of)
 
@@ -100,16 +100,16 @@ def _sign(a: float, b: float) -> int:
     return (a > b) - (a < b)
 
 
-def _entries(state: SwitchState, row: Row) -> int:
+def _entries(state: SwitchState, row: FigureRow) -> int:
     return 0 if max(state.entries, row.entries) <= FEW else _sign(state.entries, max(row.entries, FEW))
 
 
-def _frames(state: SwitchState, row: Row) -> int:
+def _frames(state: SwitchState, row: FigureRow) -> int:
     return _sign(_sign(state.frame, 64) + 1, _FRAMES.index(row.frames)) if row.frames else 0
 
 
 # Conditions that a row leaves out were not varied: counters and frame sizes are then unknown, the others have their default.
-_COMPARE: Mapping[Condition, Callable[[SwitchState, Row], int]] = {
+_COMPARE: Mapping[Condition, Callable[[SwitchState, FigureRow], int]] = {
     "depth": lambda state, row: _sign(state.depth, row.depth),
     "entries": _entries,
     "counters": lambda state, row: _sign(state.counters, row.counters) if "counters" in row.conditions() else 0,

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from dnsteer.capacity.fit import Solution, minimum, predict, solve
-from dnsteer.card.published import Row
+from dnsteer.capacity.fit import Solution, minimum, predicted_figure, solve
+from dnsteer.card.published import FigureRow
 
 NAMES = ("packet", "table", "entry", "counter", "rewrite")
 _CACHES = (64e3, 8e6)
@@ -64,12 +64,12 @@ def _factors(
 
 
 @lru_cache(maxsize=64)
-def fit_with(rows: tuple[Row, ...], other_rows: tuple[Row, ...]) -> PacketTime:
+def fit_with(rows: tuple[FigureRow, ...], other_rows: tuple[FigureRow, ...]) -> PacketTime:
     """Fit a card's costs; those that its rows do not determine are taken from the other card, scaled."""
     return fit(rows, fit_with(other_rows, ()) if other_rows else None)
 
 
-def fit(rows: Sequence[Row], other: PacketTime | None = None) -> PacketTime:
+def fit(rows: Sequence[FigureRow], other: PacketTime | None = None) -> PacketTime:
     """Fit the costs to packet rates; those that the rates do not determine are taken from *other*, scaled."""
     figures = [1000 / row.value for row in rows]
     known = other.for_another(min(figures)) if other else {}
@@ -102,14 +102,14 @@ class Latency:
 
     def at(self, depth: int, tracking: bool) -> float:
         """Return the latency of a path, in us."""
-        return predict(_latency(depth, tracking), self.values)
+        return predicted_figure(_latency(depth, tracking), self.values)
 
 
 def _latency(depth: int, tracking: bool) -> dict[str, float]:
     return {"forward": 1.0, "table": depth - 1.0, "tracking": float(tracking)}
 
 
-def fit_latency(rows: Sequence[Row], other: Latency | None = None) -> Latency:
+def fit_latency(rows: Sequence[FigureRow], other: Latency | None = None) -> Latency:
     """Fit the parts of latency; those that the rows do not determine are taken from *other*."""
     design = [_latency(row.depth, row.tracking) for row in rows]
     found = solve(LATENCY, design, [row.value for row in rows], other.values if other else {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
-from dnsteer.card.published import Row, TrackingBy
+from dnsteer.card.published import FigureRow, TrackingBy
 
 TrackerFigures = Mapping[str, Mapping[TrackingBy, float]]
 """Figures, in thousands per second, by card and tracker."""
@@ -19,7 +19,7 @@ _DATAPATHS: tuple[tuple[TrackingBy, TrackingBy], ...] = (
 )
 
 
-def by_card(rows: Mapping[str, Sequence[Row]]) -> dict[str, dict[TrackingBy, float]]:
+def by_card(rows: Mapping[str, Sequence[FigureRow]]) -> dict[str, dict[TrackingBy, float]]:
     """Return the rows' figures by card and tracker."""
     return {card: {r.tracking_by: r.value for r in found if r.tracking_by} for card, found in rows.items()}
 

@@ -18,7 +18,7 @@ _MOST_HEADERS = 8
 
 
 @dataclass(frozen=True)
-class Packet:
+class CapturedPacket:
     """An IP packet. Addresses are 4 or 16 bytes; without ports where it has none, as later fragments.
 
     *inner* is the packet in a tunnel, or the one that an ICMP error is about, itself perhaps a tunnel; *quoted* tells which.
@@ -34,11 +34,11 @@ class Packet:
     later: bool = False
     source_port: int | None = None
     destination_port: int | None = None
-    inner: Packet | None = None
+    inner: CapturedPacket | None = None
     quoted: bool = False
 
 
-def read(frame: bytes) -> Packet | None:
+def read_frame(frame: bytes) -> CapturedPacket | None:
     """Read an Ethernet frame; None if it has no IP packet that can be read."""
     try:
         at, kind = 14, int.from_bytes(frame[12:14], "big")
@@ -49,7 +49,7 @@ def read(frame: bytes) -> Packet | None:
         return None
 
 
-def _network(frame: bytes, at: int, *, errors: bool = True, tunnels: bool = True) -> Packet | None:
+def _network(frame: bytes, at: int, *, errors: bool = True, tunnels: bool = True) -> CapturedPacket | None:
     """Read an IP packet, and what ICMP *errors* quote and *tunnels* carry."""
     version = frame[at] >> 4
     later = False
@@ -80,12 +80,12 @@ def _network(frame: bytes, at: int, *, errors: bool = True, tunnels: bool = True
             inner = _inner(frame, at, tunnels=False)
         elif errors and frame[at] in _ERRORS.get(protocol, ()):
             inner, quoted = _inner(frame, at + 8, tunnels=True), True
-    return Packet(
+    return CapturedPacket(
         frame[6:12], frame[:6], protocol, source, destination, at, later, source_port, destination_port, inner, quoted
     )
 
 
-def _inner(frame: bytes, at: int, *, tunnels: bool) -> Packet | None:
+def _inner(frame: bytes, at: int, *, tunnels: bool) -> CapturedPacket | None:
     try:
         return _network(frame, at, errors=False, tunnels=tunnels)
     except (struct.error, IndexError):

@@ -28,7 +28,7 @@ class Instruction(NamedTuple):
     operand: int
 
 
-def program(addresses: Collection[bytes]) -> list[Instruction]:
+def filter_program(addresses: Collection[bytes]) -> list[Instruction]:
     """The filter for packets from or to *addresses*, of 4 or 16 bytes; ICMP passes whatever its addresses."""
     four = _family(23, 1, (26, 30), sorted(a for a in addresses if len(a) == 4))
     six = _family(20, 58, (22, 38), sorted(a for a in addresses if len(a) == 16))

@@ -37,7 +37,7 @@ class Captured:
     length: int
 
 
-class Reader(Protocol):
+class MirrorReader(Protocol):
     """Reads the packets of one mirror."""
 
     def fileno(self) -> int:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from dnsteer.capture.device import prepare
-from dnsteer.capture.kernel_filter import program
-from dnsteer.capture.readers import Captured, DeviceReader, Reader, StreamReader
-from dnsteer.capture.selection import Selection, select
+from dnsteer.capture.kernel_filter import filter_program
+from dnsteer.capture.readers import Captured, DeviceReader, MirrorReader, StreamReader
+from dnsteer.capture.selection import PacketSelection, select
 from dnsteer.capture.sinks import Sink
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, stamp
@@ -56,7 +56,7 @@ class Beginning(Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CaptureRequest:
     """What to capture: a VIP or POOL/BACKEND, for so many *seconds*, at most *count* packets, of each *snaplen* bytes."""
 
     what: str
@@ -74,9 +74,9 @@ class Counts:
     dropped: int = 0
 
 
-def capture(
-    switch: TargetSwitch, bridge: str | None, wanted: Wanted, sink: Beginning, confirm: Confirm | None, say: Progress,
-    counts: Counts,
+def run_capture(
+    switch: TargetSwitch, bridge: str | None, wanted: CaptureRequest, sink: Beginning, confirm: Confirm | None,
+    say: Progress, counts: Counts,
 ) -> None:  # fmt: skip
     """Capture until the time or the number of packets is reached, and remove what was made for it.
 
@@ -120,7 +120,7 @@ def refuse_flavor(flavor: Flavor) -> None:
         raise SwitchError(_NOT_ON_DOCA)
 
 
-def _agree(offloads: bool, selection: Selection, wanted: Wanted, confirm: Confirm | None) -> None:
+def _agree(offloads: bool, selection: PacketSelection, wanted: CaptureRequest, confirm: Confirm | None) -> None:
     if offloads and confirm is not None:
         ports = ", ".join(selection.ports)
         reason = (
@@ -142,16 +142,16 @@ def _sockets() -> Iterator[Path]:
             os.close(held)
 
 
-def _reader(direction: str, selection: Selection, folder: Path | None, timeout: float) -> Reader:
+def _reader(direction: str, selection: PacketSelection, folder: Path | None, timeout: float) -> MirrorReader:
     if folder is not None:
         return StreamReader(direction, folder / direction, timeout)
-    return DeviceReader(direction, program(selection.addresses))
+    return DeviceReader(direction, filter_program(selection.addresses))
 
 
 @contextmanager
 def _mirrors(
-    switch: TargetSwitch, session: CaptureSession, record: BridgeRecord, note: Capture, selection: Selection,
-    readers: Sequence[Reader], folder: Path | None, wanted: Wanted,
+    switch: TargetSwitch, session: CaptureSession, record: BridgeRecord, note: Capture, selection: PacketSelection,
+    readers: Sequence[MirrorReader], folder: Path | None, wanted: CaptureRequest,
 ) -> Iterator[None]:  # fmt: skip
     """Make ports and mirrors, and remove them at the end of the block."""
     kind = "internal" if folder is None else "dummy"
@@ -199,7 +199,12 @@ def _end_late(switch: TargetSwitch, bridge: str) -> None:
 
 
 def _read(
-    readers: Sequence[Reader], selection: Selection, sink: Sink, until: float, count: int | None, counts: Counts
+    readers: Sequence[MirrorReader],
+    selection: PacketSelection,
+    sink: Sink,
+    until: float,
+    count: int | None,
+    counts: Counts,
 ) -> None:
     """Read until the time or *count* is reached, in the order of time."""
     held: list[Captured] = []

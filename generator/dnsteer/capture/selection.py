@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dnsteer.capture.frames import TCP, TUNNELS, UDP, Packet, read
+from dnsteer.capture.frames import TCP, TUNNELS, UDP, CapturedPacket, read_frame
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
@@ -33,7 +33,7 @@ ANY = Condition()
 
 
 @dataclass
-class Selection:
+class PacketSelection:
     """The packets of a VIP or backend (*title*). *ports* of the bridge are those that they pass.
 
     *addresses* are those that the outer IP header of each packet has one of, but for ICMP errors. *extended*: the
@@ -56,10 +56,10 @@ class Selection:
 
     def takes(self, frame: bytes) -> bool:
         """Whether a frame is one of them; also fragments, tunnelled packets, and ICMP errors about them."""
-        packet = read(frame)
+        packet = read_frame(frame)
         return packet is not None and self._has(packet, packet, b"")
 
-    def _has(self, packet: Packet, outer: Packet, tunnel: bytes) -> bool:
+    def _has(self, packet: CapturedPacket, outer: CapturedPacket, tunnel: bytes) -> bool:
         if packet.inner is not None:
             return self._has(packet.inner, outer, b"" if packet.quoted else packet.destination)
         if packet.protocol in TUNNELS:  # a later fragment, or quoted without what it carries
@@ -70,7 +70,9 @@ class Selection:
             packet, packet.destination, packet.destination_port, packet.source, outer.destination_mac, tunnel
         )
 
-    def _end(self, packet: Packet, address: bytes, port: int | None, peer: bytes, mac: bytes, tunnel: bytes) -> bool:
+    def _end(
+        self, packet: CapturedPacket, address: bytes, port: int | None, peer: bytes, mac: bytes, tunnel: bytes
+    ) -> bool:
         ports = self._ends.get((packet.protocol, address))
         if ports is None:
             return False
@@ -80,7 +82,7 @@ class Selection:
         )
 
 
-def select(spec: Spec, name: str) -> Selection:
+def select(spec: Spec, name: str) -> PacketSelection:
     """The packets of the VIP or POOL/BACKEND *name*. Raises SwitchError if there is none."""
     pool, slash, backend = name.partition("/")
     if not slash:
@@ -98,11 +100,11 @@ def select(spec: Spec, name: str) -> Selection:
     raise SwitchError(f"found {backend!r}; expected a backend of pool {pool}: {near(backend, names)}")
 
 
-def _of_vip(spec: Spec, name: str, vip: Vip) -> Selection:
+def _of_vip(spec: Spec, name: str, vip: Vip) -> PacketSelection:
     pool = spec.pools[vip.pool]
     backends = [b for _, each in _serving(spec, vip.pool, pool) for b in each.backends]
     behind = dict.fromkeys(b.port for b in backends if b.port is not None)
-    out = Selection(f"VIP {name}", tuple(dict.fromkeys([*spec.switch.uplinks, *behind])))
+    out = PacketSelection(f"VIP {name}", tuple(dict.fromkeys([*spec.switch.uplinks, *behind])))
     out.extended = MODES[vip.forwarding].uses_extension(pool)
     for address in vip.addresses:
         out.addresses.add(address.packed)
@@ -113,10 +115,10 @@ def _of_vip(spec: Spec, name: str, vip: Vip) -> Selection:
     return out
 
 
-def _of_backends(spec: Spec, title: str, pool: str, backends: Sequence[Backend]) -> Selection:
+def _of_backends(spec: Spec, title: str, pool: str, backends: Sequence[Backend]) -> PacketSelection:
     """The packets of one backend, or of all workers of one host."""
     port = backends[0].port
-    out = Selection(f"backend {title}", (port,) if port is not None else tuple(spec.switch.uplinks))
+    out = PacketSelection(f"backend {title}", (port,) if port is not None else tuple(spec.switch.uplinks))
     for vip in spec.vips.values():
         if pool in [name for name, _ in _serving(spec, vip.pool, spec.pools[vip.pool])]:
             out.extended |= MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])
@@ -125,7 +127,7 @@ def _of_backends(spec: Spec, title: str, pool: str, backends: Sequence[Backend])
     return out
 
 
-def _add_backend(out: Selection, vip: Vip, backend: Backend) -> None:
+def _add_backend(out: PacketSelection, vip: Vip, backend: Backend) -> None:
     """Add the packets of a VIP between the switch and a backend."""
     for address in vip.addresses:
         end = MODES[vip.forwarding].backend_end(backend, address)

@@ -17,7 +17,7 @@ from scapy.layers.dns import dnsclasses as _classes
 from scapy.layers.inet import TCP as TCP_HEADER
 from scapy.layers.inet import UDP as UDP_HEADER
 
-from dnsteer.capture.frames import TCP, UDP, Packet, read
+from dnsteer.capture.frames import TCP, UDP, CapturedPacket, read_frame
 from dnsteer.capture.readers import LARGEST, Captured
 from dnsteer.spec.errors import escape
 
@@ -116,14 +116,14 @@ def line(captured: Captured) -> str:
     """A packet in one line: time (UTC), direction, MAC addresses, addresses and ports, and what DNS says."""
     seconds, rest = divmod(captured.time, 10**9)
     clock = f"{time.strftime('%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}"
-    packet = read(captured.data)
+    packet = read_frame(captured.data)
     if packet is None:
         return f"{clock} {captured.direction:<3} no IP packet, {captured.length} bytes"
     macs = f"{packet.source_mac.hex(':')} > {packet.destination_mac.hex(':')}"
     return f"{clock} {captured.direction:<3} {macs} {_network(captured.data, packet)}, {captured.length} bytes"
 
 
-def _network(frame: bytes, packet: Packet) -> str:
+def _network(frame: bytes, packet: CapturedPacket) -> str:
     ends = f"{_end(packet.source, packet.source_port)} > {_end(packet.destination, packet.destination_port)}"
     if packet.inner is not None:
         about = "ICMP error about" if packet.quoted else "tunnel with"
@@ -146,7 +146,7 @@ def _end(address: bytes, port: int | None) -> str:
     return text if port is None else f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
 
-def _dns(frame: bytes, packet: Packet, header: type, at: int) -> str:
+def _dns(frame: bytes, packet: CapturedPacket, header: type, at: int) -> str:
     """The question and, of an answer, its code; empty where it is no plain DNS."""
     if len(frame) < at + 12 or {packet.source_port, packet.destination_port} & set(_ENCRYPTED):
         return ""

@@ -85,7 +85,7 @@ class Publication(Part):
     place: Text
 
 
-class Row(Part):
+class FigureRow(Part):
     """One published figure and its measuring conditions. Conditions that are left out were not varied."""
 
     value: Number
@@ -119,7 +119,7 @@ class Measurement(Part):
     source: Text
     where: str = ""
     about: Text
-    rows: Annotated[tuple[Row, ...], Field(min_length=1)]
+    rows: Annotated[tuple[FigureRow, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _fits(self) -> Measurement:
@@ -156,7 +156,7 @@ class UnmodelledFigure(Part):
     why: Text
 
 
-class Facts(Part):
+class CardFacts(Part):
     """Properties of the card."""
 
     link_gbps: Fact
@@ -171,13 +171,13 @@ class Published(Part):
     name: Text
     title: Text
     sources: dict[str, Publication]
-    facts: Facts | None = None
+    facts: CardFacts | None = None
     measurements: tuple[Measurement, ...] = ()
     not_modelled: tuple[UnmodelledFigure, ...] = ()
 
     @model_validator(mode="after")
     def _agree(self) -> Published:
-        facts: list[Fact] = [getattr(self.facts, name) for name in Facts.model_fields] if self.facts else []
+        facts: list[Fact] = [getattr(self.facts, name) for name in CardFacts.model_fields] if self.facts else []
         named = (
             {m.source for m in self.measurements} | {a.source for a in self.not_modelled} | {f.source for f in facts}
         )
@@ -190,7 +190,7 @@ class Published(Part):
             raise ValueError(f'the id "{name}" twice')
         return self
 
-    def rows(self, *measures: Measures) -> Iterator[tuple[str, Row]]:
+    def rows(self, *measures: Measures) -> Iterator[tuple[str, FigureRow]]:
         """Yield the rows of these kinds with their names (`used-entries[3]`), in the order of the file."""
         for table in self.measurements:
             if table.measures in measures:

@@ -110,7 +110,7 @@ def agent(
     given.check(_address(console or ""))
     try:
         from dnsteer.agent.run import Agent
-        from dnsteer.cli.agent_verbs import carry_out
+        from dnsteer.cli.agent_verbs import run_request
     except ModuleNotFoundError as err:
         if err.name != "dns":
             raise
@@ -120,7 +120,7 @@ def agent(
     lines.take_over(logging.getLogger())
     say = lines.say
     served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given, say)
-    working = Agent(switch, bridge, say, partial(carry_out, say), served.recorder)
+    working = Agent(switch, bridge, say, partial(run_request, say), served.recorder)
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -168,7 +168,7 @@ def _served(
         from dnsteer.console.serve import AwaitedSecurity, serve_console, serve_metrics_behind
         from dnsteer.metrics.agent import AgentMetrics
         from dnsteer.metrics.collect import Collector
-        from dnsteer.metrics.server import Pages, serve_metrics
+        from dnsteer.metrics.server import MetricsPages, serve_metrics
     except ModuleNotFoundError as err:
         if err.name not in ("cryptography", "hypercorn", "prometheus_client", "starlette"):
             raise
@@ -182,12 +182,12 @@ def _served(
     what = "console" if console else "metrics"
     security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
     told = AgentMetrics() if console is None else ConsoleRecorder()
-    pages = Pages(Collector(switch, told))
+    pages = MetricsPages(Collector(switch, told))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 
     async def with_console(agent: Agent, at: At, of: ConsoleRecorder) -> None:
         found = await security.get()
-        await serve_console(*at, pages, of, switch, serves, options, found, agent.carry_out, predict)
+        await serve_console(*at, pages, of, switch, serves, options, found, agent.run_verb, predict)
 
     async def with_metrics(at: At) -> None:
         if not (ip_address(at[0]).is_loopback or (given.certificate and (given.tokens or given.client_ca))):
@@ -212,7 +212,7 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
     if at is None:
         return {}
     try:
-        from dnsteer.agent.balance.push import application, serve_push
+        from dnsteer.agent.balance.push import push_application, serve_push
     except ModuleNotFoundError as err:
         why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
         say(f"no loads of backends: {why}", "not_listening", "warning", reason=why)
@@ -227,7 +227,7 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
     def serve(agent: Agent) -> Coroutine[Any, Any, None]:
         return serve_push(
             *at,
-            application(agent.balancer.pools_in_force, agent.balancer.bears, refused),
+            push_application(agent.balancer.pools_in_force, agent.balancer.bears, refused),
             partial(_said_of_server, say),
         )
 

@@ -80,7 +80,7 @@ def ask_agent(path: Path, argv: Sequence[str], options: Sequence[str], files: Ma
     """
     with socket.socket(socket.AF_UNIX) as sock:
         lines = _greeted(sock, path)
-        return _carry_out(sock, lines, _request(argv, options, files)) if lines is not None else None
+        return _send_and_relay(sock, lines, _request(argv, options, files)) if lines is not None else None
 
 
 class _Lines:
@@ -143,7 +143,7 @@ def _request(argv: Sequence[str], options: Sequence[str], files: Mapping[str, by
     }  # fmt: skip
 
 
-def _carry_out(sock: socket.socket, lines: _Lines, request: dict[str, Any]) -> int:
+def _send_and_relay(sock: socket.socket, lines: _Lines, request: dict[str, Any]) -> int:
     sock.settimeout(_SILENCE)
     try:
         _send(sock, request)

@@ -43,7 +43,7 @@ class _Sent(io.TextIOBase):
         return self._terminal
 
 
-def carry_out(say: Say, switch: TargetSwitch, request: Request, channel: Channel) -> int:
+def run_request(say: Say, switch: TargetSwitch, request: Request, channel: Channel) -> int:
     """Carry a request out, in a thread of its own, and return its exit code. *say* gets a defect."""
     streams = (("stdout", "out"), ("stderr", "err"))
     said = {stream: cast("TextIO", _Sent(channel, name, request.terminal)) for stream, name in streams}

@@ -43,7 +43,7 @@ def withdraw(
 
     names = _named(vips, every)
     done = work.change_withdrawals(
-        switch, bridge, names, lambda found: work.withdraw(found, note, lasts or 0), dry_run=dry_run
+        switch, bridge, names, lambda found: work.withdraw_edit(found, note, lasts or 0), dry_run=dry_run
     )
     left = None if dry_run else _wait(done, gone=True)
     _report(done, "withdrawn", left, dry_run, json)
@@ -59,7 +59,7 @@ def announce(
     from dnsteer.deploy import withdraw as work
 
     names = _named(vips, every)
-    done = work.change_withdrawals(switch, bridge, names, work.announce, dry_run=dry_run)
+    done = work.change_withdrawals(switch, bridge, names, work.announce_edit, dry_run=dry_run)
     left = None if dry_run else _wait(done, gone=False)
     _report(done, "announced", left, dry_run, json)
     if left and not json:

@@ -14,7 +14,7 @@ from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import UnavailableError
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.overlay_change import Change, Edit
+    from dnsteer.deploy.overlay_change import Edit, OverlayChange
 
 Name = Annotated[
     str,
@@ -36,9 +36,9 @@ _BACK = {"drain": "undrain", "down": "up"}
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (drain, undrain, down, up, reconcile):
-        app.command(verb.__name__)(on_switch(verb, through=True))
+        app.command(verb.__name__)(on_switch(verb))
     # The deprecated name of `reconcile`, which units of earlier releases call every 10 s: it prints no warning.
-    app.command("due", hidden=True)(on_switch(reconcile, through=True))
+    app.command("due", hidden=True)(on_switch(reconcile))
 
 
 def drain(
@@ -130,7 +130,7 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
 def _take_out(
     switch: TargetSwitch, name: str, kind: Kind, over: float | None, lasts: float | None, note: str, bridge: str | None,
     yes: bool, dry_run: bool, json: bool,
-) -> Change:  # fmt: skip
+) -> OverlayChange:  # fmt: skip
     from dnsteer.deploy.overlay_edits import take_out
 
     # A dry run shows the final state of a gradual drain.
@@ -150,7 +150,7 @@ def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None,
 
 def change_backend(
     switch: TargetSwitch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool
-) -> Change:
+) -> OverlayChange:
     """Change what the overlay has of the backend *name* (POOL/BACKEND). Raises SwitchError."""
     from dnsteer.deploy.overlay_change import change_overlay
 
@@ -160,7 +160,7 @@ def change_backend(
     )  # fmt: skip
 
 
-def report_change(change: Change, name: str, dry_run: bool, json: bool, nothing: str) -> None:
+def report_change(change: OverlayChange, name: str, dry_run: bool, json: bool, nothing: str) -> None:
     """Print what was done about the backend *name*; empty: about several."""
     if json:
         pool, _, backend = name.partition("/")

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, fail, load, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import (
+    Exit,
+    Json,
+    SpecFile,
+    Verbose,
+    fail,
+    load_or_exit,
+    out,
+    print_json,
+    reporting,
+    spec_warnings,
+)
 from dnsteer.cli.remote_options import Db
 from dnsteer.cli.render import FOLDER, Force, show_files
 
@@ -43,7 +54,7 @@ def bringup(
 
     result: dict[str, object] = {"ok": True}
     with reporting(json):
-        loaded = load(spec, json, verbose)
+        loaded = load_or_exit(spec, json, verbose)
         setup = setup_of(loaded)
         if folder is not None:
             result |= _write(setup, folder, force, json)

@@ -61,7 +61,7 @@ def columns(left: Sequence[str], *names: str) -> Table:
     return table
 
 
-def number(value: float, estimate: Estimate) -> str:
+def figure_text(value: float, estimate: Estimate) -> str:
     """A figure; `<=` where it is the most that it can be."""
     at_most = "<= " if is_most(estimate) else ""
     return f"{at_most}{value:.2f}" if value < 10 else f"{at_most}{value:.1f}"
@@ -72,7 +72,7 @@ def is_most(found: Estimate) -> bool:
     return found.low == 0 and found.high <= 1.0005 * found.value
 
 
-def between(found: Estimate) -> str:
+def range_text(found: Estimate) -> str:
     """The range of a figure; `-` where there is none."""
     if is_most(found):
         return "not known"

@@ -11,7 +11,7 @@ from rich.text import Text
 from dnsteer.capacity.bounds import WORDS
 from dnsteer.capacity.report import CapacityReport, PathGroup
 from dnsteer.capacity.services import LimitedRate, VipRates
-from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, between, columns, number
+from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure_text, range_text
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.errors import escape
 
@@ -52,7 +52,7 @@ def _fill(table: Table, rows: Iterable[tuple[tuple[str, ...], VipRates]], notes:
     return table
 
 
-def changes(
+def changed_totals(
     before: CapacityReport, after: CapacityReport, settings: Sequence[str], width: int, *, vips: bool
 ) -> RenderableType:
     """What the settings change of the totals, or VIP by VIP."""
@@ -75,7 +75,7 @@ def changes(
 def _rate(rate: LimitedRate | None, width: int) -> str:
     if rate is None:
         return "-"
-    shown, among = f"{number(rate.most.value, rate.most)} M", between(rate.most)
+    shown, among = f"{figure_text(rate.most.value, rate.most)} M", range_text(rate.most)
     return shown if among == "-" else _with_note(shown, among, width)
 
 
@@ -100,14 +100,14 @@ def _rows(report: CapacityReport, vips: bool) -> Mapping[object, _Row]:
 
 def _change(old: _Row | None, new: _Row | None, pick: Callable[[VipRates], LimitedRate | None], width: int) -> str:
     a, b = (pick(row[1]) if row is not None and row[1] is not None else None for row in (old, new))
-    shown = [f"{number(rate.most.value, rate.most)} M" if rate else "none" for rate in (a, b)]
+    shown = [f"{figure_text(rate.most.value, rate.most)} M" if rate else "none" for rate in (a, b)]
     if a is None or b is None:
         return _arrow(shown, width)
     share = b.most.value / a.most.value - 1
     if abs(share) >= 0.0005:
         return _with_note(_arrow(shown, width), f"{share:+.1%}", width)
-    if between(a.most) != between(b.most):  # as where nobody knows whether hardware takes it
-        return _with_note(_arrow(shown, width, always=True), between(b.most), width)
+    if range_text(a.most) != range_text(b.most):  # as where nobody knows whether hardware takes it
+        return _with_note(_arrow(shown, width, always=True), range_text(b.most), width)
     return _with_note(shown[0], "same", width)
 
 

@@ -12,8 +12,8 @@ from rich.text import Text
 from dnsteer.capacity.bounds import LOADED, WORDS
 from dnsteer.capacity.passes import longer
 from dnsteer.capacity.report import CapacityReport, PathGroup
-from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, between, columns, number
-from dnsteer.cli.capacity_totals import changes, each_vip, totals
+from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure_text, range_text
+from dnsteer.cli.capacity_totals import changed_totals, each_vip, totals
 from dnsteer.spec.errors import escape
 
 _MOST_NAMES = 3
@@ -55,9 +55,9 @@ def view(
     notes = Notes(report)
     parts: list[RenderableType] = [_head(report)]
     if before is not None:
-        parts += [Text(""), changes(before, report, settings, width, vips=False)]
+        parts += [Text(""), changed_totals(before, report, settings, width, vips=False)]
         if vips:
-            parts += [Text(""), changes(before, report, settings, width, vips=True)]
+            parts += [Text(""), changed_totals(before, report, settings, width, vips=True)]
     parts += [Text(""), totals(report, notes, width), *_latency(_slowest(report), notes, "slowest path: ")]
     if not (paths and vips):
         missing = [*([] if paths else ["packets and bits by frame size"]), "each VIP"]
@@ -148,9 +148,9 @@ def _frames(group: PathGroup, notes: Notes) -> Table:
         table.add_row(
             name if not name.isdecimal() else "",
             f"{found.size:.0f}",
-            number(rate.value, rate),
-            between(rate),
-            number(found.gbps.value, rate),
+            figure_text(rate.value, rate),
+            range_text(rate),
+            figure_text(found.gbps.value, rate),
             f"{100 * found.link_share:.0f} %",
             f"{WORDS[found.limit]}; {notes.mark(rate)}",
         )
@@ -159,7 +159,7 @@ def _frames(group: PathGroup, notes: Notes) -> Table:
 
 def _latency(group: PathGroup, notes: Notes, head: str) -> Iterator[Text]:
     low, loaded = group.latencies.low, group.latencies.loaded
-    shown = [f"{e.value:.1f}" + (f" ({between(e)})" if between(e) != "-" else "") for e in (low, loaded)]
+    shown = [f"{e.value:.1f}" + (f" ({range_text(e)})" if range_text(e) != "-" else "") for e in (low, loaded)]
     text = (
         f"{head}latency in us, hosts included: {shown[0]} at low load, {shown[1]} at {100 * LOADED:.0f} % of the rate"
     )

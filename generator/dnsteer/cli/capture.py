@@ -60,8 +60,8 @@ def capture(
     """
     if write is not None and str(write) == "-" and sys.stdout.isatty():
         raise typer.BadParameter("found -w - in a terminal; expected a file or a pipe, such as: -w - | tcpdump -r -")
-    from dnsteer.capture.run import Counts, Wanted
-    from dnsteer.capture.run import capture as run_capture
+    from dnsteer.capture.run import CaptureRequest, Counts
+    from dnsteer.capture.run import run_capture as run_capture
     from dnsteer.capture.sinks import Lines, PcapFile
 
     counts = Counts()
@@ -69,7 +69,7 @@ def capture(
         sink = Lines(out.print) if write is None else stack.enter_context(PcapFile(write))
         try:
             run_capture(
-                switch, bridge, Wanted(what, lasts, count, snaplen), sink, confirm(yes, False),
+                switch, bridge, CaptureRequest(what, lasts, count, snaplen), sink, confirm(yes, False),
                 lambda text: err.print(escape(text)), counts,
             )  # fmt: skip
         finally:

@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, err, load, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import (
+    Exit,
+    Json,
+    SpecFile,
+    Verbose,
+    err,
+    load_or_exit,
+    out,
+    print_json,
+    reporting,
+    spec_warnings,
+)
 
 if TYPE_CHECKING:
-    from dnsteer.proof.report import Report
+    from dnsteer.proof.report import CheckReport
 
 
 def register(app: typer.Typer) -> None:
@@ -32,10 +43,10 @@ def check(
     """Prove the spec on a private ovs-vswitchd: every byte of every kind of packet, both ways."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from dnsteer.proof.check import check as run_check
+    from dnsteer.proof.check import prove as run_check
 
     with reporting(json):
-        loaded = load(spec, json, verbose)
+        loaded = load_or_exit(spec, json, verbose)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task, sent = progress.add_task("starting a private switch", total=None), 0
@@ -55,7 +66,7 @@ def check(
         raise typer.Exit(Exit.ERROR)
 
 
-def _show(report: Report, file: str) -> None:
+def _show(report: CheckReport, file: str) -> None:
     for failure in report.failures:
         out.print(f"FAILED {failure.vector} at {failure.port}: {failure.problem}")
         for line in failure.detail:
@@ -77,7 +88,7 @@ def _show(report: Report, file: str) -> None:
     out.print(f"  {verdict(report)}; {report.seconds:.1f} s")
 
 
-def verdict(report: Report) -> str:
+def verdict(report: CheckReport) -> str:
     """The result of a check in one phrase."""
     found = []
     if report.failed:

@@ -16,7 +16,7 @@ _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 _CHANGED = (".bashrc", ".zshrc")
 
 
-def show(name: str, shell: str) -> int:
+def print_script(name: str, shell: str) -> int:
     """Print the script of *shell*: typer's own option looks which shell it runs under. Its exit code."""
     script = get_completion_script(prog_name=name, complete_var=f"_{name.upper()}_COMPLETE", shell=shell)
     sys.stdout.write(script + "\n")

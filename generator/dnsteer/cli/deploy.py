@@ -15,9 +15,9 @@ from dnsteer.cli.output import (
     Json,
     SpecFile,
     Verbose,
-    check,
+    check_or_exit,
     err,
-    load,
+    load_or_exit,
     out,
     print_json,
     spec_warnings,
@@ -58,7 +58,7 @@ Details = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (plan, apply, verify):
-        app.command(verb.__name__)(on_switch(verb, through=verb is not verify))
+        app.command(verb.__name__)(on_switch(verb, sends_files=verb is not verify))
 
 
 def plan(
@@ -81,7 +81,7 @@ def plan(
         summary = preview(SpecTarget(loaded), switch, options, prefetch=prefetch)
     if output is not None:
         plan_file.write(summary, switch, options, output)
-    show(summary, verbose=verbose, json=json)
+    print_summary(summary, verbose=verbose, json=json)
     if output is not None and not json:
         out.print(f"plan written to {output}; to do exactly this: dnsteer apply --plan {output}")
     raise typer.Exit(Exit.DIFFERENT if summary.changed else Exit.OK)
@@ -108,9 +108,9 @@ def apply(
 
         value = plan_file.read(plan)
         if dry_run:
-            show(plan_file.preview_again(value, switch), verbose=False, json=json)
+            print_summary(plan_file.preview_again(value, switch), verbose=False, json=json)
             return
-        done = plan_file.carry_out(value, switch, confirm=confirm(yes, json), progress=progress(json))
+        done = plan_file.apply_plan(value, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
         with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
             from dnsteer.deploy.run import Options, deploy, preview
@@ -118,7 +118,7 @@ def apply(
 
             options = Options(adopt, rename, note, grace, standby)
             if dry_run:
-                show(preview(SpecTarget(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
+                print_summary(preview(SpecTarget(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
                 return
             done = deploy(
                 SpecTarget(loaded),
@@ -128,7 +128,7 @@ def apply(
                 prefetch=prefetch,
                 progress=progress(json),
             )
-    report(done, json)
+    print_deployed(done, json)
 
 
 @contextmanager
@@ -140,15 +140,15 @@ def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iter
     with Prefetch(switch) as prefetch:
         document = read_document(spec)
         prefetch.begin(bridge_of(document))
-        yield check(document, json, verbose), prefetch
+        yield check_or_exit(document, json, verbose), prefetch
 
 
-def show(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
+def print_summary(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
     """Print what would change."""
-    from dnsteer.deploy.summary import as_json, counted, details, sentences
+    from dnsteer.deploy.summary import counted, details, sentences, summary_as_json
 
     if json:
-        print_json({**as_json(summary, verbose=verbose), **spec_warnings(summary.loaded)})
+        print_json({**summary_as_json(summary, verbose=verbose), **spec_warnings(summary.loaded)})
         return
     bridge = summary.loaded.spec.switch.bridge
     for warning in (*summary.warnings, *summary.ask):
@@ -168,14 +168,14 @@ def _print_notes(summary: PlanSummary) -> None:
         err.print(f"note: {escape(note)}")
 
 
-def report(done: Deployed, json: bool) -> None:
+def print_deployed(done: Deployed, json: bool) -> None:
     """Print what was changed."""
-    from dnsteer.deploy.summary import as_json, counted, counts, sentences
+    from dnsteer.deploy.summary import count_changes, counted, sentences, summary_as_json
 
     bridge, changed = done.summary.loaded.spec.switch.bridge, done.applied.changed
     if json:
-        value = {**as_json(done.summary, verbose=False), **spec_warnings(done.summary.loaded)}
-        print_json({**value, "changed": changed, "state": done.state, "counts": counts(done.applied.flows)})
+        value = {**summary_as_json(done.summary, verbose=False), **spec_warnings(done.summary.loaded)}
+        print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.applied.flows)})
         return
     for warning in done.summary.warnings:
         err.print(f"warning: {escape(warning)}")
@@ -216,13 +216,13 @@ def verify(
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
-    loaded = load(spec, json, verbose)
+    loaded = load_or_exit(spec, json, verbose)
     if offload:
         from dnsteer.cli.verify_offload import show_offload
 
         show_offload(loaded, switch, flavor, control, json)
         return
-    from dnsteer.status.verify import verify as run_verify
+    from dnsteer.status.verify import find_drift as run_verify
 
     found = run_verify(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dnsteer.cli.deploy import Grace, report, show
+from dnsteer.cli.deploy import Grace, print_deployed, print_summary
 from dnsteer.cli.output import Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
@@ -18,8 +18,8 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     app.command("history")(on_switch(history))
     app.command("show")(on_switch(show_state))
-    app.command("rollback")(on_switch(rollback, through=True))
-    app.command("restore")(on_switch(restore, through=True))
+    app.command("rollback")(on_switch(rollback))
+    app.command("restore")(on_switch(restore))
 
 
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
@@ -95,9 +95,9 @@ def rollback(
 
     target, options = RollbackTarget(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        show(preview(target, switch, options), verbose=False, json=json)
+        print_summary(preview(target, switch, options), verbose=False, json=json)
         return
-    report(deploy(target, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
+    print_deployed(deploy(target, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
 
 
 def restore(

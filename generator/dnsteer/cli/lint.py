@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load_or_exit, out, print_json, reporting, spec_warnings
 from dnsteer.cli.verify_offload import profile_named
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def lint(
                 "found --json and --sarif -, which both write to standard output; expected only one of them", Exit.USAGE
             )
         from dnsteer.lint.finding import Severity, worst_severity
-        from dnsteer.lint.run import lint as run_lint
+        from dnsteer.lint.run import run_finders as run_lint
         from dnsteer.offload.examine import examine
         from dnsteer.offload.profile import JUDGED_AS
 
-        loaded = load(spec, json, verbose)
+        loaded = load_or_exit(spec, json, verbose)
         instead = JUDGED_AS.get(loaded.spec.switch.flavor.value) if flavor is None else None
         report = run_lint(examine(loaded, profile_named(flavor or instead, loaded)))
         if sarif is not None:

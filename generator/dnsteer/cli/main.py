@@ -181,9 +181,9 @@ def _run() -> int:
 
             return install_here(NAME, named)
         if first == "--show-completion" and named is not None:
-            from dnsteer.cli.completion import show
+            from dnsteer.cli.completion import print_script
 
-            return show(NAME, named)
+            return print_script(NAME, named)
         verb = "version" if first == "--version" else first  # which needs none: one is loaded sooner than all
         code: Any = application(verb)(prog_name=NAME, standalone_mode=False)
     except usage_error as error:

@@ -57,7 +57,7 @@ class Redirected:
 REDIRECTED: ContextVar[Redirected | None] = ContextVar("redirected", default=None)
 
 
-class Stream:
+class OutputStream:
     """Standard output or standard error: lines as they stand, and tables by rich. Errors of writing name it."""
 
     def __init__(self, name: str) -> None:
@@ -125,7 +125,7 @@ class Stream:
         return console
 
 
-out, err = Stream("stdout"), Stream("stderr")
+out, err = OutputStream("stdout"), OutputStream("stderr")
 
 SPEC_HELP = "The spec, a YAML file; - for standard input."
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)]
@@ -206,15 +206,15 @@ def _where(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
-def load(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
+def load_or_exit(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
     """Load the spec and print its warnings, those that are alike on one line unless *verbose*."""
     from dnsteer.spec.document import read_document  # here, since the quick verbs do without
 
-    return check(read_document(file), as_json, verbose)
+    return check_or_exit(read_document(file), as_json, verbose)
 
 
-def check(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
-    """Check a spec that was read, and print its warnings as `load` does."""
+def check_or_exit(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
+    """Check a spec that was read, and print its warnings as `load_or_exit` does."""
     from dnsteer.checks.load import check_document
     from dnsteer.spec.errors import together
 

@@ -55,9 +55,9 @@ def probes(
     json: Json = False,
 ) -> None:
     """List queries, with source ports, that make each backend answer for each of its services. Sends none of them."""
-    from dnsteer.status.probes import Wanted, of_backend, through_vips
+    from dnsteer.status.probes import ProbeFilter, of_backend, through_vips
 
-    wanted = Wanted([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)
+    wanted = ProbeFilter([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)
     if backend is None:
         found = through_vips(switch, bridge, wanted)
     else:

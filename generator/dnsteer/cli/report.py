@@ -12,14 +12,14 @@ from dnsteer.cli.output import Exit, err, fail, out
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.cli.status import Interval, exit_code
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.report.masking import Part
+from dnsteer.report.masking import Maskable
 from dnsteer.spec.errors import escape
 
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="The HTML file to write; - for standard output.")
 ]
 Without = Annotated[
-    list[Part] | None,
+    list[Maskable] | None,
     typer.Option(
         "--without",
         help="Leave out: addresses (IPv4-1, MAC-2 instead), notes, people (who did what), or the spec; repeat for several. "
@@ -44,8 +44,8 @@ def report(
     Changes nothing, and needs no agent. What cannot be read is named in it. The exit code is that of status.
     """
     from dnsteer.render.atomic_files import write_file
-    from dnsteer.report.content import report as make
-    from dnsteer.report.content import summary
+    from dnsteer.report.content import report_page as make
+    from dnsteer.report.content import state_line
     from dnsteer.report.gather import gather
 
     standard = output == Path("-")
@@ -59,7 +59,7 @@ def report(
         out.flush()
     else:
         write_file(output, text)
-        out.print(f"{output}: written ({len(text.encode()) / 1000:,.0f} kB); {summary(facts)}")
+        out.print(f"{output}: written ({len(text.encode()) / 1000:,.0f} kB); {state_line(facts)}")
     status = facts.status
     for what, why in facts.unread if status is not None else ():
         err.print(f"warning: without {what}: {escape(why)}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dnsteer.switch.role import RoleName
 
 
-class Wanted(str, Enum):
+class RequestedRole(str, Enum):
     """A role, or none."""
 
     ACTIVE = "active"
@@ -28,7 +28,7 @@ class Wanted(str, Enum):
 
 
 Asked = Annotated[
-    Wanted | None,
+    RequestedRole | None,
     typer.Argument(
         metavar="[active|standby|none]", show_default=False,
         help="active: answer for the VIPs, and tell neighbours. standby: answer no ARP and no neighbour solicitation. none: "
@@ -46,7 +46,7 @@ Instance = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    app.command("role")(on_switch(role, through=True))
+    app.command("role")(on_switch(role))
     app.command("vrrp")(on_switch(vrrp))
 
 
@@ -57,7 +57,7 @@ def role(
     if wanted is None:
         _show(switch, bridge, json)
         return
-    name: RoleName | None = None if wanted is Wanted.NONE else wanted.value
+    name: RoleName | None = None if wanted is RequestedRole.NONE else wanted.value
     done = _take(switch, bridge, name, dry_run=dry_run)
     changed = done.before != done.after
     if json:

@@ -91,11 +91,11 @@ ASKED: ContextVar[Confirm | None] = ContextVar("asked", default=None)
 """Asks the operator whom the agent carries a verb out for."""
 
 
-def on_switch(verb: Callable[..., None], *, through: bool = False) -> Callable[..., None]:
+def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callable[..., None]:
     """Add the connection options (--db, --openflow, ...) to *verb*, whose first parameter `switch` is a TargetSwitch.
 
-    Its errors are reported, as JSON when it has a parameter `json` that is set. With *through* an agent of the switch, if
-    there is one, carries it out.
+    Its errors are reported, as JSON when it has a parameter `json` that is set. With *sends_files* an agent of
+    the switch, if there is one, carries it out with the files that it reads; verbs without files are handed over earlier.
     """
     own = inspect.signature(verb, eval_str=True)
     options = inspect.signature(_options, eval_str=True).parameters
@@ -107,7 +107,7 @@ def on_switch(verb: Callable[..., None], *, through: bool = False) -> Callable[.
             held = HELD.get()
             if held is not None and held.remote == switch.remote:
                 switch = replace(held, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension)
-            elif through and held is None:
+            elif sends_files and held is None:
                 code = _through_agent(switch, given)
                 if code is not None:
                     raise typer.Exit(code)

@@ -48,7 +48,7 @@ NoRates = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("status")(on_switch(status, through=True))
+    app.command("status")(on_switch(status))
 
 
 def status(

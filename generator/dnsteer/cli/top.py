@@ -15,7 +15,7 @@ from dnsteer.cli.status import Interval, look_again
 from dnsteer.deploy.target_switch import TargetSwitch
 
 if TYPE_CHECKING:
-    from dnsteer.cli.top_frame import Frame, Sort
+    from dnsteer.cli.top_frame import Sort, TopFrame
 
 _FIRST = 1.0
 """Seconds over which the first rates are measured: nobody looks at an empty screen for long."""
@@ -61,7 +61,7 @@ def top(
     first = make_frame(observer.observe(), datapath)  # without rates, which need a second look
     observer.rates, observer.interval = True, min(interval, _FIRST)
 
-    def look() -> Frame | str:
+    def look() -> TopFrame | str:
         found = look_again(observer)
         observer.interval = interval
         return found if isinstance(found, str) else make_frame(found, datapath)
@@ -78,12 +78,12 @@ def top(
             value = {"ok": False, "error": found} if isinstance(found, str) else found.as_json(order)
             sys.stdout.write(json_module.dumps(value) + "\n")
             sys.stdout.flush()
-    from dnsteer.cli.top_screen import show
+    from dnsteer.cli.top_screen import show_frames
 
-    show(first, look, order, interval)
+    show_frames(first, look, order, interval)
 
 
-def _print(frame: Frame, sort: Sort) -> None:
+def _print(frame: TopFrame, sort: Sort) -> None:
     """Print a frame: in a terminal as large as that, else as wide as a file may be, with all VIPs and backends."""
     from dnsteer.cli.top_view import Size, top_view
 

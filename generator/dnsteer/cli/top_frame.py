@@ -83,7 +83,7 @@ class DatapathWatch:
 
 
 @dataclass(frozen=True)
-class Frame:
+class TopFrame:
     """The switch at a *time*."""
 
     time: datetime
@@ -134,9 +134,9 @@ class Frame:
         }  # fmt: skip
 
 
-def make_frame(status: Status, datapath: DatapathWatch) -> Frame:
+def make_frame(status: Status, datapath: DatapathWatch) -> TopFrame:
     """The frame of a status, with the datapath as it is now."""
-    return Frame(now(), status, datapath.read(status))
+    return TopFrame(now(), status, datapath.read(status))
 
 
 def _attention(status: Status) -> Iterator[Attention]:

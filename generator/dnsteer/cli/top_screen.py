@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.live import Live
 
-from dnsteer.cli.top_frame import Frame, Sort
+from dnsteer.cli.top_frame import Sort, TopFrame
 from dnsteer.cli.top_view import Size, top_view
 
 KEYS: Mapping[str, Sort] = {"r": "rate", "n": "name", "s": "state", "d": "difference"}
 """The keys that choose an order."""
 _RESIZED = 0.3
 """Seconds within which another size of the terminal is noticed."""
-Look = Callable[[], Frame | str]
+Look = Callable[[], TopFrame | str]
 """Waits for the next frame; or why there is none."""
 
 
@@ -31,7 +31,7 @@ class _Frames:
     def __init__(self, look: Look) -> None:
         self._look = look
         self.bell, self._rings = os.pipe()
-        self.last: Frame | str = ""
+        self.last: TopFrame | str = ""
         self.failed: BaseException | None = None
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -44,7 +44,7 @@ class _Frames:
             os.write(self._rings, b".")
 
 
-def show(first: Frame, look: Look, sort: Sort, every: float) -> None:
+def show_frames(first: TopFrame, look: Look, sort: Sort, every: float) -> None:
     """Show frames until `q` or Ctrl-C, which raises KeyboardInterrupt. *every* is how often they come, in seconds."""
     screen = Console(highlight=False, emoji=False)
     frame, away = first, ""

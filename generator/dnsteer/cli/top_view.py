@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.status_view import ago, shown_rate, shown_state
-from dnsteer.cli.top_frame import Frame, Sort
+from dnsteer.cli.top_frame import Sort, TopFrame
 from dnsteer.spec.errors import escape
 from dnsteer.status.shares import Share
 from dnsteer.status.vips import VipView
@@ -34,7 +34,7 @@ class Size:
     height: int = 0
 
 
-def top_view(frame: Frame, size: Size, sort: Sort, *, away: str = "", foot: str = "") -> RenderableType:
+def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: str = "") -> RenderableType:
     """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end."""
     head = [*_head(frame), *_attention(frame, size, away)]
     vips, backends = frame.vips(sort), frame.shares(sort)
@@ -77,7 +77,7 @@ def _split(vips: int, backends: int, room: int) -> tuple[int, int]:
     return _fitting(vips, for_vips), _fitting(backends, max(1, room - for_vips))
 
 
-def _head(frame: Frame) -> list[Text]:
+def _head(frame: TopFrame) -> list[Text]:
     status = frame.status
     record, state = status.reading.record, status.reading.state
     first = [(record.bridge, "bold")]
@@ -98,7 +98,7 @@ def _line(parts: Sequence[tuple[str, str]]) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def _datapath(frame: Frame) -> Text:
+def _datapath(frame: TopFrame) -> Text:
     found = frame.datapath
     if found.why:
         return _line([(f"datapath not readable: {escape(found.why)}", "dim")])
@@ -118,7 +118,7 @@ def _datapath(frame: Frame) -> Text:
     return _line([("  ".join(words), "")])
 
 
-def _attention(frame: Frame, size: Size, away: str) -> list[Text]:
+def _attention(frame: TopFrame, size: Size, away: str) -> list[Text]:
     lines = []
     if away:
         lines.append(_line([(f"!! unreachable since the last refresh: {escape(away)}", "bold red")]))

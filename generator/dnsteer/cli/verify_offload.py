@@ -69,18 +69,20 @@ def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
 
 
 def _show(loaded: Loaded, observation: Observation) -> None:
-    from dnsteer.offload.owners import in_words
+    from dnsteer.offload.owners import owners_in_words
 
     bridge = loaded.spec.switch.bridge
     for text in observation.settings:
         out.print(f"setting: {text}")
     for observed in observation.missing[:_MOST]:
-        out.print(f"not in hardware ({observed.actual}): {in_words(observed.owners)}")
+        out.print(f"not in hardware ({observed.actual}): {owners_in_words(observed.owners)}")
         out.print(f"    {observed.flow.text}")
     if len(observation.missing) > _MOST:
         out.print(f"{len(observation.missing) - _MOST} more that should be in hardware (--json)")
     for observed in observation.surprising[:_MOST]:
-        out.print(f"in hardware, though {observation.profile.name} says that it cannot be: {in_words(observed.owners)}")
+        out.print(
+            f"in hardware, though {observation.profile.name} says that it cannot be: {owners_in_words(observed.owners)}"
+        )
         out.print(f"    {observed.predicted.why_software}")
     for unreadable_flow in observation.unreadable[:_MOST]:
         out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")

@@ -15,7 +15,7 @@ from dnsteer.slots.maintenance import DRAINED, MAX_WEIGHT
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("weight")(on_switch(weight, through=True))
+    app.command("weight")(on_switch(weight))
 
 
 def _number(text: str) -> int:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from dnsteer.console.forms import MOST_BYTES, FormError, is_of_session, is_same_origin, read_form
-from dnsteer.console.limits import Limit, Rate, caller_of
+from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.sessions import LONGEST, Sessions
 from dnsteer.console.tokens import ROLES, Token, TokenFile
 from dnsteer.console.visitor import ANYBODY, Visitor
@@ -20,9 +20,9 @@ from dnsteer.console.visitor import ANYBODY, Visitor
 VISITOR = "dnsteer.visitor"
 """Key of the scope of a request: who asks."""
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
-_FAILURES = Rate(10, 10), Rate(60, 60)
+_FAILURES = AllowedRate(10, 10), AllowedRate(60, 60)
 """Wrong tokens: of one address, and of all together."""
-_POSTS = Rate(60, 60), Rate(120, 120)
+_POSTS = AllowedRate(60, 60), AllowedRate(120, 120)
 """Forms: of one token, and of all tokens of a role, so that those who only read keep nobody from changes."""
 _FOR_PROGRAMS = ("/metrics", "/events")
 _PROGRAMS_ONLY = "send a token: Authorization: Bearer TOKEN\n"
@@ -40,8 +40,8 @@ class Access:
     def __init__(self, tokens: TokenFile | None, say: Say, *, secure: bool = False, browsers: bool = True) -> None:
         self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
         self.sessions = Sessions()
-        self._failures = Limit(*_FAILURES)
-        self._posts = {role: Limit(*_POSTS) for role in ROLES}
+        self._failures = RateLimit(*_FAILURES)
+        self._posts = {role: RateLimit(*_POSTS) for role in ROLES}
 
     @property
     def wants_tokens(self) -> bool:

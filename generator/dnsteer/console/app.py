@@ -18,14 +18,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, refused, visitor_of
-from dnsteer.console.changes import Changes
+from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import FOLDER, NoPageError
 from dnsteer.console.forms import FormError
-from dnsteer.console.live import FullError, Live
+from dnsteer.console.live import FullError, LivePages
 from dnsteer.console.path_query import key_of
 from dnsteer.console.spec_pages import SpecPages
 from dnsteer.console.topic import Page
-from dnsteer.console.verbs import CarryOut
+from dnsteer.console.verbs import RunVerb
 from dnsteer.console.visitor import Visitor
 
 POLICY = (
@@ -57,7 +57,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class Guard:
+class RequestGuard:
     """Refuses what is not for this console by name, more than MOST_REQUESTS at once, and whom *access* does not admit.
 
     Adds HEADERS to all answers. *names* are those that it answers by besides the machine's own, where browsers are served;
@@ -130,22 +130,22 @@ def _is_named(host: str, names: Collection[str]) -> bool:
     return host in names or bool(label and dot and f"*.{rest}" in names)
 
 
-def application(
-    live: Live,
+def console_application(
+    live: LivePages,
     metrics: Callable[[str], Awaitable[tuple[bytes, str]]],
     host: str,
     access: Access | None = None,
     names: Callable[[], Collection[str]] = frozenset,
-    carry_out: CarryOut | None = None,
-) -> Guard:
+    run_verb: RunVerb | None = None,
+) -> RequestGuard:
     """The console that is bound to *host*; *metrics* makes the page of /metrics in a format. Without *access* all may read.
 
-    *names* are those that it answers by besides. *carry_out* does verbs, where people can sign in.
+    *names* are those that it answers by besides. *run_verb* does verbs, where people can sign in.
     """
     access = access or Access(None, lambda _: None)
     render = live.pages.render
-    changes = Changes(access, live.recorder, carry_out, render) if carry_out is not None else None
-    specs = SpecPages(access, changes, live.states, carry_out, render)
+    changes = ChangePages(access, live.recorder, run_verb, render) if run_verb is not None else None
+    specs = SpecPages(access, changes, live.states, run_verb, render)
 
     def answer(page: Page, key: str, request: Request) -> Response:
         first = for_visitor(page.first, key, visitor_of(request), live, changes)
@@ -227,10 +227,10 @@ def application(
         ],
     )  # fmt: skip
     app.router.redirect_slashes = False
-    return Guard(app, host, access, names, posts)
+    return RequestGuard(app, host, access, names, posts)
 
 
-def for_visitor(text: str, key: str, visitor: Visitor, live: Live, changes: Changes | None) -> str:
+def for_visitor(text: str, key: str, visitor: Visitor, live: LivePages, changes: ChangePages | None) -> str:
     """A page that is the same for all, with the parts that are for one visitor: who they are, and forms."""
     pages, tools = live.pages, ""
     if changes is not None and visitor.session is not None:

@@ -43,7 +43,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Item:
+class AttentionItem:
     """Something that needs attention. *pool* is the name of the pool that it is about, *decision* the id of the decision
     behind it; empty for none.
     """
@@ -68,7 +68,7 @@ class Reached:
     extension: bool | None = None
 
 
-def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[Item]:
+def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[AttentionItem]:
     """All items. *options* are added to each command of dnsteer, such as `--bridge br-dns`."""
     found = [*_switch(seen, reached, now, options)]
     if seen.now is not None:
@@ -86,38 +86,38 @@ def _mend(verb: str, options: str, *more: str) -> tuple[Command, ...]:
     return (Command("To fix it", dnsteer(verb, options, *more)),)
 
 
-def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterator[Item]:
+def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterator[AttentionItem]:
     start = Command("If it is stopped", "systemctl start openvswitch-switch")
     if seen.trouble:
         since = f" Since {moment(seen.troubled)} UTC." if seen.troubled else ""
         text = f"{seen.trouble}.{since} The switch stays as it is; backends that fail stay in service."
-        yield Item("critical", "The agent cannot work on the switch", text,
+        yield AttentionItem("critical", "The agent cannot work on the switch", text,
                    (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
     elif reached.up is False:
         text = "It did not answer when its counters were read; rates are those of the last answer."
-        yield Item("critical", "The switch does not answer", text,
+        yield AttentionItem("critical", "The switch does not answer", text,
                    (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
     if seen.stands_by:
         text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
-        yield Item("note", "This agent stands by", text)
+        yield AttentionItem("note", "This agent stands by", text)
         return
     if reached.extension is False:
         text = "VIPs that it serves have no answers until it is back; the switch drops their queries."
-        yield Item("critical", "The extension does not answer", text,
+        yield AttentionItem("critical", "The extension does not answer", text,
                    (Command("To see what is wrong", dnsteer("status", options)),
                     Command("If it is stopped", "systemctl start dnsteer-ext")))  # fmt: skip
     record = seen.record
     pending = seen.pending is not None and (now - seen.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
-        yield Item("critical", "The switch does not forward", WAITS, _mend("restore", options))
+        yield AttentionItem("critical", "The switch does not forward", WAITS, _mend("restore", options))
     if pending and seen.pending is not None:
         text = (
             f"A change of bridge {seen.bridge} is pending since {moment(seen.pending)} UTC; "
             "the next command that changes the switch settles it."
         )
-        yield Item("critical", "A change was interrupted", text, _mend("reconcile", options))
+        yield AttentionItem("critical", "A change was interrupted", text, _mend("reconcile", options))
     elif reached.as_recorded is False and record is not None:
-        yield Item(
+        yield AttentionItem(
             "critical",
             "The tables differ from the record",
             f"{sentence(TABLES_DIFFER)}",
@@ -129,58 +129,62 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
             f"{_many(drift.flows, 'flow or group', 'flows and groups')} and {_many(drift.settings, 'setting', 'settings')} "
             "differ from what was applied, and the spec has repair: report."
         )
-        yield Item("critical", "The switch is not as applied", text, _mend("restore", options))
+        yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options))
     if drift.foreign:
         bridge = shlex.quote(seen.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
-        yield Item("note", f"{_many(drift.foreign, 'flow', 'flows')} of others on the bridge",
+        yield AttentionItem("note", f"{_many(drift.foreign, 'flow', 'flows')} of others on the bridge",
                    "Left as they are.", (Command("To see them", show),))  # fmt: skip
 
 
-def _pools(seen: Seen, side: Side, options: str) -> Iterator[Item]:
+def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
     pools = Assignment(side.known.state.members, side.overlay)
     for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
         entries = [entry for entry in side.overlay.of(members.pool) if entry.kind in ("drain", "down")]
         verb = _end(entries[-1], options) if entries else ()
-        yield Item("critical", f"{sentence(members.title)} has no backend", sentence(text), verb, members.pool)
+        yield AttentionItem("critical", f"{sentence(members.title)} has no backend", sentence(text), verb, members.pool)
     for pool in sorted(seen.panics):
         names = [name for at, name in seen.failing if at == pool]
         why = [f"{name}: {next(iter(seen.failing[pool, name].values()))}" for name in names[:_NAMED]]
         more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         text = f"Too many backends are unhealthy, so all stay in service. {'; '.join(why)}{more}"
         looks = _ask(side, pool, names[0]) if names else ()
-        yield Item("critical", f"Pool {pool}: panic", text, looks, pool, seen.decisions.get(pool, ""))
+        yield AttentionItem("critical", f"Pool {pool}: panic", text, looks, pool, seen.decisions.get(pool, ""))
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
     for entry in unhealthy[:MOST_BACKENDS]:
         yield _unhealthy(side, entry, options)
     if len(unhealthy) > MOST_BACKENDS:
         text = "They are named on the pages of their pools."
-        yield Item("warning", f"{len(unhealthy) - MOST_BACKENDS} more backends are unhealthy", text)
+        yield AttentionItem("warning", f"{len(unhealthy) - MOST_BACKENDS} more backends are unhealthy", text)
     in_use = {entry.pool: entry.decision for entry in reversed(side.overlay.entries) if entry.kind == "backup"}
     pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
     for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):
-        yield Item("warning", f"Pool {pool}: its backup serves", sentence(text), pool=pool, decision=in_use[pool])
+        yield AttentionItem(
+            "warning", f"Pool {pool}: its backup serves", sentence(text), pool=pool, decision=in_use[pool]
+        )
 
 
-def _unhealthy(side: Side, entry: Maintenance, options: str) -> Item:
+def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
     about = f" ({entry.service})" if entry.service else ""
     if entry.returns:
         title, text = (
             f"{entry.name}{about} comes back",
             f"Healthy again since {moment(entry.returns)} UTC; over {entry.over:g} s.",
         )
-        return Item("note", title, text, pool=entry.pool, decision=entry.decision)
+        return AttentionItem("note", title, text, pool=entry.pool, decision=entry.decision)
     keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
     text = f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back by itself."
     looks = _ask(side, entry.pool, entry.backend)
-    return Item("warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision)
+    return AttentionItem(
+        "warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision
+    )
 
 
-def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
+def _maintenance(side: Side, now: datetime, options: str) -> Iterator[AttentionItem]:
     late = [entry for entry in side.overlay if entry.expired(now)]
     for entry, text in zip(late, overdue(side.overlay, now), strict=True):
         title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
-        yield Item("warning", title, sentence(text), mend, entry.pool, entry.decision)
+        yield AttentionItem("warning", title, sentence(text), mend, entry.pool, entry.decision)
     for entry in side.overlay:
         if entry.kind in OF_THE_AGENT or entry in late:
             continue
@@ -194,7 +198,7 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[Item]:
             if entry.returns
             else "draining"
         )
-        yield Item("note", f"{entry.name} is {state}", text, _end(entry, options), entry.pool, entry.decision)
+        yield AttentionItem("note", f"{entry.name} is {state}", text, _end(entry, options), entry.pool, entry.decision)
 
 
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
@@ -239,6 +243,6 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def count(items: Sequence[Item]) -> dict[str, int]:
+def count(items: Sequence[AttentionItem]) -> dict[str, int]:
     """How many there are of each level."""
     return {level: sum(item.level == level for item in items) for level in ("critical", "warning", "note")}

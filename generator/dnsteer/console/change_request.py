@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.console.verbs import Asked, Outcome
+from dnsteer.console.verbs import Asked, VerbOutcome
 
 VERBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "drain": ("Drain", ("over", "for", "note")),
@@ -85,7 +85,7 @@ class Preview:
     error: str = ""
 
 
-def preview_of(outcome: Outcome) -> Preview:
+def preview_of(outcome: VerbOutcome) -> Preview:
     """What a preview has found."""
     try:
         value: dict[str, Any] = json.loads(outcome.out)
@@ -93,7 +93,7 @@ def preview_of(outcome: Outcome) -> Preview:
         value = {}
     if not value.get("ok"):
         findings = "\n".join(_finding(each) for each in value.get("errors", ()))
-        return Preview(outcome.found, error=value.get("error") or findings or plain(outcome.said) or "it failed")
+        return Preview(outcome.found, error=value.get("error") or findings or plain_answer(outcome.said) or "it failed")
     words = list(value.get("words", ()))
     words += [each["text"] for key in ("changes", "moves") if "words" not in value for each in value.get(key, ())]
     words += [value["named"]] if value.get("named") else []
@@ -104,7 +104,7 @@ def preview_of(outcome: Outcome) -> Preview:
     return Preview(outcome.found, tuple(words), tuple(value.get("asks", ())), warnings, bool(value.get("changed")))
 
 
-def plain(text: str) -> str:
+def plain_answer(text: str) -> str:
     """What a verb said, without the frame and the advice around wrong usage."""
     lines = [line.strip("│ ") if line.startswith("│") else line for line in text.splitlines()]
     return "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '", "╭", "╰")))

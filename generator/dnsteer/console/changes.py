@@ -16,7 +16,7 @@ from dnsteer.console.forms import FormError
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.runs import Runs
 from dnsteer.console.seen import Seen
-from dnsteer.console.verbs import CarryOut
+from dnsteer.console.verbs import RunVerb
 from dnsteer.console.visitor import Visitor
 
 PREVIEW, CONFIRM = "/changes/preview", "/changes/confirm"
@@ -27,12 +27,12 @@ _ROLE = "it needs a token of the role change"
 Render = Callable[..., str]
 
 
-class Changes:
-    """The pages of changes. *carry_out* does a verb on the switch as the control socket would."""
+class ChangePages:
+    """The pages of changes. *run_verb* does a verb on the switch as the control socket would."""
 
-    def __init__(self, access: Access, recorder: ConsoleRecorder, carry_out: CarryOut, render: Render) -> None:
-        self._access, self._recorder, self._carry_out, self._render = access, recorder, carry_out, render
-        self._runs = Runs(carry_out)
+    def __init__(self, access: Access, recorder: ConsoleRecorder, run_verb: RunVerb, render: Render) -> None:
+        self._access, self._recorder, self._run_verb, self._render = access, recorder, run_verb, render
+        self._runs = Runs(run_verb)
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
@@ -91,7 +91,7 @@ class Changes:
             raise FormError(400, f"{error}; nothing was changed") from None
 
     async def _preview(self, visitor: Visitor, asked: ChangeRequest, *, outdated: bool = False) -> Response:
-        outcome = await self._carry_out(asked.asked(_by(visitor), self._seen().bridge))
+        outcome = await self._run_verb(asked.asked(_by(visitor), self._seen().bridge))
         preview = preview_of(outcome)
         page = self._page("preview.html", visitor, asked=asked, preview=preview, outdated=outdated)
         return HTMLResponse(page, 409 if outdated else 200)

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from dnsteer import __version__
 from dnsteer.console import drawing, numbers
-from dnsteer.console.attention import Item, count
+from dnsteer.console.attention import AttentionItem, count
 from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_content import KEY as OFFLOAD
@@ -31,7 +31,7 @@ FOLDER = Path(__file__).parent
 DEFECT = "defect"
 """The shape of a page that cannot be made because of a defect."""
 LATER = "<!--later-->"
-"""The place in a page of what `Pages.later` makes: what is before it can be sent meanwhile."""
+"""The place in a page of what `ConsolePages.later` makes: what is before it can be sent meanwhile."""
 
 
 class NoPageError(Exception):
@@ -75,7 +75,7 @@ def _templates() -> jinja2.Environment:
     return env
 
 
-class Pages:
+class ConsolePages:
     """Makes pages. `content` and `page` are for one thread at a time, as what they have of the past is.
 
     `render` and `fragment` keep nothing, so that any thread may call them: Jinja's templates are safe to be used by several.
@@ -152,7 +152,7 @@ class Pages:
         """A part of a page for one visitor alone, from visitor.html."""
         return str(getattr(self._forms, macro)(*args))
 
-    def _common(self, items: Sequence[Item], *, own_page: bool = False) -> dict[str, str]:
+    def _common(self, items: Sequence[AttentionItem], *, own_page: bool = False) -> dict[str, str]:
         return {"attention": str(self._macros.attention(items, own_page))}
 
     def _overview(self, picture: Picture) -> Content:
@@ -187,7 +187,7 @@ class Pages:
         if side is None:
             return Content("nothing", parts)
         rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
-        values = {f"q{n}": numbers.rounded(total(picture, v)) for n, v in enumerate(picture.pools)}
+        values = {f"q{n}": numbers.rounded(pool_rate(picture, v)) for n, v in enumerate(picture.pools)}
         return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **rows}, values)
 
     def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
@@ -234,7 +234,7 @@ def _places(values: Sequence[int], wanted: int) -> list[int]:
     return [place for place, value in enumerate(values) if value == wanted]
 
 
-def total(picture: Picture, view: PoolView, unit: str = "queries") -> float | None:
+def pool_rate(picture: Picture, view: PoolView, unit: str = "queries") -> float | None:
     """The rate of all backends of a pool; None where one is not known."""
     found = [picture.rates.get(("backend", view.name, backend.name, unit)) for backend in view.backends]
     known = [rate for rate in found if rate is not None]

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from prometheus_client import Metric
 
-from dnsteer.console.attention import Item, Reached, attention
+from dnsteer.console.attention import AttentionItem, Reached, attention
 from dnsteer.console.change_log import ChangeLog
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Seen, Side
@@ -28,7 +28,7 @@ class Picture:
     seen: Seen
     reached: Reached = field(default_factory=Reached)
     pools: Sequence[PoolView] = ()
-    items: Sequence[Item] = ()
+    items: Sequence[AttentionItem] = ()
     rates: Mapping[Hashable, float | None] = field(default_factory=dict)
 
     @property
@@ -99,7 +99,7 @@ class Desk:
         return Picture(now, seen, reached, pools, items, self.traffic.rates())
 
 
-def owners_of(side: Side, title: str, *, everybody: bool = False) -> tuple[str, ...]:
+def owners_by_title(side: Side, title: str, *, everybody: bool = False) -> tuple[str, ...]:
     """The backend of each slot of a pool by its title; with *everybody* when all are in service."""
     members = next(m for m in side.known.state.members if m.title == title)
     entries = side.overlay.of(members.pool)

@@ -66,7 +66,7 @@ def strokes(slots: Iterable[int], wide: int, variant: int) -> str:
 
 
 @dataclass(frozen=True)
-class Shape:
+class BackendShape:
     """The cells of one backend: its class of colour, the path, and the lines across it."""
 
     css: str
@@ -75,7 +75,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Label:
+class CellLabel:
     """A text in a cell."""
 
     x: float
@@ -90,8 +90,8 @@ class SlotMap:
 
     wide: int
     high: int
-    shapes: tuple[Shape, ...]
-    labels: tuple[Label, ...]
+    shapes: tuple[BackendShape, ...]
+    labels: tuple[CellLabel, ...]
     moved: str
 
     @property
@@ -117,15 +117,16 @@ def slot_map(owners: Sequence[str], numbers: Mapping[str, int], moved: Iterable[
     for slot, name in enumerate(owners):
         by_number.setdefault(numbers.get(name, 0), []).append(slot)
     shapes = tuple(
-        Shape(colour(n), cells(slots, wide), strokes(slots, wide, variant(n))) for n, slots in sorted(by_number.items())
+        BackendShape(colour(n), cells(slots, wide), strokes(slots, wide, variant(n)))
+        for n, slots in sorted(by_number.items())
     )
-    labels: list[Label] = []
+    labels: list[CellLabel] = []
     if len(owners) <= MOST_LABELLED:
         middle = (CELL - GAP) / 2
         for slot, name in enumerate(owners):
             n = numbers.get(name, 0)
             x, y = slot % wide * CELL + middle, slot // wide * CELL + middle
-            labels.append(Label(x, y, str(n) if n else "\N{MULTIPLICATION SIGN}", f"l{colour(n)}"))
+            labels.append(CellLabel(x, y, str(n) if n else "\N{MULTIPLICATION SIGN}", f"l{colour(n)}"))
     return SlotMap(wide, -(-len(owners) // wide), shapes, tuple(labels), cells(sorted(moved), wide, 0.65))
 
 

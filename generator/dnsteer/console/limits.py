@@ -19,17 +19,17 @@ class _Bucket:
 
 
 @dataclass(frozen=True)
-class Rate:
+class AllowedRate:
     """*burst* at once, and *each* more a minute after that."""
 
     burst: int
     each: float
 
 
-class Limit:
+class RateLimit:
     """How often each caller, and all together, may do something."""
 
-    def __init__(self, each: Rate, all_: Rate, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, each: AllowedRate, all_: AllowedRate, clock: Callable[[], float] = time.monotonic) -> None:
         self._each, self._all, self._clock = each, all_, clock
         self._callers: OrderedDict[str, _Bucket] = OrderedDict()
         self._known: OrderedDict[str, None] = OrderedDict()
@@ -60,7 +60,7 @@ class Limit:
         while len(self._known) > MOST_KEYS:
             self._known.popitem(last=False)
 
-    def _fill(self, bucket: _Bucket, rate: Rate) -> float:
+    def _fill(self, bucket: _Bucket, rate: AllowedRate) -> float:
         """Fill a bucket up to now; seconds until there is one in it."""
         now = self._clock()
         bucket.left = min(float(rate.burst), bucket.left + (now - bucket.at) * rate.each / 60)

@@ -19,12 +19,12 @@ from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Metric
 
-from dnsteer.console.attention import Item
-from dnsteer.console.content import DEFECT, LATER, Content, NoPageError, Pages, States, defect_content
+from dnsteer.console.attention import AttentionItem
+from dnsteer.console.content import DEFECT, LATER, ConsolePages, Content, NoPageError, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
-from dnsteer.console.pace import pause
+from dnsteer.console.pace import next_pause
 from dnsteer.console.path_content import REFUSED
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
@@ -51,7 +51,7 @@ _TIMEOUT = 5.0
 T = TypeVar("T")
 
 
-class Readings(Protocol):
+class SharedReadings(Protocol):
     """The readings of metrics, shared with /metrics."""
 
     async def reading(self) -> tuple[list[Metric], float]:
@@ -62,12 +62,12 @@ class FullError(Exception):
     """So many browsers look already that another one is not served."""
 
 
-class Live:
+class LivePages:
     """The pages of the console. `run` must run while they are served."""
 
     def __init__(
-        self, recorder: ConsoleRecorder, readings: Readings, switch: TargetSwitch, pages: Pages, options: str = "",
-        predict: Predict | None = None, say: Callable[[str], None] = lambda _: None,
+        self, recorder: ConsoleRecorder, readings: SharedReadings, switch: TargetSwitch, pages: ConsolePages,
+        options: str = "", predict: Predict | None = None, say: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self.recorder, self._readings, self._defects = recorder, readings, Defects(say)
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
@@ -86,7 +86,7 @@ class Live:
         self._picture: Picture | None = None
         self._changes = self._pictured = 0
         self._making = asyncio.Lock()
-        self._not_read: tuple[Item, ...] = ()
+        self._not_read: tuple[AttentionItem, ...] = ()
         self._ended = False
         self.epoch = int(recorder.started.timestamp() * 1000)
 
@@ -141,7 +141,7 @@ class Live:
             cost = _cpu() - began
             self._looked.clear()
             if self.watchers:
-                await asyncio.sleep(pause(cost, INTERVAL, IDLE))
+                await asyncio.sleep(next_pause(cost, INTERVAL, IDLE))
             else:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._looked.wait(), IDLE)
@@ -155,9 +155,9 @@ class Live:
         await self._work(self._desk.read, metrics, at)
         await self._work(self._desk.read_slots, slots, began)
 
-    def _met(self, what: str, err: Exception) -> Item:
+    def _met(self, what: str, err: Exception) -> AttentionItem:
         """Say a defect, by which all pages lack something."""
-        return Item("critical", f"A defect of dnsteer: {what}", f"{self._defects.met(what, err)}.")
+        return AttentionItem("critical", f"A defect of dnsteer: {what}", f"{self._defects.met(what, err)}.")
 
     def _read_slots(self, seen: Seen, pools: list[str]) -> dict[str, dict[int, int]]:
         """Packets by slot of the pools that are looked at."""

@@ -14,7 +14,7 @@ from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.observe import ObservedFlow
-from dnsteer.offload.owners import in_words
+from dnsteer.offload.owners import owners_in_words
 
 KEY = "offload"
 MOST_ROWS = 500
@@ -115,7 +115,7 @@ def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) ->
         flow, judgement = each.flow, each.predicted
         reasons = tuple(dict.fromkeys((r.text or r.name, _cited(profile, r)) for r in judgement.reasons))
         yield FlowRow(
-            n, each, in_words(each.owners), ", ".join(_match(flow)),
+            n, each, owners_in_words(each.owners), ", ".join(_match(flow)),
             flow.text.partition("actions:")[2].partition(", dp-extra-info")[0], reasons,
             each.missing and (flow.thread, flow.ufid) in view.late,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.console.defects import Defect, defect_of
-from dnsteer.console.pace import briefly, pause
+from dnsteer.console.pace import briefly, next_pause
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
@@ -134,7 +134,7 @@ class OffloadWatch:
             return OffloadView(at, known, error=str(err))
         except Exception as err:  # noqa: BLE001 what the switch prints may be what nobody foresaw
             return OffloadView(at, known, defect=defect_of(err))
-        return replace(view, again=pause(time.thread_time() - cpu, view.again, RARELY))
+        return replace(view, again=next_pause(time.thread_time() - cpu, view.again, RARELY))
 
     def _look(self, at: datetime, known: Known) -> OffloadView:
         flavor = known.spec.switch.flavor.value

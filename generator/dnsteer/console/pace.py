@@ -11,7 +11,7 @@ WAIT = 0.3
 """Seconds that a page waits for a reading of its own: it is to be painted within a second, and shows it when it comes."""
 
 
-def pause(cost: float, least: float, most: float) -> float:
+def next_pause(cost: float, least: float, most: float) -> float:
     """Seconds from one reading to the next, within bounds. *cost* is what one takes, in seconds of a core."""
     return max(least, min(cost / SHARE, most))
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from dnsteer.spec.derived import endpoints
 from dnsteer.spec.model.spec import Protocol, Spec
 from dnsteer.spec.model.types import Address
-from dnsteer.status.path import Query
+from dnsteer.status.path import PathQuery
 
 KEY = "path"
 FIELDS = ("client", "port", "vip", "service", "uplink")
@@ -80,7 +80,7 @@ def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> 
     return Form(values, listed, tuple(services), tuple(spec.switch.uplinks), text, field)
 
 
-def query_of(key: str, spec: Spec) -> Query:
+def query_of(key: str, spec: Spec) -> PathQuery:
     """The query that a key asks for. Raises BadQueryError."""
     values = values_of(key)
     for name, value in values.items():
@@ -94,7 +94,7 @@ def query_of(key: str, spec: Spec) -> Query:
     uplink = values.get("uplink", uplinks[0])
     if uplink not in uplinks:
         raise BadQueryError("uplink", f"Uplink: found {uplink!r}; expected one of {', '.join(uplinks)}")
-    return Query(client, sport, vip, port, protocol, uplink)
+    return PathQuery(client, sport, vip, port, protocol, uplink)
 
 
 def _address(text: str) -> Address:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dnsteer.console.defects import Defect, defect_of
-from dnsteer.console.pace import pause
+from dnsteer.console.pace import next_pause
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
@@ -32,7 +32,7 @@ _KEPT = 64
 
 
 @dataclass(frozen=True)
-class Share:
+class BucketShare:
     """A backend's part of a group: its buckets, and the packets that these had."""
 
     backend: str
@@ -55,7 +55,7 @@ class PathReading:
     defect: Defect | None = None
     packets: Mapping[FlowKey, int] = field(default_factory=dict)
     rates: Mapping[object, float | None] = field(default_factory=dict)
-    shares: Sequence[Share] = ()
+    shares: Sequence[BucketShare] = ()
     followed: bool = True
 
 
@@ -87,7 +87,7 @@ class PathReader:
             path.known, began = side.known, self._clock()
             path.reading = self._read(key, side, path.series)
             cost = (self._clock() - began) * min(MOST_FOLLOWED, max(1, len(followed)))
-            path.due = began + pause(cost, AGAIN, RARELY)
+            path.due = began + next_pause(cost, AGAIN, RARELY)
         path.reading.followed = again
         return path.reading
 
@@ -125,11 +125,13 @@ class PathReader:
         return self._tracer[1], self._tracer[2]
 
 
-def _shares(buckets: Sequence[Bucket], plan: Plan, group: int) -> list[Share]:
+def _shares(buckets: Sequence[Bucket], plan: Plan, group: int) -> list[BucketShare]:
     """The buckets by backend, in the order of the pool."""
     members = next((m.members for m in plan.members if m.number == group - GROUP_BASE), ())
     names = {member.number: member.name for member in members}
     held: dict[int, list[Bucket]] = {member.number: [] for member in members}
     for bucket in buckets:
         held.setdefault(bucket.backend, []).append(bucket)
-    return [Share(names.get(n, f"number {n}"), len(found), sum(b.packets for b in found)) for n, found in held.items()]
+    return [
+        BucketShare(names.get(n, f"number {n}"), len(found), sum(b.packets for b in found)) for n, found in held.items()
+    ]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dnsteer.console.change_log import PoolChange
-from dnsteer.console.desk import Desk, Picture, owners_of
+from dnsteer.console.desk import Desk, Picture, owners_by_title
 from dnsteer.console.drawing import Segment, heat, segments, slot_map
 from dnsteer.console.numbers import ranges, rounded
 from dnsteer.slots.weights import weights_in_the_end
@@ -20,7 +20,7 @@ _STEP = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
-class Row:
+class BackendRow:
     """A backend in the tables: its number in the legend, and what is drawn and listed of it."""
 
     number: int
@@ -48,8 +48,8 @@ def pool_parts(
     """Add the parts and numbers of one pool, the *n*th on the page."""
     side = picture.side
     assert side is not None
-    owners = owners_of(side, view.title) or ("",) * view.slots  # it drops
-    own = owners_of(side, view.title, everybody=True)
+    owners = owners_by_title(side, view.title) or ("",) * view.slots  # it drops
+    own = owners_by_title(side, view.title, everybody=True)
     numbers = {backend.name: at for at, backend in enumerate(view.backends, 1)}
     change = desk.log.pools.get(view.title)
     members = next(m for m in side.known.state.members if m.title == view.title)
@@ -75,7 +75,7 @@ def pool_parts(
 
 def _rows(
     view: PoolView, picture: Picture, desk: Desk, owners: tuple[str, ...], begin: datetime, end: datetime
-) -> list[Row]:
+) -> list[BackendRow]:
     side = picture.side
     assert side is not None
     spec = side.known.spec.pools.get(view.name)
@@ -91,7 +91,7 @@ def _rows(
         whys = picture.seen.failing.get((view.name, backend.name), {})
         turns = list(desk.log.turns.get((view.title, backend.name), ()))
         rows.append(
-            Row(
+            BackendRow(
                 number, backend, tuple(addresses), ranges(held.get(backend.name, ())),
                 len(held.get(backend.name, ())) / view.slots, tuple(segments(turns, begin, end)),
                 "; ".join(whys.values()),

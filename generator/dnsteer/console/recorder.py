@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from dnsteer.console.seen import Drift, Seen, Side
+from dnsteer.console.seen import DriftCounts, Seen, Side
 from dnsteer.deploy.target_switch import now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.recorder import Check, Duration, Known
@@ -28,7 +28,7 @@ class ConsoleRecorder(AgentMetrics):
         self._trouble, self._troubled = "", None  # type: tuple[str, datetime | None]
         self._failed_now = False
         self._pending: datetime | None = None
-        self._drift = Drift()
+        self._drift = DriftCounts()
         self._in_panic: dict[str, str] = {}
         self._whys: dict[Check, str] = {}
         self._stands_by = False
@@ -104,7 +104,7 @@ class ConsoleRecorder(AgentMetrics):
     def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
         """See Recorder."""
         super().looked(flows, settings, foreign, repaired=repaired)
-        drift = Drift(flows, settings, foreign, repaired)
+        drift = DriftCounts(flows, settings, foreign, repaired)
         if drift != self._drift:
             self._drift = drift
             self.changed()

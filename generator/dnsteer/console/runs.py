@@ -8,62 +8,62 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 
-from dnsteer.console.change_request import ChangeRequest, plain
-from dnsteer.console.verbs import Asked, CarryOut, Outcome
+from dnsteer.console.change_request import ChangeRequest, plain_answer
+from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.deploy.target_switch import now
 
 MOST_RUNS = 64
 
 
 @dataclass
-class Run:
+class VerbRun:
     """A change that was begun, and how it ended; *outcome* is None while it is under way."""
 
     request: ChangeRequest
     by: str
     began: datetime
-    task: asyncio.Task[Outcome]
-    outcome: Outcome | None = None
+    task: asyncio.Task[VerbOutcome]
+    outcome: VerbOutcome | None = None
 
     @property
     def said(self) -> str:
         """What the verb said; empty while it is under way."""
-        return plain(self.outcome.said) if self.outcome is not None else ""
+        return plain_answer(self.outcome.said) if self.outcome is not None else ""
 
 
 class Runs:
     """The changes that were begun, by an id."""
 
-    def __init__(self, carry_out: CarryOut) -> None:
-        self._carry_out = carry_out
-        self._runs: OrderedDict[str, Run] = OrderedDict()
+    def __init__(self, run_verb: RunVerb) -> None:
+        self._run_verb = run_verb
+        self._runs: OrderedDict[str, VerbRun] = OrderedDict()
 
     def begin(self, request: ChangeRequest, asked: Asked) -> str:
         """Begin a change, and return its id."""
         name = secrets.token_urlsafe(16)
-        run = self._runs[name] = Run(request, asked.by, now(), asyncio.create_task(self._outcome(asked)))
+        run = self._runs[name] = VerbRun(request, asked.by, now(), asyncio.create_task(self._outcome(asked)))
         run.task.add_done_callback(lambda done: _end(run, done))
         ended = [key for key, each in self._runs.items() if each.outcome is not None]
         for old in ended[: max(0, len(self._runs) - MOST_RUNS)]:
             del self._runs[old]
         return name
 
-    async def _outcome(self, asked: Asked) -> Outcome:
+    async def _outcome(self, asked: Asked) -> VerbOutcome:
         try:
-            return await self._carry_out(asked)
+            return await self._run_verb(asked)
         except Exception as error:  # noqa: BLE001 - a bug must not leave a page that waits for ever
-            return Outcome(1, said=f"the agent failed to carry this out: {error!r}\n")
+            return VerbOutcome(1, said=f"the agent failed to carry this out: {error!r}\n")
 
-    def find(self, name: str) -> Run | None:
+    def find(self, name: str) -> VerbRun | None:
         """A change that was begun; None if there is none of that id, or not any more."""
         return self._runs.get(name)
 
-    async def wait(self, name: str, seconds: float) -> Run:
+    async def wait(self, name: str, seconds: float) -> VerbRun:
         """A change, once it has ended or so many seconds have passed."""
         run = self._runs[name]
         await asyncio.wait([run.task], timeout=seconds)
         return run
 
 
-def _end(run: Run, done: asyncio.Task[Outcome]) -> None:
-    run.outcome = Outcome(1, said="the agent ended before it was done\n") if done.cancelled() else done.result()
+def _end(run: VerbRun, done: asyncio.Task[VerbOutcome]) -> None:
+    run.outcome = VerbOutcome(1, said="the agent ended before it was done\n") if done.cancelled() else done.result()

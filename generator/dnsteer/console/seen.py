@@ -23,7 +23,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Drift:
+class DriftCounts:
     """What the last look at the switch found: differences of flows and of settings, and flows of others."""
 
     flows: int = 0
@@ -49,7 +49,7 @@ class Seen:
     trouble: str = ""
     troubled: datetime | None = None
     pending: datetime | None = None
-    drift: Drift = field(default_factory=Drift)
+    drift: DriftCounts = field(default_factory=DriftCounts)
     panics: frozenset[str] = frozenset()
     failing: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
     decisions: Mapping[str, str] = field(default_factory=dict)

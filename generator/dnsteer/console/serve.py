@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnsteer.console.access import Access
-from dnsteer.console.app import SERVER, Guard, application
-from dnsteer.console.content import Pages
-from dnsteer.console.live import Live
+from dnsteer.console.app import SERVER, RequestGuard, console_application
+from dnsteer.console.content import ConsolePages
+from dnsteer.console.live import LivePages
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.tls import ServerTls
 from dnsteer.console.tokens import TokenFile
-from dnsteer.console.verbs import CarryOut
+from dnsteer.console.verbs import RunVerb
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.server import AGAIN, Say, serve_application
-from dnsteer.metrics.server import Pages as Metrics
-from dnsteer.metrics.server import application as metrics_application
+from dnsteer.metrics.server import AGAIN, MetricsPages, Say, serve_application
+from dnsteer.metrics.server import metrics_application as metrics_application
 from dnsteer.switch.tools import SwitchError
 
 
@@ -75,23 +74,23 @@ class AwaitedSecurity:
 
 
 async def serve_console(
-    host: str, port: int, metrics: Metrics, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say, options: str = "",
-    security: Security = Security(), carry_out: CarryOut | None = None, predict: Predict | None = None,
+    host: str, port: int, metrics: MetricsPages, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say,
+    options: str = "", security: Security = Security(), run_verb: RunVerb | None = None, predict: Predict | None = None,
 ) -> None:  # fmt: skip
     """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have."""
-    live = Live(recorder, metrics, switch, Pages(), options, predict, say)
+    live = LivePages(recorder, metrics, switch, ConsolePages(), options, predict, say)
     # Without tokens nobody can sign in, so there is nobody to change anything.
-    verbs = carry_out if security.tokens is not None else None
+    verbs = run_verb if security.tokens is not None else None
     access = Access(security.tokens, say, secure=security.tls is not None)
-    app = application(live, metrics.page, host, access, security.hosts, verbs)
+    app = console_application(live, metrics.page, host, access, security.hosts, verbs)
     serving = serve_application(host, port, app, say, "console", "/", security.context, **SERVER)
     await _all([live.run(), serving, *security.watches()], live.end)
 
 
-async def serve_metrics_behind(host: str, port: int, metrics: Metrics, say: Say, security: Security) -> None:
+async def serve_metrics_behind(host: str, port: int, metrics: MetricsPages, say: Say, security: Security) -> None:
     """Serve /metrics alone, with the console's TLS and tokens, until cancelled."""
     access = Access(security.tokens, say, secure=security.tls is not None, browsers=False)
-    app = Guard(metrics_application(metrics), host, access, security.hosts)
+    app = RequestGuard(metrics_application(metrics), host, access, security.hosts)
     serving = serve_application(host, port, app, say, "metrics", "/metrics", security.context)
     await _all([serving, *security.watches()])
 

@@ -20,7 +20,7 @@ LONGEST, IDLE = 12 * 3600.0, 3600.0
 
 
 @dataclass
-class Session:
+class ConsoleSession:
     """A session: the token that it began with, and the word *csrf* that each form of it carries. Times in seconds."""
 
     token: Token
@@ -34,7 +34,7 @@ class Sessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, ConsoleSession] = {}
 
     def begin(self, token: Token) -> str:
         """Begin a session, and return its id for the cookie."""
@@ -45,10 +45,10 @@ class Sessions:
         elif len(self._sessions) >= MOST_SESSIONS:
             self._end_unused(of.most_common(1)[0][0])
         name, now = secrets.token_urlsafe(32), self._clock()
-        self._sessions[_key(name)] = Session(token, now, now)
+        self._sessions[_key(name)] = ConsoleSession(token, now, now)
         return name
 
-    def find(self, name: str) -> Session | None:
+    def find(self, name: str) -> ConsoleSession | None:
         """The session of an id, which is used now; None if there is none, or not any more."""
         self._end_old()
         session = self._sessions.get(_key(name))
@@ -56,7 +56,7 @@ class Sessions:
             session.used = self._clock()
         return session
 
-    def is_open(self, session: Session) -> bool:
+    def is_open(self, session: ConsoleSession) -> bool:
         """Whether a session that was found before has not ended. An open page counts as a use of it."""
         self._end_old()
         known = any(session is other for other in self._sessions.values())
@@ -64,7 +64,7 @@ class Sessions:
             session.used = self._clock()
         return known
 
-    def end(self, session: Session) -> None:
+    def end(self, session: ConsoleSession) -> None:
         """End a session."""
         self._sessions = {key: other for key, other in self._sessions.items() if other is not session}
 

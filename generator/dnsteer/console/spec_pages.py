@@ -18,14 +18,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from dnsteer.console.access import Access, refused, visitor_of
-from dnsteer.console.change_request import plain
-from dnsteer.console.changes import Changes
+from dnsteer.console.change_request import plain_answer
+from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import States
 from dnsteer.console.forms import MOST_BYTES, FormError
 from dnsteer.console.masking import masked
 from dnsteer.console.plan_limits import too_large
 from dnsteer.console.seen import Seen
-from dnsteer.console.verbs import Asked, CarryOut, Outcome
+from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import compare_specs
@@ -63,11 +63,11 @@ class SpecPages:
     """The pages. *states* reads the recorded states."""
 
     def __init__(
-        self, access: Access, changes: Changes | None, states: Callable[[], Awaitable[tuple[Seen, States]]],
-        carry_out: CarryOut | None, render: Callable[..., str],
+        self, access: Access, changes: ChangePages | None, states: Callable[[], Awaitable[tuple[Seen, States]]],
+        run_verb: RunVerb | None, render: Callable[..., str],
     ) -> None:  # fmt: skip
         self._access, self._changes, self._states = access, changes, states
-        self._carry_out, self._render = carry_out, render
+        self._run_verb, self._render = run_verb, render
         self._thread = ThreadPoolExecutor(1, "console-specs")
         self._plans = asyncio.Lock()
         """Held while a plan is made: one at a time."""
@@ -75,7 +75,7 @@ class SpecPages:
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
-        plan = [Route(PLAN, self._plan_page), Route(PLAN, self._plan, methods=["POST"])] if self._carry_out else []
+        plan = [Route(PLAN, self._plan_page), Route(PLAN, self._plan, methods=["POST"])] if self._run_verb else []
         return [Route("/changes/{number:int}", self._state), *plan]
 
     def close(self) -> None:
@@ -132,22 +132,22 @@ class SpecPages:
             return refused(error)
         named = fields.get("file", "")
         file = named if _FILE.fullmatch(named) else FILE
-        assert self._carry_out is not None
+        assert self._run_verb is not None
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
             seen, _ = await self._states()
             applied = seen.now.known.spec if seen.now is not None else None
             why = await self._work(too_large, file, spec.decode(), applied)
             if why:
-                outcome = Outcome(1, said=why)
+                outcome = VerbOutcome(1, said=why)
             else:
-                outcome = await self._carry_out(Asked(("plan", "--", file), by, files={file: spec}))
+                outcome = await self._run_verb(Asked(("plan", "--", file), by, files={file: spec}))
         seen, _ = await self._states()
         return HTMLResponse(await self._work(self._planned, visitor, seen, spec.decode(), file, outcome))
 
-    def _planned(self, visitor: Visitor, seen: Seen, spec: str, file: str, outcome: Outcome) -> str:
+    def _planned(self, visitor: Visitor, seen: Seen, spec: str, file: str, outcome: VerbOutcome) -> str:
         """The page of a plan."""
-        said = plain(outcome.said)
+        said = plain_answer(outcome.said)
         if visitor.role != "change":
             said = masked(said)
         ended = _ENDED.get(outcome.code, "There is no plan; nothing was changed.")

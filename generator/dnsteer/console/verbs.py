@@ -25,7 +25,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VerbOutcome:
     """What a verb ended with: its exit code, its standard output, and all that it *said*, errors included.
 
     *found* is the fingerprint of the record that it worked on.
@@ -40,5 +40,5 @@ class Outcome:
     outdated: bool = False
 
 
-CarryOut = Callable[[Asked], Awaitable[Outcome]]
+RunVerb = Callable[[Asked], Awaitable[VerbOutcome]]
 """Carries a verb out; must run to its end, so it is awaited by a task of its own."""

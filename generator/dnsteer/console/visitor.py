@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnsteer.console.sessions import Session
+from dnsteer.console.sessions import ConsoleSession
 from dnsteer.console.tokens import Role, Token
 
 
@@ -13,7 +13,7 @@ class Visitor:
     """Somebody with a token, by a session or with the request itself; or anybody, where no tokens are asked for."""
 
     token: Token | None = None
-    session: Session | None = None
+    session: ConsoleSession | None = None
 
     @property
     def name(self) -> str:

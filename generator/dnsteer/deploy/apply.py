@@ -27,7 +27,7 @@ from dnsteer.switch.restart_fence import has_fence, makes_fence
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, DamagedError
-from dnsteer.switch.table_changes import Changes, changes, lost
+from dnsteer.switch.table_changes import TableChanges, compare_tables, lost
 from dnsteer.switch.tools import SwitchError, reworded
 
 
@@ -51,11 +51,11 @@ def apply_change(
                 stage.begun = begin(session, entry)
             warnings = set_smallest_fragment(wanted, found, database)
             stage.fenced = has_fence(tables)
-            away = found.program.away if found.program is not None else None
+            away = found.handover.away if found.handover is not None else None
             todo = _table_changes(wanted, found, tables)
             todo = replace(todo, role=tuple(_role_lines(session, wanted, found, tables)))
             done = Applied(found.settings, todo, loaded=found.loads, away=away, warnings=warnings)
-            Sending(client, wanted, stage, signals, grace, needed, progress).change_tables(done, tables, found.program)
+            Sending(client, wanted, stage, signals, grace, needed, progress).change_tables(done, tables, found.handover)
             done.recorded = entry.stale
             if done.changed:
                 stage.sent = True
@@ -64,12 +64,12 @@ def apply_change(
     return done
 
 
-def _table_changes(wanted: Wanted, found: SwitchDiff, tables: Tables) -> Changes:
+def _table_changes(wanted: Wanted, found: SwitchDiff, tables: Tables) -> TableChanges:
     """Return what the bundle must change; compared again when ports are new or the bridge has lost its tables."""
     if tables is found.tables:
         return found.todo
     gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
-    return replace(changes(wanted.lines, wanted.groups, tables), restore=gone)
+    return replace(compare_tables(wanted.lines, wanted.groups, tables), restore=gone)
 
 
 def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tables) -> list[str]:

@@ -26,7 +26,7 @@ class Basis:
     outdated: bool = False
 
 
-def fingerprint(record: BridgeRecord | None) -> str:
+def basis_hash(record: BridgeRecord | None) -> str:
     """A hash of what a change depends on: the applied state and all maintenance, and what a pending change leads to.
 
     Gradual changes that are under way count as done: their steps, one a second, change no preview. Raises DamagedError.
@@ -52,7 +52,7 @@ def refuse_outdated(record: BridgeRecord | None, *, again: bool = False) -> None
     basis = caller.basis if caller is not None else None
     if basis is None or (basis.found and not again):
         return
-    basis.found = fingerprint(record)
+    basis.found = basis_hash(record)
     if basis.expected and basis.found != basis.expected:
         basis.outdated = True
         raise SwitchError(OUTDATED)

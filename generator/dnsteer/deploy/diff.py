@@ -12,8 +12,8 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.settings import WAITS, Level, Seen, deviations
-from dnsteer.switch.table_changes import Changes, changes
+from dnsteer.switch.settings import WAITS, Level, SettingsInput, deviations
+from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.order import PIPELINE
 
@@ -36,8 +36,8 @@ class SwitchDiff:
     before: db.Bridge | None
     differ: list[br.BridgeDifference]
     tables: Tables
-    todo: Changes
-    program: Handover | None = None
+    todo: TableChanges
+    handover: Handover | None = None
     warnings: Sequence[str] = ()
     fragment: Smallest | None = None
 
@@ -50,7 +50,7 @@ class SwitchDiff:
     @property
     def loads(self) -> bool:
         """Whether the extension gets another program."""
-        return self.program is not None and self.program.loads
+        return self.handover is not None and self.handover.loads
 
     @property
     def changed(self) -> bool:
@@ -79,19 +79,19 @@ def diff_switch(
     tables = _read_tables(wanted, client, before, database.timeout)
     if reclaim:
         _reclaim(tables, wanted)
-    todo = changes(wanted.lines, wanted.groups, tables)
-    program = _read_program(wanted, todo, control, database.timeout, needed)
+    todo = compare_tables(wanted.lines, wanted.groups, tables)
+    handover = _read_handover(wanted, todo, control, database.timeout, needed)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []
     fragment: Smallest | None = None
     if before is not None:
-        seen = Seen(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables)
+        seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables)
         differ += br.setting_differences(seen)
         found = deviations(seen, Level.NAMED, Level.WARNED)
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # which the summary warns of
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
-    return SwitchDiff(before, differ, tables, todo, program, warnings, fragment)
+    return SwitchDiff(before, differ, tables, todo, handover, warnings, fragment)
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
@@ -125,7 +125,9 @@ def _reclaim(tables: Tables, wanted: Wanted) -> None:
         tables.flows[key] = tables.other.pop(key)
 
 
-def _read_program(wanted: Wanted, todo: Changes, control: str | None, timeout: float, needed: bool) -> Handover | None:
+def _read_handover(
+    wanted: Wanted, todo: TableChanges, control: str | None, timeout: float, needed: bool
+) -> Handover | None:
     """Plan the handover of the extension's program, if there is or was an extension."""
     extension = wanted.plan.extension
     had_one = any(f.table == _EXTENSION and f.priority for f in todo.remove)

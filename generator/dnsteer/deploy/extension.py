@@ -38,19 +38,19 @@ def elsewhere(plan: Plan) -> tuple[int, ...]:
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)
 
 
-def program_for(switch: TargetSwitch, spec: Spec, patience: float = math.inf) -> ExtensionClient:
+def extension_client(switch: TargetSwitch, spec: Spec, patience: float = math.inf) -> ExtensionClient:
     """Return the extension at the given socket, or at the spec's."""
     part = spec.switch.extension
     return ExtensionClient(socket_path(switch.extension, part.control if part else ""), min(switch.timeout, patience))
 
 
-def for_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> Handover:
+def handover_for(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -> Handover:
     """Plan the extension's handover to a recorded state and an overlay. Raises as `plan_handover`."""
     loaded = load_state(state)
-    return hand.plan_handover(build_plan(loaded, overlay), program_for(switch, loaded.spec), needed=True)
+    return hand.plan_handover(build_plan(loaded, overlay), extension_client(switch, loaded.spec), needed=True)
 
 
-def mend(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress) -> bool:
+def reload_program(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress) -> bool:
     """Load the recorded program into an extension that has another. Returns whether it had another.
 
     Where it has the right one, that is told it once, so that it counts as given. Only for a bridge whose tables are the
@@ -63,12 +63,12 @@ def mend(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress: Progress
         if record.pending is not None or not record.extended:
             return False
         state = session.state(record, record.number)
-        if not _is_strange(program_for(switch, load_state(state).spec).status()):
+        if not _is_strange(extension_client(switch, load_state(state).spec).status()):
             return False
-        found = for_state(switch, state, record.overlay)
+        found = handover_for(switch, state, record.overlay)
         if not dry_run:
             progress("the extension was restarted, or another client changed its program: loading the recorded program")
-            found.finish()
+            found.load_new()
         return found.loads
 
 

@@ -20,7 +20,7 @@ from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.workers import counts
+from dnsteer.spec.workers import worker_counts
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.tools import SwitchError
@@ -123,7 +123,7 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
     return AppliedState(
         loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
         tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
-        ended=goal.ended, extended=extended, elsewhere=elsewhere, decision=decision_id(), workers=counts(loaded.spec),
+        ended=goal.ended, extended=extended, elsewhere=elsewhere, decision=decision_id(), workers=worker_counts(loaded.spec),
     )  # fmt: skip
 
 

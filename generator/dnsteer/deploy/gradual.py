@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dnsteer.deploy.caller import pause
 from dnsteer.deploy.movement import Assignment, Move, moves
-from dnsteer.deploy.overlay_change import Change, change_overlay
+from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, now
 from dnsteer.slots.maintenance import DRAINED, Maintenance
@@ -18,7 +18,7 @@ _LEAST = 0.5
 
 
 def go_to_the_end(
-    switch: TargetSwitch, first: Change, name: str, entries: Sequence[Maintenance], say: Progress
+    switch: TargetSwitch, first: OverlayChange, name: str, entries: Sequence[Maintenance], say: Progress
 ) -> None:
     """Advance *entries*, which *first* began, until all of their slots have moved; *first* gets all that has moved for
     them. They are one backend's, or those of its workers; *name* is what it is called.
@@ -60,7 +60,7 @@ def _slowest(entries: Sequence[Maintenance]) -> Maintenance:
     return min(entries, key=lambda entry: DRAINED - entry.gone if entry.returns else entry.gone)
 
 
-def _moves(first: Change, last: Change, entries: Sequence[Maintenance]) -> list[Move]:
+def _moves(first: OverlayChange, last: OverlayChange, entries: Sequence[Maintenance]) -> list[Move]:
     """Return what has moved for *entries* since *first*, whoever took their steps: the agent may have taken some."""
     others = last.after
     for entry in entries:
@@ -77,7 +77,7 @@ def _far(entry: Maintenance) -> str:
     return f"{gone / 10:.0f} % of the way {'back from' if entry.returns else 'to'} weight {entry.weight}"
 
 
-def _left_with(change: Change, entry: Maintenance) -> str:
+def _left_with(change: OverlayChange, entry: Maintenance) -> str:
     if entry.weight is not None:
         return "it has the spec's weight"
     return "it is down" if change.after.find(entry.pool, entry.backend, "down") else "it has its slots"

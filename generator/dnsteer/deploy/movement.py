@@ -61,7 +61,7 @@ class Move:
         transfers = ", ".join(
             f"{n} {a} -> {b}" for (a, b), n in sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
         )
-        part = f"{percent(self.share)} of its {self.who}"
+        part = f"{percent_of_clients(self.share)} of its {self.who}"
         return f"{self.moved} of {self.slots} slots of {self.title} move ({transfers}): {part}"
 
     def as_json(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Move:
         }  # fmt: skip
 
 
-def percent(share: float) -> str:
+def percent_of_clients(share: float) -> str:
     """A part of the clients in per cent: `21.9 %`."""
     return f"{share * 100:.3g} %"
 
@@ -143,7 +143,7 @@ def reasons_to_ask(found: Iterable[Move], before: Assignment, after: Assignment)
     """Return why the operator must confirm: more than half of a pool moves, or a pool loses its last backend."""
     already = {m.title for m in before.without_backends()}  # there it can only get better
     much = [m for m in found if m.share > 0.5 and m.title not in already]
-    out = [f"{m.title}: {percent(m.share)} of its {m.who} would move" for m in much]
+    out = [f"{m.title}: {percent_of_clients(m.share)} of its {m.who} would move" for m in much]
     return out + [all_down(m) for m in after.without_backends() if m.title not in already]
 
 

@@ -28,7 +28,7 @@ from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, BridgeRecord
-from dnsteer.switch.table_changes import Changes, changes
+from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
 from dnsteer.tables.order import PIPELINE
@@ -42,7 +42,7 @@ Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
 
 
 @dataclass
-class Change:
+class OverlayChange:
     """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
 
     *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right. *workers*
@@ -110,7 +110,7 @@ def change_overlay(
     confirm: Confirm | None = None,
     progress: Progress = silent,
     time: datetime | None = None,
-) -> Change:
+) -> OverlayChange:
     """Change the overlay of a switch, and its tables in one bundle. Maintenance that has expired ends with it.
 
     With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
@@ -133,7 +133,7 @@ def change_overlay(
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
         if not (dry_run and change.edited):
-            _move_or_repair(_OnSwitch(switch, session, record, state), change, pool, dry_run, progress)
+            _move_or_repair(_LockedSwitch(switch, session, record, state), change, pool, dry_run, progress)
         return change
 
 
@@ -150,7 +150,7 @@ def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progr
 
 def _plan_change(
     record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime
-) -> tuple[Change, list[movement.Move]]:
+) -> tuple[OverlayChange, list[movement.Move]]:
     """Return the change of an edit, and the moves once gradual changes are done: these are confirmed beforehand."""
     before, members = record.overlay, state.members
     after = edit(expire(before, time), state, time)
@@ -159,7 +159,7 @@ def _plan_change(
     was, becomes = Assignment(members, before), Assignment(members, after)
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
     goal = Overlay(tuple(b for a in after for b in a.in_the_end))
-    change = Change(
+    change = OverlayChange(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
         warnings=movement.pools_without_backends(becomes) + ([WAITS] if record.waits else []),
@@ -172,7 +172,7 @@ def _plan_change(
 
 
 @dataclass(frozen=True)
-class _OnSwitch:
+class _LockedSwitch:
     """The switch that is changed, with its record and the state that is applied."""
 
     switch: TargetSwitch
@@ -181,51 +181,51 @@ class _OnSwitch:
     state: AppliedState
 
 
-def _move_or_repair(at: _OnSwitch, change: Change, pool: str, dry_run: bool, progress: Progress) -> None:
+def _move_or_repair(at: _LockedSwitch, change: OverlayChange, pool: str, dry_run: bool, progress: Progress) -> None:
     """Move the slots whose maintenance changes, or those of *pool*; where the switch differs from the record, repair it."""
     before, after = change.before, change.after
     touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
         return
-    program: Handover | None = None
+    handover: Handover | None = None
     if any(m.pool in at.state.extended for m in touched):
-        from dnsteer.deploy.extension import for_state  # here, since it loads all that quick verbs do without
+        from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
 
-        program = for_state(at.switch, at.state, after)
+        handover = handover_for(at.switch, at.state, after)
     in_tables = [m for m in touched if m.number not in at.state.elsewhere]
     have = _tables_as_recorded(at, change.before, in_tables)
-    if have is not None and change.edited and not _move_slots(at, change.after, in_tables, have, program):
+    if have is not None and change.edited and not _move_slots(at, change.after, in_tables, have, handover):
         have = None
-    if have is not None and (change.edited or program is None or not program.loads):
+    if have is not None and (change.edited or handover is None or not handover.loads):
         return
     change.repaired, change.what = True, "the tables" if have is None else "the extension's program"
     if not dry_run:
-        _repair(at, change, progress, needed=program is not None)
+        _repair(at, change, progress, needed=handover is not None)
 
 
-def _tables_as_recorded(at: _OnSwitch, before: Overlay, pools: Sequence[Membership]) -> Tables | None:
+def _tables_as_recorded(at: _LockedSwitch, before: Overlay, pools: Sequence[Membership]) -> Tables | None:
     """Return the slots of pools as the switch has them; None where they are not what the record says."""
     lines, groups = overlay_flows(at.state, before, pools)
     if at.switch.is_intact(at.record.bridge, marker(at.state.digest, before)):
         return Tables(set(lines), groups={group.number: group for group in groups})
     have = _tables_of(at.switch.client(at.record.bridge), pools)
-    return None if changes(lines, groups, have) else have
+    return None if compare_tables(lines, groups, have) else have
 
 
 def _move_slots(
-    at: _OnSwitch, after: Overlay, pools: Sequence[Membership], have: Tables, program: Handover | None
+    at: _LockedSwitch, after: Overlay, pools: Sequence[Membership], have: Tables, handover: Handover | None
 ) -> bool:
     """Move the slots of pools. False if ovs-vswitchd was restarted: the tables are empty, or the fence alone is gone."""
-    todo = changes(*overlay_flows(at.state, after, pools), have)
+    todo = compare_tables(*overlay_flows(at.state, after, pools), have)
     try:
         with at.switch.moving(at.record.bridge, at.state, after, todo):
-            _move_in_order(at, at.switch.client(at.record.bridge), after, todo, program)
+            _move_in_order(at, at.switch.client(at.record.bridge), after, todo, handover)
     except RestartedError:
         return False
     return True
 
 
-def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) -> None:
+def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, needed: bool) -> None:
     """Apply all of the recorded state with the overlay that is wanted. Unless *needed*, the extension may be away."""
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
@@ -237,19 +237,21 @@ def _repair(at: _OnSwitch, change: Change, progress: Progress, *, needed: bool) 
         change.warnings.append(f"the extension did not get its program: {applied.away}")
 
 
-def _move_in_order(at: _OnSwitch, client: OpenFlow, after: Overlay, todo: Changes, program: Handover | None) -> None:
+def _move_in_order(
+    at: _LockedSwitch, client: OpenFlow, after: Overlay, todo: TableChanges, handover: Handover | None
+) -> None:
     """Move the slots: the journal, the extension, which may refuse, then one bundle; and record it."""
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
     with defer_signals():  # it is short
         begun = begin_or_nothing(at.session, entry)
-        if program is not None and program.loads:
-            _load(at.session, begun, program)
+        if handover is not None and handover.loads:
+            _load_slots(at.session, begun, handover)
         try:
             send_bundle(client, todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # the outcome is unknown; the next verb settles it
         except SwitchError as err:
-            failed = [program.roll_back()] if program is not None and program.loads else []
+            failed = [handover.roll_back()] if handover is not None and handover.loads else []
             left = "; ".join(filter(None, [*failed, take_back(at.session, begun)]))
             if left:
                 raise reworded(err, f"{err}; {left}") from None
@@ -263,12 +265,12 @@ def _move_in_order(at: _OnSwitch, client: OpenFlow, after: Overlay, todo: Change
             ) from None  # fmt: skip
 
 
-def _load(session: Session, begun: Begun, program: Handover) -> None:
+def _load_slots(session: Session, begun: Begun, handover: Handover) -> None:
     """Load the slots into the extension. On an error other than LostError nothing was changed."""
     from dnsteer.extension.client import LostError
 
     try:
-        program.finish()
+        handover.load_new()
     except LostError as err:
         raise LostError(f"{err}; it is unknown whether it has the new slots: repeat the command") from None
     except (SwitchError, PermissionError) as err:

@@ -11,7 +11,7 @@ from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.run import Deployed, Options, deploy, preview
-from dnsteer.deploy.summary import PlanSummary, as_json, hash_of
+from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
 from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, silent, stamp
 from dnsteer.render.atomic_files import write_file
@@ -45,7 +45,7 @@ def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Pa
         "by": operator_name(),
         "options": asdict(options),
         "bridge": summary.loaded.spec.switch.bridge,
-        "summary": as_json(summary, verbose=False),
+        "summary": summary_as_json(summary, verbose=False),
         "basis": summary.basis(),
         "spec": {"file": summary.loaded.file, "text": summary.loaded.document.text},
     }
@@ -81,7 +81,7 @@ def read(file: Path) -> PlanFile:
     return PlanFile(file, target, Options(**value["options"]), value["basis"])
 
 
-def carry_out(
+def apply_plan(
     plan: PlanFile,
     switch: TargetSwitch,
     *,
@@ -91,18 +91,18 @@ def carry_out(
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
         plan.target, switch, plan.options, confirm=confirm, progress=progress,
-        check=lambda summary: _check(plan, summary),
+        review=lambda summary: _refuse_moved(plan, summary),
     )  # fmt: skip
 
 
 def preview_again(plan: PlanFile, switch: TargetSwitch) -> PlanSummary:
-    """Return what `carry_out` would do; raises the same errors. Changes nothing."""
+    """Return what `apply_plan` would do; raises the same errors. Changes nothing."""
     summary = preview(plan.target, switch, plan.options)
-    _check(plan, summary)
+    _refuse_moved(plan, summary)
     return summary
 
 
-def _check(plan: PlanFile, summary: PlanSummary) -> None:
+def _refuse_moved(plan: PlanFile, summary: PlanSummary) -> None:
     moved = [what for what, value in summary.basis().items() if plan.basis.get(what) != value]
     file = plan.file
     if "switch" in moved:

@@ -12,7 +12,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.settings import Seen, repair_settings
+from dnsteer.switch.settings import SettingsInput, repair_settings
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import REMOVED
 from dnsteer.switch.table_changes import lines_to_restore
@@ -33,7 +33,7 @@ def change_ports(
         return
     progress(f"bridge {wanted.bridge.name}: {'; '.join(found.settings)}")
     try:
-        br.set_up(database, wanted.bridge, found.before)
+        br.set_up_bridge(database, wanted.bridge, found.before)
         yield _wait_for_ports_and_dump(wanted, database, client)
     except BaseException as err:
         if stage.sent:  # the new tables are there, or may be, and they need the ports
@@ -88,7 +88,7 @@ def set_smallest_fragment(wanted: Wanted, found: SwitchDiff, database: db.Databa
 def finish_ports(wanted: Wanted, tables: Tables, database: db.Database, client: OpenFlow) -> bool:
     """Enable ports and remove old ones, after the bundle. Returns whether anything changed."""
     have = _bridge(database, wanted.bridge.name)
-    seen = Seen(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
+    seen = SettingsInput(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
     changed = repair_settings(seen, database, client.ofctl)
     return br.finish(database, wanted.bridge, have) or changed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dnsteer.deploy.overlay_change import Change, change_overlay
+from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import Progress, TargetSwitch, silent
 from dnsteer.switch.captures import remove_left
@@ -16,7 +16,7 @@ from dnsteer.switch.tools import SwitchError
 class Reconciled:
     """What was or would be done: changed overlays, bridges that were restored, captures that left mirrors, failures."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[OverlayChange] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     captures: list[tuple[str, str]] = field(default_factory=list)
@@ -70,7 +70,7 @@ def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_r
     if change.changed:
         done.changes.append(change)
     if record.extended:  # it may have been restarted, with the program of its file
-        from dnsteer.deploy.extension import guarded, mend
+        from dnsteer.deploy.extension import guarded, reload_program
 
-        if guarded(lambda: mend(switch, bridge, dry_run=dry_run, progress=progress)):
+        if guarded(lambda: reload_program(switch, bridge, dry_run=dry_run, progress=progress)):
             done.loaded.append(bridge)

@@ -105,8 +105,8 @@ def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> R
     if not number:
         return Restored(record.bridge, cut_off, _NOTHING)
     what = preview_state(switch, session.state(record, number), record.overlay)
-    if what.program is not None and what.program.away is not None:
-        raise _without(what.program.away, f"{record.bridge}: the extension would not get its program")
+    if what.handover is not None and what.handover.away is not None:
+        raise _without(what.handover.away, f"{record.bridge}: the extension would not get its program")
     n = len(what.todo) + len(what.settings) + what.loads
     text = f"state {number} would be restored ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a pending change would be settled" if cut_off else ""

@@ -65,14 +65,14 @@ def deploy(
     switch: TargetSwitch,
     options: Options = Options(),
     *,
-    check: Callable[[PlanSummary], None] = lambda _: None,
+    review: Callable[[PlanSummary], None] = lambda _: None,
     confirm: Confirm | None = None,
     prefetch: Prefetch | None = None,
     progress: Progress = silent,
 ) -> Deployed:
     """Change the switch to *target* and its overlay. *confirm* is called if many clients are affected.
 
-    *prefetch* may have the tables already. *check* sees what would be done, and may raise. The lock is not held while the
+    *prefetch* may have the tables already. *review* sees what would be done, and may raise. The lock is not held while the
     operator thinks: the switch is read again afterwards, and the operator asked again when it has changed.
     Raises SwitchError, or UnavailableError when the switch cannot be reached.
     """
@@ -89,11 +89,11 @@ def deploy(
                 with switch.database() as database:
                     # plan, diff
                     client = read_ahead.client(record) or switch.client(bridge)
-                    at = _OnSwitch(switch, session, record, database, client)
+                    at = _OpenSwitch(switch, session, record, database, client)
                     goal, wanted, found = _plan_and_diff(target, at, options)
                     role = first_role(switch, record) if options.standby else ""
                     summary = _summary(goal, wanted, found, preview=False, role=role)
-                    check(summary)
+                    review(summary)
                     # ask
                     question = (summary.ask, summary.basis()) if summary.ask and summary.changed else None
                     if not agreement.is_missing(question):
@@ -126,7 +126,7 @@ def preview(
         refuse_outdated(record)
         with switch.database() as database:
             client = read_ahead.client(record) or switch.client(bridge)
-            at = _OnSwitch(switch, session, record, database, client)
+            at = _OpenSwitch(switch, session, record, database, client)
             goal, wanted, found = _plan_and_diff(target, at, options, needed=False)
         role = first_role(switch, now_recorded) if options.standby else ""
         summary = _summary(goal, wanted, found, preview=True, role=role)
@@ -136,7 +136,7 @@ def preview(
 
 
 @dataclass(frozen=True)
-class _OnSwitch:
+class _OpenSwitch:
     """The switch as a deployment works on it: its record, its OVSDB and its OpenFlow."""
 
     switch: TargetSwitch
@@ -147,7 +147,7 @@ class _OnSwitch:
 
 
 def _plan_and_diff(
-    target: Target, at: _OnSwitch, options: Options, *, needed: bool = True
+    target: Target, at: _OpenSwitch, options: Options, *, needed: bool = True
 ) -> tuple[Goal, Wanted, SwitchDiff]:
     """Return the spec and overlay to reach, what follows from them, and how the switch differs.
 

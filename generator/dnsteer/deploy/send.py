@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
-from dnsteer.switch.table_changes import Changes
+from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.subject import Subject
@@ -24,7 +24,7 @@ _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
 _GROUP = re.compile(r"group_id=(\d+)")
 _LOOK = 0.05
 _EITHER = "the switch has either all of the old tables or all of the new ones; apply again, or see which with verify"
-_NONE = Changes((), (), (), (), (), ())
+_NONE = TableChanges((), (), (), (), (), ())
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Applied:
     """
 
     settings: list[str]
-    flows: Changes
+    flows: TableChanges
     recorded: bool = False
     loaded: bool = False
     away: SwitchError | PermissionError | None = None
@@ -76,26 +76,26 @@ class Sending:
     needed: bool
     progress: Callable[[str], None]
 
-    def change_tables(self, done: Applied, tables: Tables, program: Handover | None) -> None:
+    def change_tables(self, done: Applied, tables: Tables, handover: Handover | None) -> None:
         """Send the bundle, then a second one with what must wait; without waiting after a request to end."""
-        if program is not None and program.loads:
-            self._with_program(done, tables, program)
+        if handover is not None and handover.loads:
+            self._with_program(done, tables, handover)
             return
         now, later = done.flows.split_for_grace() if self.grace else (done.flows, _NONE)
         self._now(now)
         self._later(later)
 
-    def _with_program(self, done: Applied, tables: Tables, program: Handover) -> None:
-        stages = program.stages(self.wanted.plan, self.wanted.lines, tables, done.flows)
-        self._before_bundle(program, stages, done)
+    def _with_program(self, done: Applied, tables: Tables, handover: Handover) -> None:
+        stages = handover.stages(self.wanted.plan, self.wanted.lines, tables, done.flows)
+        self._before_bundle(handover, stages, done)
         try:
             self._now(stages.now)
         except SwitchError as err:
             if self.stage.sent:
                 raise  # nobody knows what became of it: the program serves both
-            self._take_back(stages, err, program)
+            self._take_back(stages, err, handover)
         self.stage.sent = True
-        if not program.keeps or done.away is not None:
+        if not handover.keeps or done.away is not None:
             self._later(stages.later)
             return
         if self.grace:
@@ -104,13 +104,13 @@ class Sending:
             )
         self._pause(self.grace)
         try:
-            program.finish()
+            handover.load_new()
         except (SwitchError, PermissionError) as err:
             self._continue_or_raise(done, err, "the new tables are loaded, but ", "; apply again to finish")
         if stages.later:
             self._lines(stages.later.bundle())
 
-    def _before_bundle(self, program: Handover, stages: FlowStages, done: Applied) -> None:
+    def _before_bundle(self, handover: Handover, stages: FlowStages, done: Applied) -> None:
         """Before the bundle: add flows that nothing uses yet, then load the program for old and new VIPs."""
         from dnsteer.extension.client import LostError
         from dnsteer.extension.handover import SETTLE
@@ -122,12 +122,12 @@ class Sending:
             self.stage.sent = False
             self._pause(min(self.grace, SETTLE))
         self.progress("loading the program of the extension")
-        for name in program.between.left_out:
+        for name in handover.between.left_out:
             self.progress(
                 f"the extension cannot serve {name} and its new VIPs at once: queries in flight to {name} may be lost"
             )
         try:
-            program.begin()
+            handover.load_both()
         except LostError as err:
             self.stage.sent = self.needed  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(
@@ -139,10 +139,10 @@ class Sending:
             self._continue_or_raise(done, err)
 
     def _take_back(
-        self, stages: FlowStages, err: SwitchError | PermissionError, program: Handover | None = None
+        self, stages: FlowStages, err: SwitchError | PermissionError, handover: Handover | None = None
     ) -> NoReturn:
         """Undo the preparations of a bundle that failed. Raises *err*, with what could not be undone."""
-        failed = [program.roll_back()] if program is not None else []
+        failed = [handover.roll_back()] if handover is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
                 self._lines(stages.lines_to_take_back())
@@ -150,7 +150,7 @@ class Sending:
                 failed.append(f"flows that were added early stay until the next apply ({why})")
         self.stage.sent = False
         said = "; ".join(filter(None, failed))
-        if said or program is None:
+        if said or handover is None:
             raise _worded(err, "", f"; {said or 'nothing was changed'}") from None
         raise err
 
@@ -162,12 +162,12 @@ class Sending:
             raise _worded(err, before, after) from None
         done.away, done.loaded = err, False
 
-    def _now(self, todo: Changes) -> None:
+    def _now(self, todo: TableChanges) -> None:
         if todo:
             self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
             self._lines(todo.bundle())
 
-    def _later(self, todo: Changes) -> None:
+    def _later(self, todo: TableChanges) -> None:
         if todo:
             self.progress(
                 f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows of the return path are removed"

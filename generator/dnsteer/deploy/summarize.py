@@ -100,7 +100,7 @@ def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) 
 
 def _program(wanted: Wanted, found: SwitchDiff) -> tuple[ProgramChange | None, list[str]]:
     """Return what changes in the extension, if there is one, and its faults."""
-    program = found.program
+    program = found.handover
     if program is None:
         return None, []
     from dnsteer.deploy.extension import change_of, extended_pools

@@ -16,7 +16,7 @@ from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.state import AppliedState, BridgeRecord
-from dnsteer.switch.table_changes import Changes
+from dnsteer.switch.table_changes import TableChanges
 
 if TYPE_CHECKING:
     from dnsteer.deploy.extension import ProgramChange
@@ -81,12 +81,12 @@ def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def counts(changes: Changes) -> dict[str, int]:
+def count_changes(changes: TableChanges) -> dict[str, int]:
     """Return how many flows and groups change."""
     return {name: len(getattr(changes, part)) for name, part, _ in _COUNTED}
 
 
-def counted(changes: Changes) -> list[str]:
+def counted(changes: TableChanges) -> list[str]:
     """The same in words, without zeros."""
     out = []
     for name, part, one in _COUNTED:
@@ -132,7 +132,7 @@ def details(summary: PlanSummary) -> list[str]:
     return out + [f"+ {shown(f)}" for f in changes.add]
 
 
-def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
+def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     """Return the summary as a JSON object."""
     written = summary.loaded.document.written
     value: dict[str, Any] = {
@@ -149,7 +149,7 @@ def as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
         "asks": summary.ask,
         "warnings": summary.warnings,
         "notes": summary.notes,
-        "counts": counts(summary.found.todo),
+        "counts": count_changes(summary.found.todo),
     }
     if summary.program is not None:
         value["extension"] = summary.program.as_json()

@@ -17,7 +17,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, openflow_target
 if TYPE_CHECKING:
     from dnsteer.deploy.wanted import Wanted
     from dnsteer.switch.database import Database
-    from dnsteer.switch.table_changes import Changes
+    from dnsteer.switch.table_changes import TableChanges
 
 GRACE = 2.0
 """Seconds that the flows of the way back stay for the answers of a NAT backend that leaves. Resolvers wait about as long."""
@@ -67,7 +67,9 @@ class TargetSwitch:
         """Whether it is known, without looking, that the bridge has the tables of *marker* (`slots.maintenance.marker`)."""
         return False
 
-    def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: Changes) -> AbstractContextManager[None]:
+    def moving(
+        self, bridge: str, state: AppliedState, overlay: Overlay, todo: TableChanges
+    ) -> AbstractContextManager[None]:
         """In this context *todo* changes the tables of the bridge to another overlay of the state that is applied."""
         return nullcontext()
 

@@ -39,7 +39,7 @@ class Withdrawing:
         return [name for name in self.vips if self.before.get(name) != self.after.get(name)]
 
 
-def withdraw(vips: Collection[str], note: str, lasts: float) -> Edit:
+def withdraw_edit(vips: Collection[str], note: str, lasts: float) -> Edit:
     """The edit that withdraws VIPs, for *lasts* seconds; 0: until they are announced again."""
 
     def edit(found: Withdrawals, time: datetime) -> Withdrawals:
@@ -51,7 +51,7 @@ def withdraw(vips: Collection[str], note: str, lasts: float) -> Edit:
     return edit
 
 
-def announce(vips: Collection[str]) -> Edit:
+def announce_edit(vips: Collection[str]) -> Edit:
     """The edit that lets VIPs be announced again."""
     return lambda found, _: {name: one for name, one in found.items() if name not in vips}
 

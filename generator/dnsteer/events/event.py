@@ -17,7 +17,7 @@ Name = Literal[
 
 
 @dataclass(frozen=True)
-class Kind:
+class EventKind:
     """A kind of event: what it says, and the fields that it may have besides those of all events."""
 
     name: Name
@@ -27,46 +27,50 @@ class Kind:
 
 COMMON = ("time", "level", "event", "message", "bridge")
 """Fields of all events; `bridge` as soon as it is known."""
-KINDS: tuple[Kind, ...] = (
-    Kind("adopted", "a state is followed from now on", ("state", "pools", "targets")),
-    Kind(
+KINDS: tuple[EventKind, ...] = (
+    EventKind("adopted", "a state is followed from now on", ("state", "pools", "targets")),
+    EventKind(
         "check",
         "a check of a backend has turned: `to` is healthy or unhealthy",
         ("pool", "backend", "service", "check", "to", "reason", "duration_s", "decision"),
     ),
-    Kind(
+    EventKind(
         "decision",
         "what was decided about a backend: `action` is out, back, backup_in, backup_out or ended",
         ("decision", "pool", "backend", "service", "kind", "action", "reason", "over_s"),
     ),
-    Kind("moved", "what changed in a pool, in the words of `drain`", ("decision", "pool", "moved")),
-    Kind("effect", "flows and record have the decision, after `duration_s`", ("decision", "duration_s", "moved")),
-    Kind("panic", "too many backends of a pool are unhealthy; all stay", ("pool", "service", "backends", "decision")),
-    Kind("panic_over", "the panic is over", ("pool", "service", "decision")),
-    Kind("repaired", "a difference from the record, which was put right", ("decision", "difference")),
-    Kind("differs", "one that was left: `switch.repair: report`", ("difference",)),
-    Kind("foreign_flows", "flows of others are on the bridge", ("flow", "flows")),
-    Kind("setting", "a setting of others that changes what the switch does", ("setting",)),
-    Kind("trouble", "something does not work, once until it does: `about` says what", ("about", "reason")),
-    Kind("trouble_over", "it works again", ("about",)),
-    Kind("verb", "somebody has asked for a verb", ("verb", "arguments", "by", "decision")),
-    Kind(
+    EventKind("moved", "what changed in a pool, in the words of `drain`", ("decision", "pool", "moved")),
+    EventKind("effect", "flows and record have the decision, after `duration_s`", ("decision", "duration_s", "moved")),
+    EventKind(
+        "panic", "too many backends of a pool are unhealthy; all stay", ("pool", "service", "backends", "decision")
+    ),
+    EventKind("panic_over", "the panic is over", ("pool", "service", "decision")),
+    EventKind("repaired", "a difference from the record, which was put right", ("decision", "difference")),
+    EventKind("differs", "one that was left: `switch.repair: report`", ("difference",)),
+    EventKind("foreign_flows", "flows of others are on the bridge", ("flow", "flows")),
+    EventKind("setting", "a setting of others that changes what the switch does", ("setting",)),
+    EventKind("trouble", "something does not work, once until it does: `about` says what", ("about", "reason")),
+    EventKind("trouble_over", "it works again", ("about",)),
+    EventKind("verb", "somebody has asked for a verb", ("verb", "arguments", "by", "decision")),
+    EventKind(
         "verb_ended",
         "it has ended; not of `status`, `plan` and `reconcile`",
         ("verb", "by", "exit", "duration_s", "decision"),
     ),
-    Kind("verb_failed", "a defect of dnsteer: a line of its traceback", ("verb", "decision")),
-    Kind("listens", "the control socket, or where metrics or the console are", ("address",)),
-    Kind("not_listening", "one of them is not there, and why", ("reason",)),
-    Kind("mirrors_removed", "mirrors that a capture had left", ("capture",)),
-    Kind("access", "who signed in to the console, or failed to; tokens and certificates that were read or are wrong"),
-    Kind("announced", "neighbours were told of VIPs and gateways: the first time of several", ("addresses",)),
-    Kind("vip_announced", "routers learn of a VIP by BGP: BIRD has its routes", ("vip",)),
-    Kind("vip_withdrawn", "BIRD has its routes no longer, and why", ("vip", "reason")),
-    Kind("role", "the switch is active now, or on standby: `role` says which", ("role",)),
-    Kind("progress", "a step of settling a change that was cut off, or of a restore"),
-    Kind("library", "a message of a library", ("logger",)),
-    Kind("ends", "the agent ends"),
+    EventKind("verb_failed", "a defect of dnsteer: a line of its traceback", ("verb", "decision")),
+    EventKind("listens", "the control socket, or where metrics or the console are", ("address",)),
+    EventKind("not_listening", "one of them is not there, and why", ("reason",)),
+    EventKind("mirrors_removed", "mirrors that a capture had left", ("capture",)),
+    EventKind(
+        "access", "who signed in to the console, or failed to; tokens and certificates that were read or are wrong"
+    ),
+    EventKind("announced", "neighbours were told of VIPs and gateways: the first time of several", ("addresses",)),
+    EventKind("vip_announced", "routers learn of a VIP by BGP: BIRD has its routes", ("vip",)),
+    EventKind("vip_withdrawn", "BIRD has its routes no longer, and why", ("vip", "reason")),
+    EventKind("role", "the switch is active now, or on standby: `role` says which", ("role",)),
+    EventKind("progress", "a step of settling a change that was cut off, or of a restore"),
+    EventKind("library", "a message of a library", ("logger",)),
+    EventKind("ends", "the agent ends"),
 )
 """Every kind, as docs/agent.md lists them."""
 

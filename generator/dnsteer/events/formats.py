@@ -26,13 +26,13 @@ _BARE = re.compile(r'[^\s"=\\]+\Z')
 
 def values(event: Event) -> dict[str, object]:
     """All fields of an event, in order; lists of words stay lists."""
-    head = {"time": stamp(event), "level": event.level, "event": event.name}
+    head = {"time": utc_stamp(event), "level": event.level, "event": event.name}
     rest = {name: _value(value) for name, value in event.fields.items() if value not in (None, "", (), [])}
     bridge = {"bridge": rest.pop("bridge")} if "bridge" in rest else {}
     return {**head, **bridge, **rest, "message": _cut(event.text)}
 
 
-def stamp(event: Event) -> str:
+def utc_stamp(event: Event) -> str:
     """Its time: UTC, ISO 8601, milliseconds."""
     return event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -54,17 +54,17 @@ def as_text(event: Event) -> str:
     return escape(event.text)
 
 
-def as_json(event: Event) -> str:
+def event_as_json(event: Event) -> str:
     """A JSON object."""
     return _printable(json.dumps(values(event), ensure_ascii=False))
 
 
 def as_logfmt(event: Event) -> str:
     """`name=value` pairs; a value with spaces and the like is a JSON string."""
-    return " ".join(f"{name}={_word(plain(value))}" for name, value in values(event).items())
+    return " ".join(f"{name}={_word(value_text(value))}" for name, value in values(event).items())
 
 
-def plain(value: object) -> str:
+def value_text(value: object) -> str:
     """A value as text: the words of a list with commas, `true` and `false`."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -85,5 +85,5 @@ def _printable(text: str) -> str:
 
 
 LINE: Mapping[Format, Callable[[Event], str]] = {
-    Format.TEXT: as_text, Format.LOGFMT: as_logfmt, Format.JSON: as_json,
+    Format.TEXT: as_text, Format.LOGFMT: as_logfmt, Format.JSON: event_as_json,
 }  # fmt: skip

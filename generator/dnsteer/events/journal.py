@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from dnsteer.events.event import Event, Level
-from dnsteer.events.formats import plain, values
+from dnsteer.events.formats import value_text, values
 
 SOCKET = "/run/systemd/journal/socket"
 IDENTIFIER = "dnsteer"
@@ -38,7 +38,7 @@ def encoded(event: Event, message: str) -> bytes:
     """An event as the journal takes it, with *message* as its text."""
     fields = {
         "MESSAGE": message, "PRIORITY": str(PRIORITY[event.level]), "SYSLOG_IDENTIFIER": IDENTIFIER,
-        **{f"DNSTEER_{name.upper()}": plain(v) for name, v in values(event).items() if name not in _NATIVE},
+        **{f"DNSTEER_{name.upper()}": value_text(v) for name, v in values(event).items() if name not in _NATIVE},
     }  # fmt: skip
     return b"".join(_field(name, value) for name, value in fields.items())
 

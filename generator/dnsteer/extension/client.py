@@ -18,7 +18,7 @@ _READ = 1 << 20
 _LOOK = 0.5  # longest single wait, in seconds: a signal that arrives just before a wait is handled only after it
 
 
-class RefusedError(SwitchError):
+class ProgramRefusedError(SwitchError):
     """The program refused a request and runs on unchanged. *reason* is its own error message."""
 
     def __init__(self, name: str, reason: str) -> None:
@@ -34,7 +34,8 @@ class ExtensionClient:
     """The extension that listens at *path*. *timeout* is how long it may take to answer, in seconds.
 
     Each request opens and closes its own connection, because the program accepts only a few at a time. Requests raise
-    UnavailableError, PermissionError, RefusedError with the reason, or SwitchError when another program listens at *path*.
+    UnavailableError, PermissionError, ProgramRefusedError with the reason, or SwitchError when another program listens at
+    *path*.
     """
 
     def __init__(self, path: str, timeout: float = 10) -> None:
@@ -80,7 +81,7 @@ class ExtensionClient:
                 f"{self.path} is not the control socket of dnsteer-ext: found {line[:60]!r} there; {_ADVICE}"
             )
         if not answer["ok"]:
-            raise RefusedError(self.name, str(answer.get("error", "it did not say why")))
+            raise ProgramRefusedError(self.name, str(answer.get("error", "it did not say why")))
         return answer
 
     def _connect(self) -> socket.socket:

@@ -13,7 +13,7 @@ FOLDER = "DNSTEER_EXT"
 _BUILT = Path("build", "plain", "src")
 
 
-def program(name: str) -> Path:
+def executable(name: str) -> Path:
     """Return the path of the extension's executable *name*. Raises SwitchError when it is not found."""
     given = os.environ.get(FOLDER)
     built = Path(__file__).resolve().parents[3] / _BUILT / name

@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dnsteer.extension import program_diff
-from dnsteer.extension.client import ExtensionClient, RefusedError
+from dnsteer.extension.client import ExtensionClient, ProgramRefusedError
 from dnsteer.plan.extension.program_format import Program
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.render.program import VERSION, program_of
 from dnsteer.render.templates import port_name, register_value
 from dnsteer.switch.openflow import Tables, is_ours
-from dnsteer.switch.table_changes import Changes, refuse_blocked
+from dnsteer.switch.table_changes import TableChanges, refuse_blocked
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 from dnsteer.tables.ingress import ANSWER, PortRow
@@ -65,8 +65,8 @@ class FlowStages:
     """Flows to add *early*, before the bundle; changes to make *now*, in the one bundle; and those to make *later*."""
 
     early: tuple[Flow, ...]
-    now: Changes
-    later: Changes
+    now: TableChanges
+    later: TableChanges
 
     def lines_to_take_back(self) -> list[str]:
         """Return the bundle lines that delete the early flows."""
@@ -98,11 +98,11 @@ class Handover:
         """How the running program differs from the wanted one; empty when the running one could not be read."""
         return [] if self.away else list(program_diff.program_differences(self.running, self.wanted))
 
-    def begin(self) -> None:
-        """Load the program that serves both. Raises RefusedError, LostError or UnavailableError."""
+    def load_both(self) -> None:
+        """Load the program that serves both. Raises ProgramRefusedError, LostError or UnavailableError."""
         self._load(self.between.program)
 
-    def finish(self) -> None:
+    def load_new(self) -> None:
         """Load the new program alone."""
         self._load(self.wanted)
 
@@ -117,10 +117,10 @@ class Handover:
     def _load(self, program: Program) -> None:
         try:
             self.client.load(program)
-        except RefusedError as err:
-            raise RefusedError(self.client.name, f"{err.reason}{_hint(err.reason)}") from None
+        except ProgramRefusedError as err:
+            raise ProgramRefusedError(self.client.name, f"{err.reason}{_hint(err.reason)}") from None
 
-    def stages(self, plan: Plan, lines: Iterable[str], tables: Tables, todo: Changes) -> FlowStages:
+    def stages(self, plan: Plan, lines: Iterable[str], tables: Tables, todo: TableChanges) -> FlowStages:
         """Split the table changes *todo*, which turn *tables* into the plan's flows *lines*, into stages."""
         was = list(_exits(f for f in _flows(tables) if f.table == _TABLE))
         become = list(_exits(parse_flow(line) for line in lines if f"table={_TABLE}," in line))

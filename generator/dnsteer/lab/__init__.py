@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dnsteer.lab.errors import (
-        CommandError,
         LabBusyError,
+        LabCommandError,
         LabError,
         LabExistsError,
         MissingProgramError,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClientState",
-    "CommandError",
     "LabBusyError",
+    "LabCommandError",
     "LabError",
     "LabExistsError",
     "LabState",

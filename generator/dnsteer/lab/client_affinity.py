@@ -17,9 +17,9 @@ from pathlib import Path
 
 from dnsteer.lab import whoami
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.shares import SIGMAS, Expectation
+from dnsteer.lab.shares import SIGMAS, ExpectedQueries
 from dnsteer.lab.state import LabState
-from dnsteer.lab.targets import Target
+from dnsteer.lab.targets import LoadTarget
 from dnsteer.lab.zone import WHOAMI
 
 ASKS = 4
@@ -33,7 +33,7 @@ _PACE = 500
 
 
 @dataclass(frozen=True)
-class Clients:
+class ClientAffinity:
     """The result of queries from many clients to a target. *moved* are the clients that more than one server answered."""
 
     target: str
@@ -72,7 +72,9 @@ def addresses(lab: LabState, version: int, number: int = CLIENTS) -> list[str]:
     return [str(network[i]) for i in random.Random(version).sample(range(network.num_addresses), number)]
 
 
-def ask_from(lab: LabState, target: Target, expected: Expectation, number: int = CLIENTS, times: int = ASKS) -> Clients:
+def ask_from(
+    lab: LabState, target: LoadTarget, expected: ExpectedQueries, number: int = CLIENTS, times: int = ASKS
+) -> ClientAffinity:
     """Query *target* from *number* addresses, *times* times from each, and return which servers answered."""
     locals_ = addresses(lab, target.address.version, number)
     transport = target.endpoint.protocol.value
@@ -93,7 +95,7 @@ def ask_from(lab: LabState, target: Target, expected: Expectation, number: int =
         if server is not None:
             servers[local].add(server)
     parts = expected.shares(target.pool, target.reached)
-    return Clients(
+    return ClientAffinity(
         target.label,
         number,
         len(asks),

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from dnsteer.lab.errors import CommandError, MissingProgramError, NotRootError
+from dnsteer.lab.errors import LabCommandError, MissingProgramError, NotRootError
 
 PACKAGES: dict[str, str] = {
     "ip": "iproute2",
@@ -60,7 +60,7 @@ def netns_exec(namespace: str, argv: Sequence[str]) -> list[str]:
     return ["ip", "netns", "exec", namespace, *argv]
 
 
-def environment() -> dict[str, str]:
+def program_environment() -> dict[str, str]:
     """Environment of the programs started here: messages in English, and system programs on the PATH."""
     return {**os.environ, "PATH": search_path(), "LC_ALL": "C"}
 
@@ -68,37 +68,37 @@ def environment() -> dict[str, str]:
 def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0) -> str:
     """Run *argv* and return its standard output.
 
-    Raises CommandError when it fails, cannot be started, or takes longer than *timeout* seconds.
+    Raises LabCommandError when it fails, cannot be started, or takes longer than *timeout* seconds.
     """
     try:
         done = subprocess.run(
             argv, input=stdin if stdin is not None else "", capture_output=True, text=True, timeout=timeout,
-            env=environment(), check=False, preexec_fn=_die_with(os.getpid()),
+            env=program_environment(), check=False, preexec_fn=_die_with(os.getpid()),
         )  # fmt: skip
     except subprocess.TimeoutExpired as err:
-        raise CommandError(argv, f"did not end within {timeout:g} s") from err
+        raise LabCommandError(argv, f"did not end within {timeout:g} s") from err
     except (OSError, subprocess.SubprocessError) as err:
-        raise CommandError(argv, f"could not be started: {err}") from err
+        raise LabCommandError(argv, f"could not be started: {err}") from err
     if done.returncode != 0:
         message = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:]) or "no message"
-        raise CommandError(argv, f"failed with exit code {done.returncode}: {message}")
+        raise LabCommandError(argv, f"failed with exit code {done.returncode}: {message}")
     return done.stdout
 
 
 def start_background(namespace: str, argv: Sequence[str], log: Path, more: Mapping[str, str]) -> None:
     """Start a program that does not daemonize itself, with output to *log* and *more* environment variables.
 
-    Raises CommandError only if it could not be started; the caller must check that it keeps running.
+    Raises LabCommandError only if it could not be started; the caller must check that it keeps running.
     """
     command = netns_exec(namespace, ["setsid", "--fork", *argv])
     with log.open("ab") as output:
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**environment(), **more}, timeout=20,
-                check=True, preexec_fn=_die_with(os.getpid()),
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**program_environment(), **more},
+                timeout=20, check=True, preexec_fn=_die_with(os.getpid()),
             )  # fmt: skip
         except (OSError, subprocess.SubprocessError) as err:
-            raise CommandError(command, f"could not be started: {err}") from err
+            raise LabCommandError(command, f"could not be started: {err}") from err
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

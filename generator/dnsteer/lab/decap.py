@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.errors import CommandError, LabError, MissingProgramError
+from dnsteer.lab.errors import LabCommandError, LabError, MissingProgramError
 
 ANYONE = ("0.0.0.0/0", "::/0")
 """The prefixes of all senders: the lab's networks have no untrusted hosts."""
@@ -38,7 +38,7 @@ def build(target: Path) -> None:
     argv = ["clang", "-O2", "-g", "-target", "bpf", headers, "-Wall", "-Wextra", "-Werror", "-fno-caret-diagnostics"]
     try:
         run([*argv, "-c", str(source), "-o", str(target)], timeout=60)
-    except CommandError as err:
+    except LabCommandError as err:
         if isinstance(err.__cause__, FileNotFoundError):
             raise MissingProgramError({"clang": "clang"}) from err
         for header, package in _HEADERS.items():

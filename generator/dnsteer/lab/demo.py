@@ -24,11 +24,11 @@ from dnsteer.lab.direct import direct_path
 from dnsteer.lab.errors import LabError, NoLabError
 from dnsteer.lab.lifecycle import status
 from dnsteer.lab.report import DemoReport, OneSocket, Run, machine, write_report
-from dnsteer.lab.shares import Expectation, queries_needed
+from dnsteer.lab.shares import ExpectedQueries, queries_needed
 from dnsteer.lab.state import LabState, fingerprint
 from dnsteer.lab.summary import print_report
-from dnsteer.lab.targets import Target, targets_of
-from dnsteer.lab.topology import Topology, plan
+from dnsteer.lab.targets import LoadTarget, targets_of
+from dnsteer.lab.topology import Topology, plan_network
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import WHOAMI
 from dnsteer.spec.model.spec import Selection, Spec
@@ -76,7 +76,7 @@ def running_lab(spec: Spec) -> tuple[LabState, Topology]:
     lab = status()
     if lab is None:
         raise NoLabError
-    topology = plan(spec)
+    topology = plan_network(spec)
     if lab.phase != "up":
         raise LabError(f"the lab is {lab.phase} ({lab.problem or 'wait for it'})")
     if lab.fingerprint != fingerprint(topology):
@@ -98,7 +98,7 @@ class _Demo:
     flows: list[Megaflow] = field(default_factory=list)
     passes: Counters = field(default_factory=lambda: Counters(0, 0))
     one_socket: list[OneSocket] = field(default_factory=list)
-    clients: list[client_affinity.Clients] = field(default_factory=list)
+    clients: list[client_affinity.ClientAffinity] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     """Messages about runs from one client address that reached several servers, although the client determines the slot."""
     turns: Iterator[int] = field(default_factory=count)
@@ -111,7 +111,7 @@ class _Demo:
             raise LabError("no VIP has a plain DNS service, and dnsperf needs one")
         self.targets = every[:MAX_TARGETS]
         self.left_out = [t.label for t in every[MAX_TARGETS:]]
-        self.expected = Expectation(self.spec, self.topology.server_of)
+        self.expected = ExpectedQueries(self.spec, self.topology.server_of)
         self.machine = machine()
         self.counters_before = extension_counters.read() if self.lab.extension else None
 
@@ -143,11 +143,11 @@ class _Demo:
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("measuring the machine", total=self.seconds, rate="")
 
-            def show(target: Target, path: str) -> None:
+            def show(target: LoadTarget, path: str) -> None:
                 rate = f"{sum(r.result.completed for r in self.runs):,} queries, {self.lost()} lost"
                 progress.update(task, description=f"{target.label} {path}", completed=self._vip_seconds(), rate=rate)
 
-            repeats: dict[Target, int] = {}
+            repeats: dict[LoadTarget, int] = {}
             for target in self.targets:
                 show(target, "measuring the machine")
                 rate = self._calibrate(target)
@@ -176,7 +176,7 @@ class _Demo:
         """Queries lost so far, on both paths."""
         return sum(r.result.lost for r in self.runs)
 
-    def _calibrate(self, target: Target) -> float:
+    def _calibrate(self, target: LoadTarget) -> float:
         """Measure the queries per second that the direct path sustains, from which the runs' lengths follow."""
         with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
             load = replace(next(self._loads(target, 1, direct=True)), repeats=None, seconds=_CALIBRATION_SECONDS)
@@ -190,12 +190,12 @@ class _Demo:
             )
         return result.qps
 
-    def _direct(self, target: Target, repeats: int) -> None:
+    def _direct(self, target: LoadTarget, repeats: int) -> None:
         with direct_path(self.topology, target.direct_server, self.topology.clients[0]):
             for load in self._loads(target, repeats, direct=True):
                 self._run(target, "direct", load)
 
-    def _through_vip(self, target: Target, repeats: int) -> None:
+    def _through_vip(self, target: LoadTarget, repeats: int) -> None:
         seen, passes = self._query_counts(), _passes()
         for load in self._loads(target, repeats):
             result = self._run(target, "vip", load)
@@ -213,7 +213,7 @@ class _Demo:
         if target.client_affinity and len(by) > 1:
             self.moved.append(f"{target.label}: one client's queries were answered by {', '.join(by)}")
 
-    def _loads(self, target: Target, repeats: int, *, direct: bool = False) -> Iterator[Load]:
+    def _loads(self, target: LoadTarget, repeats: int, *, direct: bool = False) -> Iterator[Load]:
         """Yield the runs that use every source port equally often; the direct path does so too, to be comparable."""
         client = self.lab.client()
         own = client.direct if direct else client.addresses
@@ -244,7 +244,7 @@ class _Demo:
             if target.selection is not Selection.SPRAY:
                 continue
             console.print(f"from one socket: {target.label}", highlight=False)
-            expected = Expectation(self.spec, self.topology.server_of)
+            expected = ExpectedQueries(self.spec, self.topology.server_of)
             wanted = queries_needed(expected.shares(target.pool, target.reached))
             wanted = max(LEAST_QUERIES, min(wanted, MOST_QUERIES // 2))
             seen = self._query_counts()
@@ -263,7 +263,7 @@ class _Demo:
             if target.selection is Selection.CLIENT:
                 self.clients.append(client_affinity.ask_from(self.lab, target, self.expected))
 
-    def _run(self, target: Target, path: str, load: Load) -> LoadResult:
+    def _run(self, target: LoadTarget, path: str, load: Load) -> LoadResult:
         now = time.monotonic()
         began = now - (self.first if self.first is not None else now)
         self.first = now - began

@@ -23,7 +23,7 @@ _SMALL_WIDE, _SMALL_HIGH = 440, 190
 
 
 @dataclass(frozen=True)
-class Target:
+class ChartedTarget:
     """A VIP's address and service that was loaded: its rates, and their chart."""
 
     name: str
@@ -72,7 +72,7 @@ def demo_page(measured: Mapping[str, Any]) -> str:
     return page.make(_PAGES, "demo.html", values)
 
 
-def _targets(load: Mapping[str, Any]) -> list[Target]:
+def _targets(load: Mapping[str, Any]) -> list[ChartedTarget]:
     runs: list[dict[str, Any]] = [run for run in load["runs"] if run["path"] in ("vip", "direct")]
     turns = _turns(runs)
     end = max((run["began"] + run["seconds"] for run in runs), default=1.0)
@@ -87,7 +87,7 @@ def _targets(load: Mapping[str, Any]) -> list[Target]:
             dots += charts.dots(points, path, x, y)
         by_vip = [run for run in runs if (run["target"], run["path"]) == (name, "vip")]
         out.append(
-            Target(
+            ChartedTarget(
                 name, rates["qps"], rates["direct_qps"], sum(run["sent"] for run in by_vip),
                 sum(run["lost"] for run in by_vip), replace(chart, lines=tuple(lines), dots=tuple(dots)),
             )

@@ -46,7 +46,7 @@ class TopologyError(LabError):
     """The spec is valid, but the lab has no network for it."""
 
 
-class CommandError(LabError):
+class LabCommandError(LabError):
     """A program that the lab ran failed or did not end in time."""
 
     def __init__(self, argv: Sequence[str], problem: str) -> None:

@@ -50,7 +50,7 @@ def run_program() -> None:
         "DOCA_FLOW_MODEL_DEVICES": " ".join(devices),
         "DOCA_FLOW_MODEL_PORTS": " ".join(f"{n}=netdev:{device}" for n, device in enumerate(devices)),
     }
-    argv = [str(executables.program(NAME)), "--program", str(_PROGRAM), "--socket", str(names.EXTENSION_SOCKET)]
+    argv = [str(executables.executable(NAME)), "--program", str(_PROGRAM), "--socket", str(names.EXTENSION_SOCKET)]
     start_background(names.EXTENSION_NAMESPACE, argv, _LOG, model)
     deadline = time.monotonic() + START_SECONDS
     while True:

@@ -16,10 +16,10 @@ from rich.console import Console
 from dnsteer.lab import names, nameserver, traffic
 from dnsteer.lab.demo import running_lab
 from dnsteer.lab.errors import LabError
-from dnsteer.lab.failover_report import Failover, Query, add_to_report, print_failover, summed_up
-from dnsteer.lab.program import Program, python_environment
+from dnsteer.lab.failover_report import Failover, StreamQuery, add_to_report, print_failover, summed_up
+from dnsteer.lab.program import LabProgram, python_environment
 from dnsteer.lab.state import LabState
-from dnsteer.lab.targets import Target, targets_of
+from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.traffic import client_command
 from dnsteer.lab.zone import WHOAMI
 from dnsteer.plan.slot_shares import slots_of
@@ -50,7 +50,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
     said = f"{target.pool}/{victim} is"
     with ExitStack() as stack:
         agent = stack.enter_context(
-            Program(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", lab.db])
+            LabProgram(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", lab.db])
         )
         _need(agent, "targets", _START, 0.0)
         load = stack.enter_context(_load(lab, spec, target))
@@ -71,7 +71,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
         queries = load.end()
         lines = [text for _, text in agent.lines]
     report = summed_up(
-        [Query(*values) for values in queries],
+        [StreamQuery(*values) for values in queries],
         target=target.label,
         backend=f"{target.pool}/{victim}",
         server=server.name,
@@ -86,7 +86,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
     return report
 
 
-def _choose(spec: Spec, targets: Sequence[Target]) -> tuple[Target, str]:
+def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]:
     """The first target that the agent watches, and a backend of its pool whose clients can be told."""
     for target in targets:
         pool = spec.pools[target.pool]
@@ -108,7 +108,7 @@ def _choose(spec: Spec, targets: Sequence[Target]) -> tuple[Target, str]:
 class _Load:
     """The stream of queries, a process at the client."""
 
-    def __init__(self, lab: LabState, spec: Spec, target: Target) -> None:
+    def __init__(self, lab: LabState, spec: Spec, target: LoadTarget) -> None:
         client = lab.client()
         local = next(a for a in client.addresses if (":" in a) == (target.address.version == 6))
         slots = len(slots_of(spec, spec.pools[target.pool], target.reached))
@@ -139,7 +139,7 @@ class _Load:
 
 
 @contextmanager
-def _load(lab: LabState, spec: Spec, target: Target) -> Iterator[_Load]:
+def _load(lab: LabState, spec: Spec, target: LoadTarget) -> Iterator[_Load]:
     load = _Load(lab, spec, target)
     try:
         yield load
@@ -147,7 +147,7 @@ def _load(lab: LabState, spec: Spec, target: Target) -> Iterator[_Load]:
         load.kill()
 
 
-def _need(agent: Program, text: str, seconds: float, since: float) -> float:
+def _need(agent: LabProgram, text: str, seconds: float, since: float) -> float:
     """When the agent said *text*. Raises LabError when it does not in so many *seconds*."""
     line = agent.waits_for(lambda said: text in said, seconds, since)
     if line is None:

@@ -15,7 +15,7 @@ from dnsteer.lab.errors import LabError
 from dnsteer.render.atomic_files import write_file
 
 
-class Query(NamedTuple):
+class StreamQuery(NamedTuple):
     """A query of the stream: when it was sent, seconds until its answer (negative: lost), its flow, who answered."""
 
     sent: float
@@ -25,7 +25,7 @@ class Query(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Clients:
+class ClientGroup:
     """Some of the clients (source ports), and what they saw from the kill on.
 
     *lost* are queries without a good answer, *last_lost* is when the last one of them was sent (seconds after the kill),
@@ -68,9 +68,9 @@ class Failover:
     moved: float
     healthy: float
     whole: float
-    own: Clients
+    own: ClientGroup
     """The clients that *server* answered before."""
-    others: Clients
+    others: ClientGroup
     lost_on_return: int
     """Queries of any client that were sent after the start and lost."""
     said: tuple[str, ...]
@@ -107,7 +107,7 @@ class Failover:
 
 
 def summed_up(
-    queries: Sequence[Query],
+    queries: Sequence[StreamQuery],
     *,
     target: str,
     backend: str,
@@ -140,7 +140,7 @@ STEP = 0.25
 """Seconds of a step of the timeline."""
 
 
-def _timeline(queries: Iterable[Query], killed: float) -> Timeline:
+def _timeline(queries: Iterable[StreamQuery], killed: float) -> Timeline:
     """The queries in steps; one of them begins with the kill."""
     places = [(floor((q.sent - killed) / STEP), q.server) for q in queries]
     first, end = min((at for at, _ in places), default=0) + 1, max((at for at, _ in places), default=0)
@@ -153,14 +153,14 @@ def _timeline(queries: Iterable[Query], killed: float) -> Timeline:
 
 
 def _clients(
-    queries: Iterable[Query], before: Mapping[int, str], killed: float, started: float, whole: float
-) -> Clients:
+    queries: Iterable[StreamQuery], before: Mapping[int, str], killed: float, started: float, whole: float
+) -> ClientGroup:
     every = list(queries)
     since = [q for q in every if q.sent >= killed]
     lost = [q.sent for q in since if q.server is None]
     moved = {q.flow for q in since if q.sent < started and q.server not in (None, before.get(q.flow))}
     back = {q.flow for q in since if q.sent >= whole and q.server == before.get(q.flow)}
-    return Clients(
+    return ClientGroup(
         len({q.flow for q in every}), len(since), len(lost), round(max(lost) - killed, 3) if lost else None, len(moved),
         len(back),
     )  # fmt: skip
@@ -205,5 +205,5 @@ def print_failover(report: Failover, console: Console, file: Path) -> None:
         say("only its own clients noticed, and nothing was lost when it came back", "green")
 
 
-def _words(seen: Clients) -> str:
+def _words(seen: ClientGroup) -> str:
     return f"{seen.clients} source ports, {seen.lost:,} of {seen.asked:,} queries lost, {seen.moved} moved"

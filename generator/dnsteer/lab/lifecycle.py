@@ -15,9 +15,9 @@ from rich.table import Table
 from dnsteer.extension import executables
 from dnsteer.lab import extension, names, nameserver, network, openvswitch, processes, state, tunnels
 from dnsteer.lab.command import PACKAGES, require_programs, require_root, run
-from dnsteer.lab.errors import CommandError, LabError, LabExistsError
+from dnsteer.lab.errors import LabCommandError, LabError, LabExistsError
 from dnsteer.lab.state import LabState, Process
-from dnsteer.lab.topology import plan
+from dnsteer.lab.topology import plan_network
 from dnsteer.spec.model.spec import Spec
 
 Progress = Callable[[str], None]
@@ -35,9 +35,9 @@ def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
     """
     require_root()
     require_programs(PACKAGES)
-    topology = plan(spec)
+    topology = plan_network(spec)
     if topology.extension:
-        executables.program(extension.NAME)
+        executables.executable(extension.NAME)
     with state.locked():
         _refuse_second()
         try:
@@ -159,7 +159,7 @@ def _remove(progress: Progress) -> None:
         spaces = processes.namespaces()
         if spaces:
             # The next check finds what could not be deleted.
-            with contextlib.suppress(CommandError):
+            with contextlib.suppress(LabCommandError):
                 run(["ip", "-force", "-batch", "-"], stdin="".join(f"netns del {s}\n" for s in spaces), timeout=60)
         time.sleep(0.05)
         if not processes.namespaces():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dnsteer.lab import names, processes
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.errors import CommandError
+from dnsteer.lab.errors import LabCommandError
 from dnsteer.lab.topology import Server, Topology
 from dnsteer.lab.zone import zone_text
 from dnsteer.render.atomic_files import write_file
@@ -54,7 +54,7 @@ def kill(index: int, namespace: str) -> list[int]:
 
 
 def start(index: int, namespace: str) -> None:
-    """Start a server that was killed, and wait until it answers on its control socket. Raises CommandError."""
+    """Start a server that was killed, and wait until it answers on its control socket. Raises LabCommandError."""
     _launch(index, namespace)
     _wait(index, namespace)
 
@@ -69,9 +69,9 @@ def _launch(index: int, namespace: str) -> None:
     argv = netns_exec(namespace, ["env", "SSL_CERT_FILE=/dev/null", "nsd", "-c", str(config_file(index))])
     try:
         run(argv)
-    except CommandError as err:
+    except LabCommandError as err:
         last = _last_line(index)
-        raise CommandError(argv, f"{err.problem}; its log ends with: {last}" if last else err.problem) from err
+        raise LabCommandError(argv, f"{err.problem}; its log ends with: {last}" if last else err.problem) from err
 
 
 _LARGE, _SMALL = 4096, 1232
@@ -145,10 +145,10 @@ def _wait(index: int, namespace: str) -> None:
         try:
             run(["nsd-control", "-c", str(config_file(index)), "status"])
             return
-        except CommandError as err:
+        except LabCommandError as err:
             if time.monotonic() > deadline:
                 problem = f"did not come up: {_last_line(index) or err}"
-                raise CommandError(netns_exec(namespace, ["nsd"]), problem) from err
+                raise LabCommandError(netns_exec(namespace, ["nsd"]), problem) from err
             time.sleep(0.02)
 
 

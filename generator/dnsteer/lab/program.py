@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
-from dnsteer.lab.command import environment, netns_exec
+from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.errors import LabError
 
 Line = tuple[float, str]
@@ -19,10 +19,10 @@ Line = tuple[float, str]
 
 def python_environment() -> dict[str, str]:
     """Environment of a Python that finds the modules where this one does."""
-    return {**environment(), "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+    return {**program_environment(), "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
 
 
-class Program:
+class LabProgram:
     """A program that runs until the block ends. Its lines, of standard output and error, get the time at which they came."""
 
     def __init__(self, namespace: str, argv: Sequence[str], more: Mapping[str, str] | None = None) -> None:
@@ -35,7 +35,7 @@ class Program:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> LabProgram:
         return self
 
     def __exit__(

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dnsteer.lab.client_affinity import Clients
-from dnsteer.lab.command import environment
+from dnsteer.lab.client_affinity import ClientAffinity
+from dnsteer.lab.command import program_environment
 from dnsteer.lab.extension_counters import ExtensionCounters
-from dnsteer.lab.shares import Expectation
+from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.render.atomic_files import write_file
 from dnsteer.switch.megaflows import Counters, Megaflow, masks
@@ -43,7 +43,7 @@ class OneSocket:
     target: str
     result: LoadResult
     seen: dict[str, int]
-    expected: Expectation
+    expected: ExpectedQueries
 
     def problems(self) -> list[str]:
         """Shares that are too far off."""
@@ -57,11 +57,11 @@ class DemoReport:
     bridge: str
     runs: list[Run]
     seen: dict[str, int]
-    expected: Expectation
+    expected: ExpectedQueries
     flows: list[Megaflow]
     passes: Counters
     one_socket: list[OneSocket]
-    clients: list[Clients]
+    clients: list[ClientAffinity]
     moved: list[str]
     extension: ExtensionCounters | None
     left_out: list[str]
@@ -199,7 +199,7 @@ def share(part: float, whole: float) -> float:
     return round(part / whole, 6) if whole else 0.0
 
 
-def _shares(expected: Expectation, seen: dict[str, int]) -> dict[str, Any]:
+def _shares(expected: ExpectedQueries, seen: dict[str, int]) -> dict[str, Any]:
     by_weight = expected.by_weight()
     return {
         server: {
@@ -213,7 +213,7 @@ def _shares(expected: Expectation, seen: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def _deviations(expected: Expectation, seen: dict[str, int]) -> list[str]:
+def _deviations(expected: ExpectedQueries, seen: dict[str, int]) -> list[str]:
     """What is wrong with the shares."""
     found: list[str] = []
     for server, number in sorted(seen.items()):
@@ -243,7 +243,7 @@ def _cpu() -> str:
 
 def _version(*argv: str) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=environment(), check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=10, env=program_environment(), check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     found = re.search(r"\d+\.\d+(\.\d+)?", done.stdout + done.stderr)

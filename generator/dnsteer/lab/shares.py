@@ -17,7 +17,7 @@ SIGMAS = 4.0
 
 
 @dataclass
-class Expectation:
+class ExpectedQueries:
     """Expected queries of each server, summed over runs, and their variance where a hash or chance chooses."""
 
     spec: Spec

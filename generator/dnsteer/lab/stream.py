@@ -31,7 +31,7 @@ Done = Callable[[int, int, float, float, bytes], None]
 """Takes flow, number of the query's text, time sent (`time.monotonic`), seconds (negative: lost), and the answer."""
 
 
-class Stream:
+class QueryStream:
     """Sends *rate* of *queries* a second from `start` to `stop`, by *flows* (server, port, source port) in turn.
 
     *queries* are messages whose id is replaced. *done* is told of each when it is answered or lost.
@@ -131,7 +131,7 @@ def main() -> None:
         queries.append((sent, took, flow, text_of(answer, asked) if answer else None))
 
     query = question(0, given["name"])
-    stream = Stream(given["local"], given["flows"], [query], given["rate"], done)
+    stream = QueryStream(given["local"], given["flows"], [query], given["rate"], done)
     stream.start()
     sys.stdin.read()
     stream.stop()

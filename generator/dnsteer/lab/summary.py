@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from dnsteer.lab.client_affinity import Clients
+from dnsteer.lab.client_affinity import ClientAffinity
 from dnsteer.lab.extension_counters import ExtensionCounters
 from dnsteer.lab.report import DemoReport, share
-from dnsteer.lab.shares import Expectation
+from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.switch.megaflows import masks
 
 
@@ -52,7 +52,7 @@ def print_report(report: DemoReport, console: Console, file: Path) -> None:
         console.print("[green]nothing lost, every share as expected[/green]")
 
 
-def _shares(title: str, expected: Expectation, seen: dict[str, int]) -> Table:
+def _shares(title: str, expected: ExpectedQueries, seen: dict[str, int]) -> Table:
     table = Table(title=title)
     for column in ("name server", "queries", "share", "expected", "deviation", "allowed"):
         table.add_column(column, justify="left" if column == "name server" else "right")
@@ -70,7 +70,7 @@ def _shares(title: str, expected: Expectation, seen: dict[str, int]) -> Table:
     return table
 
 
-def _clients(every: list[Clients]) -> Table:
+def _clients(every: list[ClientAffinity]) -> Table:
     table = Table(title="many clients: each has one name server, and they are spread")
     for column in ("VIP", "clients", "queries", "lost", "with several", "clients by name server (share)"):
         table.add_column(column, justify="left" if column.startswith(("VIP", "clients by")) else "right")

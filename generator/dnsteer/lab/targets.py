@@ -22,7 +22,7 @@ MOST_WINDOWS = 4
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """One address and service of a VIP, with the backend that the direct runs ask."""
 
     vip: str
@@ -65,7 +65,7 @@ class Target:
         return tuple(values[name] for name in self.hash_fields if name in values)
 
 
-def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
+def targets_of(spec: Spec, topology: Topology) -> Iterator[LoadTarget]:
     """Every plain DNS service of every VIP address."""
     for name, vip in spec.vips.items():
         pool = spec.pools[vip.pool]
@@ -87,7 +87,7 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[Target]:
                     server = topology.server_of[vip.pool, backend.name]
                     # The target port is the service's own unless NAT changes it.
                     own_port = endpoint.target_port + backend.port_offset
-                    yield Target(
+                    yield LoadTarget(
                         name, vip.pool, reached, pool.selection, address, endpoint, server, own, own_port,
                         max(ports, FEW_SOCKETS), fields,
                     )  # fmt: skip

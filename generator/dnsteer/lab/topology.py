@@ -138,7 +138,7 @@ def served_as(endpoint: Endpoint) -> str | None:
     return kind if kind in ("dns", "dot") else None
 
 
-def plan(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
+def plan_network(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     """The topology of *spec*. Raises TopologyError for the few valid specs that the lab cannot build."""
     switch = spec.switch
     with_hop = [name for name, up in switch.uplinks.items() if up.next_hop is not None]

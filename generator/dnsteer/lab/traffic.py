@@ -14,8 +14,8 @@ from ipaddress import ip_address
 from types import TracebackType
 
 from dnsteer.lab import names, nameserver
-from dnsteer.lab.command import environment, netns_exec
-from dnsteer.lab.errors import CommandError, LabError
+from dnsteer.lab.command import netns_exec, program_environment
+from dnsteer.lab.errors import LabCommandError, LabError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.zone import queries_text
 from dnsteer.render.atomic_files import write_file
@@ -32,15 +32,15 @@ def client_command(lab: LabState, argv: Sequence[str], *, uplink: str | None = N
 def run_in_client(
     lab: LabState, argv: Sequence[str], *, uplink: str | None = None, timeout: float = 20.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run *argv* at a client. The caller must check the exit code. Raises CommandError when it does not end in time."""
+    """Run *argv* at a client. The caller must check the exit code. Raises LabCommandError when it does not end in time."""
     command = client_command(lab, argv, uplink=uplink)
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment(), check=False,
+            command, capture_output=True, text=True, timeout=timeout, env=program_environment(), check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired as err:
-        raise CommandError(command, f"did not end within {timeout:g} s") from err
+        raise LabCommandError(command, f"did not end within {timeout:g} s") from err
 
 
 @dataclass(frozen=True)
@@ -204,14 +204,14 @@ class RunningLoad:
             self._process.communicate()
 
     def wait(self, timeout: float) -> LoadResult:
-        """The result. Raises CommandError when it failed or takes longer than *timeout* seconds."""
+        """The result. Raises LabCommandError when it failed or takes longer than *timeout* seconds."""
         if not self.done(timeout) or self._output is None:
             self.kill()
-            raise CommandError(self._argv, f"did not end within {timeout:g} s")
+            raise LabCommandError(self._argv, f"did not end within {timeout:g} s")
         out, problem = self._output
         if self._process.returncode != 0 or "Queries sent:" not in out:
             message = " / ".join((problem or out).strip().splitlines()[-2:])
-            raise CommandError(self._argv, f"failed with exit code {self._process.returncode}: {message}")
+            raise LabCommandError(self._argv, f"failed with exit code {self._process.returncode}: {message}")
         return _result(out, self._argv)
 
 
@@ -239,7 +239,7 @@ def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
     argv += [] if load.max_qps is None else ["-Q", str(load.max_qps)]
     process = subprocess.Popen(
         netns_exec(client.namespace, argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=environment(),
+        text=True, env=program_environment(),
     )  # fmt: skip
     return RunningLoad(process, argv)
 

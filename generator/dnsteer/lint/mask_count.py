@@ -10,7 +10,7 @@ from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.masks.causes import why_many
 from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.spec.errors import Path
-from dnsteer.switch.masks import mask_of_match, show
+from dnsteer.switch.masks import mask_of_match, show_mask
 
 MASK_BUDGET = Code("DNS030", Severity.ERROR, "Hostile traffic can make more masks than the budget")
 MASK_BOUND_WRONG = Code("DNS031", Severity.ERROR, "More masks were seen than were computed")
@@ -39,7 +39,7 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
     }
     strays = [(mask, judged) for mask, judged in first.items() if not bound.allows(mask)]
     for mask, judged in strays:
-        about = f"{show(mask)} (Open vSwitch {examination.ovs})"
+        about = f"{show_mask(mask)} (Open vSwitch {examination.ovs})"
         text = f"a mask that lint did not compute: {about}: {judged.flow.text[:_SHOWN]}"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this flow", [judged])
     if not strays and examination.masks > bound.total:

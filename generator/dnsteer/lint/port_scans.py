@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dnsteer.lint.context import LintContext
 from dnsteer.lint.finder import finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.plan.mask_policy import Kind, MaskPolicy
+from dnsteer.plan.mask_policy import MaskPolicy, TrafficKind
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import flow_limit, sizes_of
 from dnsteer.tables.ingress import PortRow
@@ -58,6 +58,6 @@ def scan_flows(plan: Plan) -> dict[str, int]:
     return dict(out)
 
 
-def _passing(kind: Kind, port_bits: int) -> int:
+def _passing(kind: TrafficKind, port_bits: int) -> int:
     """Return how many destination ports pass the first table and reach the service table."""
     return len(kind.low_ports) * (_PORTS >> port_bits) if port_bits else _PORTS

@@ -147,7 +147,7 @@ class LintReport:
         }
 
 
-def lint(examination: Examination) -> LintReport:
+def run_finders(examination: Examination) -> LintReport:
     """Run all finders on an examination and return the report."""
     context = LintContext.of(examination)
     found = [finding for find in FINDERS for finding in find(context)]

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from dnsteer import __version__
-from dnsteer.metrics.families import family_of
+from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -63,7 +63,7 @@ class AgentMetrics(Recorder):
             self._repaired.labels(kind)
 
     def _make(self, name: str, kind: type[_M]) -> _M:
-        of = family_of(name)
+        of = metric_family(name)
         if _KINDS[of.type] is not kind:
             raise TypeError(f"{name} is a {of.type}")
         more: dict[str, Any] = {"buckets": of.buckets} if of.buckets else {}

@@ -19,11 +19,11 @@ from prometheus_client.samples import Sample
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
-from dnsteer.metrics.families import family_of
+from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.recorder import Known
-from dnsteer.metrics.totals import Reading, Totals
+from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
@@ -118,36 +118,38 @@ class Collector:
             self._traffic = {word: [label for label in every if label[0] == word] for word in _TRAFFIC}
             self._flows.keep(every)
         places = self._labels[1]
-        sample = counters.take(client, idle=False)  # a counter that is not there begins at 0
+        sample = counters.take_counters(client, idle=False)  # a counter that is not there begins at 0
         if extended:
             self._read_extension(known)
         dropped = client.ofctl("dump-flows", _PIPELINE, "--stats")
         ports = client.ofctl("dump-ports", names=True)
 
-        def readings() -> Iterator[tuple[Hashable, Reading]]:
+        def readings() -> Iterator[tuple[Hashable, CounterReading]]:
             for place, count in sample.items():
-                yield place, Reading((count.packets, count.bytes), count.age)
+                yield place, CounterReading((count.packets, count.bytes), count.age)
             for place, count in self._behind.items() if extended else ():
-                yield place, Reading((count.packets, count.bytes))
+                yield place, CounterReading((count.packets, count.bytes))
             yield from read_drops(dropped)
 
         self._flows.add(readings(), lambda place: places.get(place[0] if isinstance(place, tuple) else place))
         own = known.spec.switch
         names = {*own.uplinks, *own.ports}
-        found = [((name, counter), Reading((value,))) for name, counter, value in read_ports(ports) if name in names]
+        found = [
+            ((name, counter), CounterReading((value,))) for name, counter, value in read_ports(ports) if name in names
+        ]
         self._ports.keep([place for place, _ in found])
         self._ports.add(found, lambda place: place)  # type: ignore[arg-type, return-value]
 
     def _read_extension(self, known: Known) -> None:
         """Read what only the extension counts: its backends and drops. While it is away they stay as they were."""
-        behind, drops = extension.take(self._switch, known.spec, known.state.members)
+        behind, drops = extension.take_extension_counters(self._switch, known.spec, known.state.members)
         self._extension_up = bool(drops)
         if not drops:
             return
         self._behind = behind
         sides = {side: found for side, found in drops.items() if isinstance(found, dict)}
         self._extension_drops.add(
-            (((side, reason), Reading((n,))) for side, found in sides.items() for reason, n in found.items()),
+            (((side, reason), CounterReading((n,))) for side, found in sides.items() for reason, n in found.items()),
             lambda place: place,  # type: ignore[arg-type, return-value]
         )
 
@@ -160,10 +162,10 @@ class Collector:
         except (SwitchError, OSError):
             self._seen = Datapath()
             return
-        self._lookups.add(((name, Reading((n,))) for name, n in self._seen.counters.items()), str)
+        self._lookups.add(((name, CounterReading((n,))) for name, n in self._seen.counters.items()), str)
         self._workers.keep(self._seen.workers)
         self._workers.add(
-            ((place, Reading((n,))) for place, n in self._seen.workers.items()),
+            ((place, CounterReading((n,))) for place, n in self._seen.workers.items()),
             lambda place: place,  # type: ignore[arg-type, return-value]
         )
 
@@ -239,7 +241,7 @@ class _Made:
         for labels, value in found:
             sample = last.get(labels)
             if sample is None:
-                both = {BRIDGE: self._bridge, **dict(zip(family_of(name).labels, labels, strict=True))}
+                both = {BRIDGE: self._bridge, **dict(zip(metric_family(name).labels, labels, strict=True))}
                 sample = Sample(name, both, float(value))
             elif sample.value != value:
                 sample = sample._replace(value=float(value))
@@ -248,17 +250,17 @@ class _Made:
 
 
 def _metric(name: str) -> Metric:
-    of = family_of(name)
+    of = metric_family(name)
     return (CounterMetricFamily if of.type == "counter" else GaugeMetricFamily)(of.base, of.help)
 
 
-def read_drops(text: str) -> Iterator[tuple[Hashable, Reading]]:
+def read_drops(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
     """The counters of all flows that drop, in what ovs-ofctl printed of those with the pipeline's cookie."""
     for line in text.splitlines():
         m = _DROP.search(line)
         if m is not None and int(m[2]) in _NUMBERS and not _FORWARDS.search(m[6]):
             place = (_NUMBERS[int(m[2])],)
-            yield (*place, m[5]), Reading((int(m[3]), int(m[4])), float(m[1]))
+            yield (*place, m[5]), CounterReading((int(m[3]), int(m[4])), float(m[1]))
 
 
 def _labels_of(known: Known) -> dict[Hashable, Label]:
@@ -268,7 +270,7 @@ def _labels_of(known: Known) -> dict[Hashable, Label]:
         for end in derived.endpoints(vip):
             label = ("service", name, service_name(end.protocol.value, end.port), vip.pool)
             for address in vip.addresses:
-                found[counters.Service(end.protocol.value, address, end.port)] = label
+                found[counters.CountedService(end.protocol.value, address, end.port)] = label
     for pool in known.state.members:
         for member in pool.members:
             for protocol in TRANSPORT:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from dnsteer.switch.masks import show
+from dnsteer.switch.masks import show_mask
 from dnsteer.switch.megaflows import read_counters, read_megaflow
 from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.unixctl import Appctl
 
 MOST_DUMPED = 2000
 """Megaflows up to which they are dumped: reading more takes CPU time that packets need."""
@@ -30,13 +30,6 @@ _PACKETS = re.compile(r"packets:(\d+)")
 _THREAD = re.compile(r"^(?:pmd thread (numa_id \d+ core_id \d+)|(main) thread):\n((?:[ \t].*\n?)*)", re.M)
 _RECEIVED = re.compile(r"packets received: (\d+)")
 _CYCLES = re.compile(r"(idle|processing) cycles: (\d+)")
-
-
-class Commands(Protocol):
-    """The control socket of an ovs-vswitchd."""
-
-    def run(self, command: str, *args: str) -> str:
-        """Run a command and return its output. Raises SwitchError."""
 
 
 @dataclass
@@ -59,13 +52,13 @@ class DatapathReader:
         self._clock = clock
         self._dumped: tuple[float, dict[str, float], dict[str, int]] | None = None
 
-    def read(self, switch: Commands, kind: str) -> Datapath:
+    def read(self, switch: Appctl, kind: str) -> Datapath:
         """Read it. What this version of the switch does not tell is left out. Raises SwitchError."""
         found = read_figures(switch, kind)
         self._dump(switch, kind, found)
         return found
 
-    def _dump(self, switch: Commands, kind: str, found: Datapath) -> None:
+    def _dump(self, switch: Appctl, kind: str, found: Datapath) -> None:
         """Add what only a dump of all megaflows tells, at most once in _DUMP_AGAIN seconds."""
         if found.gauges.get("megaflows", 0) > MOST_DUMPED:
             self._dumped = None
@@ -77,7 +70,7 @@ class DatapathReader:
         found.mask_packets = self._dumped[2]
 
 
-def read_figures(switch: Commands, kind: str) -> Datapath:
+def read_figures(switch: Appctl, kind: str) -> Datapath:
     """Read what the datapath of a *kind* tells without a dump of its megaflows. Raises SwitchError."""
     found = Datapath()
     shown = _section(switch.run("dpctl/show"), kind)
@@ -121,7 +114,7 @@ def _read_dump(text: str) -> tuple[dict[str, float], dict[str, int]]:
     offloaded = 0
     for line in _megaflow_lines(text):
         m = _PACKETS.search(line)
-        packets[show(read_megaflow(line).mask)] += int(m[1]) if m else 0
+        packets[show_mask(read_megaflow(line).mask)] += int(m[1]) if m else 0
         offloaded += "offloaded:yes" in line
     return {"masks": len(packets), "megaflows_offloaded": offloaded}, dict(packets.most_common(MOST_MASKS))
 

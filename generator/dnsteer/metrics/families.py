@@ -17,7 +17,7 @@ FAMILIES: tuple[Family, ...] = (*TRAFFIC, *POOLS, *SWITCH, *AGENT)
 BY_NAME = {family.name: family for family in FAMILIES}
 
 
-def family_of(name: str) -> Family:
+def metric_family(name: str) -> Family:
     """Return the family of a name. Raises DefinitionError if none is called so."""
     if name not in BY_NAME:
         raise DefinitionError(f"no family in dnsteer/metrics/*_families.py is called {name}; {near(name, BY_NAME)}")

@@ -52,7 +52,7 @@ TEXT = """dnsteer agent
 Say = Callable[[str], None]
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """Reads all metrics."""
 
     def collect(self) -> list[Metric]:
@@ -71,10 +71,10 @@ class _Reading:
     pages: dict[str, asyncio.Future[bytes]] = field(default_factory=dict)
 
 
-class Pages:
+class MetricsPages:
     """The pages of /metrics. *source* is read in the one thread that this has, until `close`."""
 
-    def __init__(self, source: Source, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: MetricsSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._clock = source, clock
         self._thread = ThreadPoolExecutor(1, "metrics")
         self._reading: _Reading | None = None
@@ -132,7 +132,7 @@ def _format(accept: str) -> tuple[Callable[[Any], bytes], str]:
     return choose_encoder("" if asked.startswith("text/plain; version=0.0.4") else _TEXT)
 
 
-def application(pages: Pages) -> Starlette:
+def metrics_application(pages: MetricsPages) -> Starlette:
     """The application: `/` and `/metrics`, GET and HEAD only."""
 
     async def metrics(request: Request) -> Response:
@@ -176,7 +176,7 @@ class Listener(socket.socket):
                 connection.shutdown(socket.SHUT_RDWR)
 
 
-def bind(host: str, port: int) -> Listener:
+def listen_at(host: str, port: int) -> Listener:
     """A socket that listens at the address: who connects before it is served waits. Raises OSError."""
     sock = Listener(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -189,9 +189,9 @@ def bind(host: str, port: int) -> Listener:
         raise
 
 
-async def serve_metrics(host: str, port: int, pages: Pages, say: Say) -> None:
+async def serve_metrics(host: str, port: int, pages: MetricsPages, say: Say) -> None:
     """Serve /metrics until cancelled, as `serve_application` does."""
-    await serve_application(host, port, application(pages), say, "metrics", "/metrics")
+    await serve_application(host, port, metrics_application(pages), say, "metrics", "/metrics")
 
 
 async def serve_application(
@@ -213,7 +213,7 @@ async def serve_application(
     said = ""
     while True:
         try:
-            sock = bind(host, port)
+            sock = listen_at(host, port)
             break
         except OSError as err:
             why = f"no {what} at {at} yet, tried again every {AGAIN:g} s: {err.strerror}"

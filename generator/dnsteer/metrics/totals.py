@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 Label = TypeVar("Label", bound=Hashable)
 
 
-class Reading(NamedTuple):
+class CounterReading(NamedTuple):
     """A counter as the switch has it: its values, such as packets and bytes, and its age in seconds if that is known."""
 
     values: tuple[int, ...]
@@ -28,15 +28,17 @@ class Totals(Generic[Label]):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._at = clock, clock()
-        self._last: dict[Hashable, Reading] = {}
+        self._last: dict[Hashable, CounterReading] = {}
         self._sums: dict[Label, list[int]] = {}
 
-    def add(self, readings: Iterable[tuple[Hashable, Reading]], label_of: Callable[[Hashable], Label | None]) -> None:
+    def add(
+        self, readings: Iterable[tuple[Hashable, CounterReading]], label_of: Callable[[Hashable], Label | None]
+    ) -> None:
         """Add one reading of all counters, by the place of each. Those that are not there begin at 0 if they return.
 
         *label_of* returns what a place counts for, None for nothing.
         """
-        now: dict[Hashable, Reading] = {}
+        now: dict[Hashable, CounterReading] = {}
         passed, self._at = self._clock() - self._at, self._clock()
         for place, reading in readings:
             now[place] = reading
@@ -65,7 +67,7 @@ class Totals(Generic[Label]):
         return self._sums
 
 
-def _began_again(before: Reading, after: Reading, passed: float) -> bool:
+def _began_again(before: CounterReading, after: CounterReading, passed: float) -> bool:
     if any(n < was for n, was in zip(after.values, before.values, strict=True)):
         return True
     if before.age is None or after.age is None:

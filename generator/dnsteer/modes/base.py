@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
+from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError, Finding, Path
 from dnsteer.spec.model.families import Family, Reach
@@ -117,11 +117,11 @@ class Mode(ABC):
         """Return the names of these pipes on the longest path of a query, if backends are reached in *families*."""
         return ()
 
-    def returned_as(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+    def returned_as(self, service: ExtendedService, target: ExtensionBackend) -> tuple[Family, int]:
         """Return the family and IP protocol number of a service's queries when the extension returns them."""
         return service.family, PROTOCOL_NUMBERS[service.protocol]
 
-    def added_bytes(self, target: Target) -> int:
+    def added_bytes(self, target: ExtensionBackend) -> int:
         """Return by how many bytes the extension lengthens queries to a target."""
         return 0
 

@@ -9,7 +9,7 @@ from dnsteer.spec.model.families import Family
 
 
 @dataclass(frozen=True)
-class Target:
+class ExtensionBackend:
     """A backend as the extension reaches it. *address* is the tunnel's end or the translated destination, else empty."""
 
     name: str
@@ -46,7 +46,7 @@ class ExtendedService:
         return tuple(dict.fromkeys((*self.slots, *self.probes)))
 
 
-Targets = Mapping[str, Target]
+Targets = Mapping[str, ExtensionBackend]
 """Targets by name."""
 
 

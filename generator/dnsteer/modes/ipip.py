@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from dnsteer.modes.base import BackendEnd, NamedVip, OwnsVip
-from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
+from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
 from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
@@ -36,11 +36,11 @@ class Ipip(OwnsVip):
         """Return the encapsulation pipes; packets for IPv6 tunnels pass through the IPv4 pipe first."""
         return ("encap4", "encap6") if "ipv6" in families else ("encap4",)
 
-    def returned_as(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+    def returned_as(self, service: ExtendedService, target: ExtensionBackend) -> tuple[Family, int]:
         """Return the outer header's family, and the protocol number of the inner packet."""
         return target.family, _INNER[service.family]
 
-    def added_bytes(self, target: Target) -> int:
+    def added_bytes(self, target: ExtensionBackend) -> int:
         """The outer header."""
         return derived.IPV4_HEADER if target.family == "ipv4" else derived.IPV6_HEADER
 

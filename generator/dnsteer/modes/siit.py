@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ipaddress import IPv6Network
 
 from dnsteer.modes.base import PROTOCOL_NUMBERS, BackendEnd, Mode, NamedVip
-from dnsteer.modes.extension import ExtendedService, Pipe, Target, Targets
+from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import Family, Reach
@@ -42,11 +42,11 @@ class Siit(Mode):
         """Return the two pipes of a query."""
         return ("to-ipv6", "translated")
 
-    def returned_as(self, service: ExtendedService, target: Target) -> tuple[Family, int]:
+    def returned_as(self, service: ExtendedService, target: ExtensionBackend) -> tuple[Family, int]:
         """Return IPv6 and the service's protocol number: the extension returns queries already translated."""
         return "ipv6", PROTOCOL_NUMBERS[service.protocol]
 
-    def added_bytes(self, target: Target) -> int:
+    def added_bytes(self, target: ExtensionBackend) -> int:
         """Return the difference in bytes between an IPv6 and an IPv4 header."""
         return derived.IPV6_HEADER - derived.IPV4_HEADER
 

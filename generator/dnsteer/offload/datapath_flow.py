@@ -120,7 +120,7 @@ class Unreadable:
     problem: str
 
 
-def flow_lines(text: str) -> Iterator[tuple[str, str]]:
+def datapath_flow_lines(text: str) -> Iterator[tuple[str, str]]:
     """Yield each line of a flow in the output of `dpctl/dump-flows`, with the forwarding thread whose flow it is."""
     thread = ""
     for line in text.splitlines():
@@ -133,7 +133,7 @@ def flow_lines(text: str) -> Iterator[tuple[str, str]]:
 
 def read_flows(text: str) -> Iterator[DatapathFlow | Unreadable]:
     """Parse the output of `dpctl/dump-flows` (with or without -m), skipping headings and empty lines."""
-    return (read_flow(line, thread) for line, thread in flow_lines(text))
+    return (read_flow(line, thread) for line, thread in datapath_flow_lines(text))
 
 
 def read_flow(line: str, thread: str = "") -> DatapathFlow | Unreadable:

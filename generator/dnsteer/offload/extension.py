@@ -24,7 +24,7 @@ from dnsteer.plan.extension.pipes import (
     pipes_of,
     queries_through,
 )
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.plan import Plan
 from dnsteer.tables.vip import ServiceRow
 
@@ -41,7 +41,7 @@ def untested_text(*, siit: bool) -> str:
     return f"{_NOT_RUN}; {_NOT_SHOWN}" if siit else _NOT_RUN
 
 
-def untested_text_of(part: Extension) -> str:
+def untested_text_of(part: ExtensionPlan) -> str:
     """Return untested_text for all services of a program."""
     return untested_text(siit=any(BY_PROGRAM[service.forward].translates for service in part.services))
 
@@ -101,7 +101,7 @@ def extension_parts(plan: Plan) -> Mapping[Owner, ExtensionPart]:
     return out
 
 
-def _returned(part: Extension, services: Sequence[ExtendedService]) -> int:
+def _returned(part: ExtensionPlan, services: Sequence[ExtendedService]) -> int:
     """Return the number of datapath flows for returned packets: one for each MAC address, family and protocol."""
     ends = ((service, part.targets[name]) for service in services for name in service.slots)
     return len({(target.mac, BY_PROGRAM[s.forward].returned_as(s, target)) for s, target in ends})

@@ -19,6 +19,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.unixctl import Appctl
 
 TYPES: Mapping[str, Verdict] = {"offloaded": "yes", "partially-offloaded": "partial", "non-offloaded": "no"}
 """The flow types of `dpctl/dump-flows`, and the verdict that each corresponds to."""
@@ -31,11 +32,8 @@ _SETTLE = 2.0
 """Seconds before flows missing in hardware are checked again: a thread offloads flows after their first packets."""
 
 
-class SwitchCommands(Protocol):
-    """Runs appctl commands in an ovs-vswitchd."""
-
-    def run(self, command: str, *args: str) -> str:
-        """Run a command and return its output."""
+class SwitchCommands(Appctl, Protocol):
+    """As Appctl, and knows what commands there are."""
 
     def commands(self) -> frozenset[str]:
         """Return the names of the commands that it has."""

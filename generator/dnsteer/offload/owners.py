@@ -10,7 +10,7 @@ from typing import Literal
 
 from dnsteer.modes import BY_PROGRAM
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.return_ import PREFIX, NatReturnRow, OwnReturnRow
@@ -67,7 +67,7 @@ class Owners:
         if plan.extension is not None:
             self._add_extension(plan.extension)
 
-    def _add_extension(self, extension: Extension) -> None:
+    def _add_extension(self, extension: ExtensionPlan) -> None:
         by, towards = extension.ingress.name, _packed(extension.answers_to)
         for service in extension.services:
             number, mode = _NUMBERS[service.protocol], BY_PROGRAM[service.forward]
@@ -130,7 +130,7 @@ class Owners:
         return ()
 
 
-def in_words(owners: Sequence[Owner]) -> str:
+def owners_in_words(owners: Sequence[Owner]) -> str:
     """What a datapath flow of these owners carries: `queries of dns over ipv4 (udp/53)`."""
     if not owners:
         return "packets of no service"

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, flow_lines, read_flow
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, datapath_flow_lines, read_flow
 from dnsteer.offload.observe import TYPES, FlowJudge, ObservedFlow, SwitchCommands
 from dnsteer.offload.packet_path import Verdict
-from dnsteer.switch.masks import Mask, show
+from dnsteer.switch.masks import Mask, show_mask
 from dnsteer.switch.megaflows import read_megaflow
 
 MOST_JUDGED = 2_000
@@ -104,7 +104,7 @@ def _lines(switch: SwitchCommands, datapath: str) -> Iterator[_Line]:
     """Each flow once, with what the switch says of it: the line's own `offloaded:`, else the type dumped."""
     seen = set()
     for kind, verdict in TYPES.items():
-        for text, thread in flow_lines(switch.run("dpctl/dump-flows", "-m", datapath, f"type={kind}")):
+        for text, thread in datapath_flow_lines(switch.run("dpctl/dump-flows", "-m", datapath, f"type={kind}")):
             ufid, packets, said = _UFID.search(text), _PACKETS.search(text), _OFFLOADED.search(text)
             key = f"{thread} {ufid[1] if ufid else text}"
             if key in seen:
@@ -124,5 +124,5 @@ def _masks(lines: Sequence[_Line]) -> list[MaskCount]:
             continue
         flows[mask] += 1
         packets[mask] += line.packets
-    found = [MaskCount(show(mask), n, packets[mask]) for mask, n in flows.items()]
+    found = [MaskCount(show_mask(mask), n, packets[mask]) for mask, n in flows.items()]
     return sorted(found, key=lambda each: (-each.packets, each.mask))

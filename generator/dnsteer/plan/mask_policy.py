@@ -26,7 +26,7 @@ _MAX_QUERY_KINDS = 5
 """Sorts of queries with which NAT and a look at low bits of ports stay within 16 masks; the hash counts as two more."""
 
 
-class Kind(NamedTuple):
+class TrafficKind(NamedTuple):
     """A transport protocol in an address family: as flows match it, and the names of its fields.
 
     What is dropped looks at *slot_bits* of the source port, and at the source MAC where *router*, as queries of the kind do.
@@ -97,14 +97,14 @@ class MaskPolicy:
         return tuple(dict.fromkeys(row.backend for row in rows if row.backend in restored))
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[TrafficKind, ...]:
         """Protocols and families of the services, with the ports that they have."""
         low = (1 << LOW_BITS) - 1
         ports: dict[tuple[str, Family], dict[int, None]] = {}
         for s in self._plan.rows.of(ServiceRow):
             ports.setdefault((s.protocol, s.family), {})[s.port & low] = None
         return tuple(
-            Kind(
+            TrafficKind(
                 protocol if family == "ipv4" else f"{protocol}6", protocol, family, tuple(found), *self._shared(family)
             )
             for (protocol, family), found in ports.items()

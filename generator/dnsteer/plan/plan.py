@@ -13,7 +13,7 @@ from dnsteer.tables.slot import SlotTable
 from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
-    from dnsteer.plan.extension.program import Extension
+    from dnsteer.plan.extension.program import ExtensionPlan
 
 _SLOTS = cookie(Category.SLOT, 0) >> OBJECT_BITS
 
@@ -31,7 +31,7 @@ class Plan:
     rows: Rows = field(default_factory=Rows)
     subjects: dict[int, Subject] = field(default_factory=dict)
     members: list[Membership] = field(default_factory=list)
-    extension: Extension | None = None
+    extension: ExtensionPlan | None = None
     has_gateways: bool = False
     any_vlan: bool = False
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dnsteer.modes import BY_PROGRAM
 from dnsteer.modes.base import PROTOCOL_NUMBERS
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
@@ -103,7 +103,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     )
 
 
-def _through(part: Extension, at: Mapping[str, Backend], uplinks: int) -> Counter[tuple[str, Family]]:
+def _through(part: ExtensionPlan, at: Mapping[str, Backend], uplinks: int) -> Counter[tuple[str, Family]]:
     """Count the flows to and from the extension, by the MAC address and protocol that they match."""
     found: Counter[tuple[str, Family]] = Counter()
     for row in part.translated:

@@ -16,7 +16,7 @@ from dnsteer.proof.harness.extension_slots import slot_problems
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
-from dnsteer.proof.report import Failure, Report
+from dnsteer.proof.report import CheckReport, Failure
 from dnsteer.proof.traffic.senders import Senders
 from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
@@ -39,7 +39,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of packets sent since the last call, and the approximate total to send."""
 
 
-def check(loaded: Loaded, *, per_service: int | None = None, progress: Progress = lambda *_: None) -> Report:
+def prove(loaded: Loaded, *, per_service: int | None = None, progress: Progress = lambda *_: None) -> CheckReport:
     """Load the spec's flows into a private switch, send packets and compare what leaves with the reference.
 
     *per_service* limits the slots tested for each service; None tests as many as `coverage` chooses. A check that failed
@@ -63,7 +63,7 @@ def check(loaded: Loaded, *, per_service: int | None = None, progress: Progress 
     return report
 
 
-def _attempt(loaded: Loaded, per_service: int | None, progress: Progress) -> Report:
+def _attempt(loaded: Loaded, per_service: int | None, progress: Progress) -> CheckReport:
     report = _prove(loaded, NO_OVERLAY, per_service, progress)
     backups = _all_backups(loaded)
     if backups:
@@ -80,12 +80,12 @@ def _all_backups(loaded: Loaded) -> Overlay:
     ))  # fmt: skip
 
 
-def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> Report:
+def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> CheckReport:
     plan = build_plan(loaded, overlay)
     reference = Reference(loaded.spec, overlay)
     senders = Senders(loaded.spec, reference, per_service)
     with Harness(plan) as harness:
-        report = Report(
+        report = CheckReport(
             harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=senders.coverage.description
         )
         _compare_extension_slots(harness, reference, report)
@@ -108,7 +108,7 @@ def _send_all(
     harness: Harness,
     vector_batches: Iterable[Iterable[Vector]],
     send: Callable[[Sequence[Vector]], None],
-    report: Report,
+    report: CheckReport,
 ) -> None:
     """Send all vectors, and count the megaflows, masks and recirculations that queries and answers cause."""
     megaflows: set[tuple[int, str]] = set()
@@ -127,7 +127,7 @@ def _send_all(
     report.megaflows, report.masks = len(megaflows), len(masks)
 
 
-def _compare_extension_slots(harness: Harness, reference: Reference, report: Report) -> None:
+def _compare_extension_slots(harness: Harness, reference: Reference, report: CheckReport) -> None:
     if harness.extension is None:
         return
     report.extension = f"dnsteer-ext on the {harness.extension.ask(command='status')['platform']}"

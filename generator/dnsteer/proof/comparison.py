@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.proof.packet_text import differing_fields, summary
+from dnsteer.proof.packet_text import differing_fields, packet_summary
 from dnsteer.proof.reference.packets import Expectation, Frame, Reference
-from dnsteer.proof.report import Failure, Report
+from dnsteer.proof.report import CheckReport, Failure
 from dnsteer.proof.spec_lines import spec_lines
 from dnsteer.proof.traffic.craft import identity
 from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
@@ -28,7 +28,7 @@ _COOKIE = re.compile(r"cookie (0x[0-9a-f]+)")
 class Comparison:
     """Compares frames with the reference and adds each difference to a report."""
 
-    def __init__(self, loaded: Loaded, harness: Harness, reference: Reference, report: Report) -> None:
+    def __init__(self, loaded: Loaded, harness: Harness, reference: Reference, report: CheckReport) -> None:
         self._loaded = loaded
         self._harness = harness
         self._reference = reference
@@ -71,7 +71,7 @@ class Comparison:
             by = sent.get(identity(frame.data))
             if by is None:
                 problem = f"no packet that was sent explains what left by port {frame.port}"
-                self._report.add(Failure("(no packet)", frame.port, problem, (summary(frame.data),)))
+                self._report.add(Failure("(no packet)", frame.port, problem, (packet_summary(frame.data),)))
             else:
                 self._fail_dropped(vectors[by], expected[by], frame)
 
@@ -95,14 +95,14 @@ class Comparison:
             problem = f"left {times} times"
         else:
             option = min(want.options, key=lambda frame: frame.port)
-            detail.append(f"expected: {option.port}: {summary(option.data)}")
+            detail.append(f"expected: {option.port}: {packet_summary(option.data)}")
             if found is None:
                 problem = "was dropped"
             else:
                 ports = {each.port for each in want.options if each.data == found.data}
                 right = " or ".join(sorted(ports))
                 problem = f"left by port {found.port}, not {right}" if right else "left with wrong bytes"
-                detail.append(f"left:     {found.port}: {summary(found.data)}")
+                detail.append(f"left:     {found.port}: {packet_summary(found.data)}")
                 detail += differing_fields(option.data, found.data)
         if handled is not None:
             detail.append(f"the extension: {handled.verdict} what came in by its port {handled.port}, {handled.reason}")
@@ -114,13 +114,13 @@ class Comparison:
             self._report.failed += 1
             return
         wanted = "what it should become was seen too" if want.options else "it should be dropped"
-        detail = [*self._detail(vector, want), f"left:     {left.port}: {summary(left.data)}"]
+        detail = [*self._detail(vector, want), f"left:     {left.port}: {packet_summary(left.data)}"]
         self._add(vector, f"left by port {left.port}, and {wanted}", detail)
 
     def _detail(self, vector: Vector, want: Expectation) -> list[str]:
         """What is said of every packet that failed."""
         places = [f"spec:     {place}" for place in spec_lines(self._loaded, vector.data, want)]
-        return [*places, f"packet:   {want.why}", f"in:       {vector.port}: {summary(vector.data)}"]
+        return [*places, f"packet:   {want.why}", f"in:       {vector.port}: {packet_summary(vector.data)}"]
 
     def _add(self, vector: Vector, problem: str, detail: Sequence[str]) -> None:
         """Add a failure, one of the first with a trace."""

@@ -13,9 +13,9 @@ from dnsteer.plan.plan import Plan
 from dnsteer.proof.frames import query_frame
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.proof.packet_text import summary
+from dnsteer.proof.packet_text import packet_summary
 from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.packets import Expectation, Frame, Reference, Service
+from dnsteer.proof.reference.packets import AddressService, Expectation, Frame, Reference
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
@@ -118,7 +118,7 @@ def explain_query(
         returned_steps = tuple(step for each in returned for step in _steps(plan, harness, each))
     return QueryPath(
         ingress=uplink,
-        query=summary(frame.data),
+        query=packet_summary(frame.data),
         selection=loaded.spec.pools[loaded.spec.vips[service.vip].pool].selection.value if service is not None else "",
         slot=expected.slot,
         base_backend=_base_backend(service, expected.slot),
@@ -128,12 +128,12 @@ def explain_query(
         extension=hop,
         returned_steps=returned_steps,
         passes=passes,
-        out=tuple((each.port, summary(each.data)) for each in left),
+        out=tuple((each.port, packet_summary(each.data)) for each in left),
         as_expected=set(left) <= expected.options and bool(left) == bool(expected.options),
     )
 
 
-def _base_backend(service: Service | None, slot: int | None) -> str | None:
+def _base_backend(service: AddressService | None, slot: int | None) -> str | None:
     if service is None or slot is None or not service.base_slots:
         return None
     return service.base_slots[slot]
@@ -152,10 +152,10 @@ def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:
     return " or ".join(sorted(names)) or None
 
 
-def _extension_hop(harness: Harness, result: Handled, service: Service | None) -> ExtensionHop:
+def _extension_hop(harness: Harness, result: Handled, service: AddressService | None) -> ExtensionHop:
     """Return what the extension did with a query, from its verdict and from its loaded program."""
     decided_by = result.reason.partition(":")[0]
-    sent = tuple((harness.bridge_port(by), summary(data)) for by, data in result.sent)
+    sent = tuple((harness.bridge_port(by), packet_summary(data)) for by, data in result.sent)
     dump = harness.extension.ask(command="dump") if harness.extension is not None else {}
     held = _held_service(result.data, dump)
     if service is None or held is None or not sent:

@@ -11,7 +11,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 
-def summary(data: bytes) -> str:
+def packet_summary(data: bytes) -> str:
     """A frame in one line: MACs, addresses, ports, and the question of a DNS query."""
     packet = Ether(data)
     macs = f"{packet.src} > {packet.dst}"

@@ -20,7 +20,7 @@ class Failure:
 
 
 @dataclass
-class Report:
+class CheckReport:
     """The result of a check. Megaflows, masks and recirculations are the switch's counts for queries and answers.
 
     *packets* counts the packets sent by kind; *coverage* says which slots were tested. *complaints* are warnings of the
@@ -60,7 +60,7 @@ class Report:
         if not self.is_full:
             self.failures.append(failure)
 
-    def include(self, other: Report, covers: str) -> None:
+    def include(self, other: CheckReport, covers: str) -> None:
         """Add the result of a second run; *covers* says what it tried. Flows and megaflows stay those of the first."""
         self.packets = {kind: n + other.packets.get(kind, 0) for kind, n in self.packets.items()}
         self.failures = [*self.failures, *other.failures][:_MOST_FAILURES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.proof.reference.outcome import Expectation
-from dnsteer.proof.reference.services import endpoints
+from dnsteer.proof.reference.services import service_ports
 from dnsteer.proof.reference.wire import MalformedError, parse
 from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.loaded import Loaded
@@ -42,7 +42,7 @@ def _vips_of(loaded: Loaded, data: bytes, is_query: bool) -> list[str]:
         return []
     address, port = (packet.destination, packet.dport) if is_query else (packet.source, packet.sport)
     found = {
-        name: any((packet.protocol, port) == (end.protocol, end.port) for end in endpoints(vip))
+        name: any((packet.protocol, port) == (end.protocol, end.port) for end in service_ports(vip))
         for name, vip in loaded.spec.vips.items()
         if any(each.packed == address for each in vip.addresses)
     }

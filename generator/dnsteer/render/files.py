@@ -23,7 +23,7 @@ from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
 from dnsteer.render.template_rows import check_own_template_rows
-from dnsteer.render.templates import environment, render
+from dnsteer.render.templates import environment, render_template
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
@@ -126,7 +126,7 @@ def _bridge_script(loaded: Loaded, plan: Plan, file: str) -> str:
     env.filters.setdefault("shell", shlex.quote)
     env.filters.setdefault("ovsdb_string", json.dumps)
     bridge = wanted_bridge(loaded.spec)
-    return render(
+    return render_template(
         "files/bridge.sh.j2",
         bridge=bridge,
         file=file,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dnsteer.plan.plan import Plan
-from dnsteer.render.template_lines import place_of
+from dnsteer.render.template_lines import template_line
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError
 
@@ -14,7 +14,7 @@ _SHOWN = 300
 _GROUP = re.compile(r"\bgroup:(\d+)")
 
 
-def shown(line: str) -> str:
+def shortened(line: str) -> str:
     """Return a flow or group, cut where it is too long for a message: a group has a bucket for each slot."""
     return line if len(line) <= _SHOWN else line[: _SHOWN - 3] + "..."
 
@@ -31,9 +31,9 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
         if not plan.has_subject(number):
             line = next(line for line in lines if line.startswith(f"{cookie},"))
             raise TemplateError(
-                f"{place_of(file, line)}: cookie 0x{number:x} belongs to nothing of the plan, so the flow would count as "
-                "somebody else's; write cookie={{ ROW.subject.cookie | hex }}, or {{ plan.pipeline.cookie | hex }}: "
-                f"{shown(line)}"
+                f"{template_line(file, line)}: cookie 0x{number:x} belongs to nothing of the plan, so the flow would count "
+                "as somebody else's; write cookie={{ ROW.subject.cookie | hex }}, or {{ plan.pipeline.cookie | hex }}: "
+                f"{shortened(line)}"
             )
     keys = [line[line.index(",") : line.index(" actions=")] for line in lines]  # all but the cookie
     if len(set(keys)) < len(keys):
@@ -41,8 +41,9 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
         for key, line in zip(keys, lines, strict=True):
             if key in known:
                 raise TemplateError(
-                    f"{place_of(file, line)}: two flows have the same priority and match, so that one would replace the "
-                    f"other; leave one out, or match what tells them apart:\n    {shown(known[key])}\n    {shown(line)}"
+                    f"{template_line(file, line)}: two flows have the same priority and match, so that one would replace "
+                    "the other; leave one out, or match what tells them apart:\n"
+                    f"    {shortened(known[key])}\n    {shortened(line)}"
                 )
             known[key] = line
     groups = {row.group for row in plan.rows.of(GroupRow)}
@@ -50,8 +51,8 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
         for number in _GROUP.findall(line):
             if int(number) not in groups:
                 raise TemplateError(
-                    f"{place_of(file, line)}: group {number} is not there; groups are made from the rows of type GroupRow: "
-                    f"{shown(line)}"
+                    f"{template_line(file, line)}: group {number} is not there; groups are made from the rows of type "
+                    f"GroupRow: {shortened(line)}"
                 )
     if not any(", priority=0 actions=" in line for line in reversed(lines)):
         raise TemplateError(

@@ -8,9 +8,9 @@ from itertools import zip_longest
 
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.flow_checks import check_flows, shown
-from dnsteer.render.template_lines import place_of
-from dnsteer.render.templates import check_own_templates, leads_to, render
+from dnsteer.render.flow_checks import check_flows, shortened
+from dnsteer.render.template_lines import template_line
+from dnsteer.render.templates import check_own_templates, leads_to, render_template
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError
@@ -90,7 +90,7 @@ def render_table(
 
 def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, masks: MaskPolicy | None) -> str:
     rows = {name: plan.rows.of(kind) for name, kind in table.uses.items()}
-    return render(template, **rows, plan=plan, masks=masks, file=file, notes=notes)
+    return render_template(template, **rows, plan=plan, masks=masks, file=file, notes=notes)
 
 
 def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
@@ -140,8 +140,8 @@ def flow_lines(text: str, file: str = "template") -> list[str]:
         other = next((x for x in lines if x.strip() and not _FLOW.match(x)), None)
         if other is not None:
             raise TemplateError(
-                f"{place_of(file, other)}: a flow is written cookie=0x..., table=@NAME, priority=N,MATCH actions=...; this "
-                f"line was rendered: {shown(other)}"
+                f"{template_line(file, other)}: a flow is written cookie=0x..., table=@NAME, priority=N,MATCH actions=...; "
+                f"this line was rendered: {shortened(other)}"
             )
     return flows
 
@@ -153,8 +153,8 @@ def groups_of(plan: Plan) -> list[Group]:
     for row, line in zip_longest(rows, lines):
         if row is None or line is None or not line.startswith(f"group_id={row.group},"):
             expected = f"group_id={row.group},type=..." if row is not None else "no further line"
-            found = f"this line was rendered: {shown(line)}" if line is not None else "no further line was rendered"
-            where = place_of(_GROUPS, line) if line is not None else _GROUPS
+            found = f"this line was rendered: {shortened(line)}" if line is not None else "no further line was rendered"
+            where = template_line(_GROUPS, line) if line is not None else _GROUPS
             raise TemplateError(f"{where}: a group is one line; expected {expected}; {found}")
     return [Group(row.group, line) for row, line in zip(rows, lines, strict=True)]
 

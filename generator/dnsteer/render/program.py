@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dnsteer.modes.extension import ExtendedService
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.extension.program_format import (
     HashFields,
     ProbeAddress,
@@ -20,7 +20,7 @@ VERSION = 1
 """Version of the format, which the extension checks."""
 
 
-def program_of(extension: Extension) -> Program:
+def program_of(extension: ExtensionPlan) -> Program:
     """Return the program. Services that reach no backend are left out: the extension drops unknown packets."""
     program: Program = {
         "version": VERSION,
@@ -45,7 +45,7 @@ def program_of(extension: Extension) -> Program:
     return program
 
 
-def program_text(extension: Extension, about: str) -> str:
+def program_text(extension: ExtensionPlan, about: str) -> str:
     """Return the program as the text of a file, one line per VIP. *about* says what it was made from."""
     program = program_of(extension)
     others = {key: value for key, value in program.items() if key != "vips"}

@@ -9,7 +9,7 @@ from dnsteer.render.templates import resolve, templates_dir
 _RENDERED = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 
 
-def place_of(file: str, rendered: str) -> str:
+def template_line(file: str, rendered: str) -> str:
     """Return a template's name with the number of the line that most likely rendered *rendered*; alone if none could."""
     template = templates_dir() / file
     if not template.exists():

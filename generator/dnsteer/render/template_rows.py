@@ -8,10 +8,10 @@ from typing import Any
 
 import jinja2
 
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.template_types import Reader
+from dnsteer.render.template_types import TemplateReader
 from dnsteer.render.templates import environment, resolve, templates_dir
 from dnsteer.tables.order import TABLES
 from dnsteer.tables.table import Table, TemplateError
@@ -38,7 +38,7 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
         rows = {name: list[kind] for name, kind in table.uses.items()}  # type: ignore[valid-type]
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
-        reader = Reader(environment(), {**GIVEN, **rows}, {"Extension": Extension})
+        reader = TemplateReader(environment(), {**GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
         for part in ("tables", "groups"):
             file = folder / part / f"{table.name}.j2"
             if file.exists():

@@ -30,7 +30,7 @@ _BY_NAME = {"selectattr": 0, "rejectattr": 0, "groupby": 0, "map": None, "sort":
 Scope = dict[str, Any]
 
 
-class Reader:
+class TemplateReader:
     """Reads the syntax tree of one template. *names* are the types of what it is given, *hidden* those of other modules."""
 
     def __init__(self, environment: jinja2.Environment, names: Scope, hidden: Scope) -> None:

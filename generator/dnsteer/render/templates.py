@@ -203,13 +203,20 @@ def environment() -> _Environment:
     )
     # Filters, since Jinja2 takes far longer to call a function than a filter.
     env.filters.update(
-        about=about, bits=bits, hex=hex, numbered=numbered_slots, place=place, port=port_name, reg=register_value, to=to
+        about=about,
+        bits=bits,
+        hex=hex,
+        numbered=numbered_slots,
+        place=place_in_spec,
+        port=port_name,
+        reg=register_value,
+        to=to,
     )
     env.globals.update(PREFIX=PREFIX, QUERY=QUERY, unwildcard=unwildcard, version=__version__)
     return env
 
 
-def render(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """Render one template. Raises TemplateError with file and line for what Jinja2 refuses."""
     try:
         return environment().get_template(template).render(**values)
@@ -253,14 +260,14 @@ def port_name(name: str) -> str:
     return name if all(c.isalnum() or c in "_-." for c in name) else f'"{name}"'
 
 
-def place(subject: Subject, file: str) -> str:
+def place_in_spec(subject: Subject, file: str) -> str:
     """Return where a subject is in the spec: file, line and path."""
     return f"{file}:{subject.line} {show_path(subject.path)}"
 
 
 def about(subject: Subject, file: str) -> str:
     """Return what a subject is, and where it is in the spec."""
-    return f"{subject.title} ({place(subject, file)})"
+    return f"{subject.title} ({place_in_spec(subject, file)})"
 
 
 def to(low: int, high: int) -> str:

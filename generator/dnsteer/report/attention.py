@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from dnsteer.console.attention import Command, Item, Level, Reached, attention, dnsteer, sentence
+from dnsteer.console.attention import AttentionItem, Command, Level, Reached, attention, dnsteer, sentence
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.deploy.target_switch import WAITS
 from dnsteer.metrics.recorder import Known
-from dnsteer.report.gather import Facts
+from dnsteer.report.gather import ReportFacts
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER, Status
 
@@ -18,12 +18,12 @@ _ORDER: tuple[Level, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")
 
 
-def items(facts: Facts, options: str = "") -> list[Item]:
+def items(facts: ReportFacts, options: str = "") -> list[AttentionItem]:
     """All of them, most urgent first. *options* are added to commands, such as `--bridge br-dns`."""
     status = facts.status
     if status is None:
         why = facts.unread[0][1] if facts.unread else ""
-        return [Item("critical", "The switch's database cannot be reached", why, (_START,))]
+        return [AttentionItem("critical", "The switch's database cannot be reached", why, (_START,))]
     side = _side(status, facts.time)
     found = [*_own(status, options), *attention(_seen(status, side, facts.time), _reached(status), facts.time, options)]
     told = _told(status, side, facts.time)
@@ -31,31 +31,37 @@ def items(facts: Facts, options: str = "") -> list[Item]:
     return sorted(found, key=lambda item: _ORDER.index(item.level))
 
 
-def _own(status: Status, options: str) -> Iterator[Item]:
+def _own(status: Status, options: str) -> Iterator[AttentionItem]:
     """What the console's list has in other words, as an agent says it."""
     if status.unreachable:
-        yield Item("critical", "The switch does not answer", sentence(status.unreachable),
+        yield AttentionItem("critical", "The switch does not answer", sentence(status.unreachable),
                    (_START, Command("If it was started anew", dnsteer("restore", options))))  # fmt: skip
     for error in status.errors:
-        yield Item("critical", "Something cannot be read or checked", sentence(error))
+        yield AttentionItem("critical", "Something cannot be read or checked", sentence(error))
     if status.interrupted:
         mend = Command("To fix it", dnsteer("reconcile", options))
-        yield Item("critical", "A change was interrupted", sentence(status.interrupted), (mend,))
+        yield AttentionItem("critical", "A change was interrupted", sentence(status.interrupted), (mend,))
     if status.drift_count:
         number = f"{status.drift_count:,} difference{'s' if status.drift_count > 1 else ''}"
         text = f"{number} between the switch and what was applied; they are listed below."
         mend = Command("To fix it", dnsteer("restore", options))
-        yield Item("critical", "The switch is not as applied", text, (mend,))
+        yield AttentionItem("critical", "The switch is not as applied", text, (mend,))
     extension = status.extension
     if extension is not None and not extension.ok:
         title = "The extension cannot be reached" if extension.away else "The extension is degraded"
-        yield Item("critical", title, sentence(f"{extension.text()}. {' '.join(map(sentence, extension.warnings))}"))
+        yield AttentionItem(
+            "critical", title, sentence(f"{extension.text()}. {' '.join(map(sentence, extension.warnings))}")
+        )
 
 
-def _warning(text: str) -> Item:
+def _warning(text: str) -> AttentionItem:
     """A warning of `dnsteer status`: what it is about, and what is said of it."""
     about, colon, said = text.partition(": ")
-    return Item("warning", sentence(about), sentence(said)) if colon else Item("warning", "Warning", sentence(text))
+    return (
+        AttentionItem("warning", sentence(about), sentence(said))
+        if colon
+        else AttentionItem("warning", "Warning", sentence(text))
+    )
 
 
 def _side(status: Status, time: datetime) -> Side | None:

@@ -13,8 +13,8 @@ from dnsteer.console.drawing import SlotMap, slot_map
 from dnsteer.console.numbers import ranges
 from dnsteer.report import page
 from dnsteer.report.attention import items
-from dnsteer.report.gather import Facts
-from dnsteer.report.masking import AddressMask, Masks, Part, PeopleMask
+from dnsteer.report.gather import ReportFacts
+from dnsteer.report.masking import AddressMask, Maskable, Masks, PeopleMask
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
@@ -39,7 +39,7 @@ _CAPTURE = "a capture is under way, or its mirrors are still there"
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """A backend: its number in the picture, addresses, slots as ranges, weight, and its shares by weight and of slots."""
 
     number: int
@@ -56,13 +56,13 @@ class PoolSection:
     """A pool in full. *drawn* is None where its slots are not drawn; *most* is the largest share of its rows."""
 
     view: PoolView
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     vips: int
     drawn: SlotMap | None
     most: float
 
 
-def report(facts: Facts, parts: Iterable[Part] = (), options: str = "") -> str:
+def report_page(facts: ReportFacts, parts: Iterable[Maskable] = (), options: str = "") -> str:
     """The page. *parts* are left out of it; *options* are added to the commands that it names."""
     left = frozenset(parts)
     facts = _masked(facts, Masks(left, PeopleMask()))
@@ -70,26 +70,26 @@ def report(facts: Facts, parts: Iterable[Part] = (), options: str = "") -> str:
     status = facts.status
     values = {
         "facts": facts, "status": status, "items": found[:MOST_ITEMS], "more_items": len(found) - MOST_ITEMS,
-        "left_out": [part.value for part in Part if part in left], "python": platform.python_version(),
+        "left_out": [part.value for part in Maskable if part in left], "python": platform.python_version(),
         **_switch_values(status, left),
     }  # fmt: skip
-    return page.make(page.FOLDER, "report.html", values, AddressMask() if Part.ADDRESSES in left else str)
+    return page.make(page.FOLDER, "report.html", values, AddressMask() if Maskable.ADDRESSES in left else str)
 
 
-def summary(facts: Facts) -> str:
+def state_line(facts: ReportFacts) -> str:
     """How the switch is, in a line."""
     counts = {level: n for level, n in count(items(facts)).items() if n}
     words = ", ".join(f"{n} {level}{'s' if n > 1 and level != 'critical' else ''}" for level, n in counts.items())
     return words or "nothing needs attention"
 
 
-def _switch_values(status: Status | None, left: frozenset[Part]) -> dict[str, Any]:
+def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str, Any]:
     if status is None:
         return {"bridge": "", "name": "", "state": None}
     reading = status.reading
     state, entries = reading.state, list(reading.overlay or ())
     vips, pools = _vips(status.vips), _sections(status, state)
-    spec = state.text if state is not None and not left - {Part.ADDRESSES} else ""
+    spec = state.text if state is not None and not left - {Maskable.ADDRESSES} else ""
     shown = {section.view.title for section in pools}
     return {
         "bridge": reading.record.bridge, "name": reading.record.name, "state": state,
@@ -105,17 +105,17 @@ def _switch_values(status: Status | None, left: frozenset[Part]) -> dict[str, An
     }  # fmt: skip
 
 
-def _masked(facts: Facts, masks: Masks) -> Facts:
+def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
     """The facts without notes or people."""
     status = facts.status
-    if status is None or not {Part.NOTES, Part.PEOPLE} & masks.parts:
+    if status is None or not {Maskable.NOTES, Maskable.PEOPLE} & masks.parts:
         return facts
     reading = status.reading
     overlay = Overlay(tuple(map(masks.entry, reading.overlay))) if reading.overlay is not None else None
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
     masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)
-    if Part.PEOPLE in masks.parts:
+    if Maskable.PEOPLE in masks.parts:
         capture = capture_warning(reading.record)
         texts = [_CAPTURE if capture and capture in text else text for text in status.warnings]
         if reading.state is not None:
@@ -171,7 +171,7 @@ def _section(status: Status, pool: Membership, view: PoolView, vips: int, *, dra
         held.setdefault(name, []).append(slot)
     whole, addresses = sum(weights.values()), _addresses(status.loaded, view.name)
     rows = tuple(
-        Row(
+        ReportRow(
             numbers[b.name], b, addresses(b.name), ranges(held.get(b.name, ())), weights.get(b.name, b.weight),
             weights.get(b.name, 0) / whole if whole else 0.0, (b.slots or 0) / view.slots,
         )

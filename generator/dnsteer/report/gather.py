@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 @dataclass
-class Facts:
+class ReportFacts:
     """A switch at a *time*, as read *by* somebody.
 
     *status* is None where the database cannot be reached. *unread* has what could not be read, and why.
@@ -48,12 +48,12 @@ class Facts:
     unread: list[tuple[str, str]] = field(default_factory=list)
 
 
-def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> Facts:
+def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> ReportFacts:
     """Read the switch; rates are over *interval* seconds. Changes nothing.
 
     Raises SwitchError when there is no such bridge, or none that is dnsteer's.
     """
-    facts = Facts(now(), operator_name(), switch.remote)
+    facts = ReportFacts(now(), operator_name(), switch.remote)
 
     def readable(what: str, read: Callable[[], _T]) -> _T | None:
         try:
@@ -89,7 +89,7 @@ def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> Facts:
     return facts
 
 
-def _datapath(switch: TargetSwitch, loaded: Loaded, facts: Facts) -> Datapath:
+def _datapath(switch: TargetSwitch, loaded: Loaded, facts: ReportFacts) -> Datapath:
     with Unixctl(control_socket(switch.remote), switch.timeout) as vswitchd:
         found = _VERSION.search(vswitchd.run("version"))
         facts.version = facts.version or (found[0] if found else "")

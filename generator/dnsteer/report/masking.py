@@ -13,7 +13,7 @@ from dnsteer.switch.state import AppliedState
 LEFT_OUT = "(left out)"
 
 
-class Part(str, Enum):
+class Maskable(str, Enum):
     """What can be left out of a report."""
 
     ADDRESSES = "addresses"
@@ -61,7 +61,7 @@ class PeopleMask:
 class Masks:
     """Leaves notes or people, if they are among *parts*, out of maintenance and states; the agent's notes stay."""
 
-    parts: frozenset[Part]
+    parts: frozenset[Maskable]
     person: PeopleMask
 
     def entry(self, entry: Maintenance) -> Maintenance:
@@ -78,11 +78,11 @@ class Masks:
 
     def file(self, file: str) -> str:
         """The name of a file."""
-        return file.rpartition("/")[2] if Part.PEOPLE in self.parts else file
+        return file.rpartition("/")[2] if Maskable.PEOPLE in self.parts else file
 
     def _note(self, note: str) -> str:
-        return LEFT_OUT if note and Part.NOTES in self.parts else note
+        return LEFT_OUT if note and Maskable.NOTES in self.parts else note
 
     def by(self, name: str) -> str:
         """Who did something."""
-        return self.person(name) if Part.PEOPLE in self.parts else name
+        return self.person(name) if Maskable.PEOPLE in self.parts else name

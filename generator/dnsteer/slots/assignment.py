@@ -30,7 +30,7 @@ def quotas(weights: Mapping[str, int], slots: int) -> dict[str, int]:
     """
     total = sum(_checked(weights, slots).values())
     out = {name: weight * slots // total for name, weight in weights.items()}
-    fractions = sorted(out, key=lambda name: (-(weights[name] * slots % total), place(name)))
+    fractions = sorted(out, key=lambda name: (-(weights[name] * slots % total), hash_rank(name)))
     for name in fractions[: slots - sum(out.values())]:
         out[name] += 1
     return out
@@ -66,7 +66,7 @@ def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str
 
     *wants* must add up to the number of free slots and be 0 for members of weight 0.
     """
-    names = sorted((name for name, want in wants.items() if want), key=place)
+    names = sorted((name for name, want in wants.items() if want), key=hash_rank)
     left = [wants[name] for name in names]
     steps = _steps([weights[name] for name in names])
     choices = [_ranking(name, slots) for name in names]
@@ -90,7 +90,7 @@ def hand_out(free: Iterable[int], wants: Mapping[str, int], weights: Mapping[str
     return owners
 
 
-def place(name: str) -> tuple[bytes, str]:
+def hash_rank(name: str) -> tuple[bytes, str]:
     """Return a sort key that orders names by their hash, so neither alphabetically nor as in the spec."""
     return hashlib.sha256(name.encode()).digest(), name
 

@@ -7,11 +7,11 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from dnsteer.slots.assignment import hand_out, place
+from dnsteer.slots.assignment import hand_out, hash_rank
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 
 
-def overlay(base: Sequence[str], weights: Mapping[str, int], down: Collection[str]) -> tuple[str, ...]:
+def with_members_down(base: Sequence[str], weights: Mapping[str, int], down: Collection[str]) -> tuple[str, ...]:
     """Return *base* with the slots of members that are *down* moved to the members that are up.
 
     How many each takes over: one slot at a time, the member furthest below its share by weight. Which slots: by the same
@@ -37,7 +37,7 @@ def with_maintenance(
     Afterwards no backend that is fully out holds a slot while a backend with a weight is in: neither one that failed during
     its drain, nor the last one taken out while other drains were in progress.
     """
-    table, away = overlay(base, weights, down), set(down)
+    table, away = with_members_down(base, weights, down), set(down)
     kept: dict[int, str] = {}
     for entry in maintenance:
         away.add(entry.backend)
@@ -105,7 +105,7 @@ def _slots_to_take_over(base: Sequence[str], takers: Mapping[str, int], free: in
     held = Counter(name for name in base if name in takers)
     slots, total = sum(held.values()) + free, sum(takers.values())
     # (slots held - share) * total, so that it is a whole number
-    queue = [(held[name] * total - slots * weight, place(name)) for name, weight in takers.items()]
+    queue = [(held[name] * total - slots * weight, hash_rank(name)) for name, weight in takers.items()]
     heapq.heapify(queue)
     wants: Counter[str] = Counter()
     for _ in range(free):

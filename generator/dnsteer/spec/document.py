@@ -20,7 +20,7 @@ from yaml import events
 
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
 from dnsteer.spec.source import UnreadableError, read_whole, shown
-from dnsteer.spec.yaml_errors import MAX_DEPTH, explain, too_deep
+from dnsteer.spec.yaml_errors import MAX_DEPTH, explain_error, too_deep
 
 MAX_BYTES = 8 * 1024 * 1024
 """Largest spec read, in bytes; ten thousand VIPs take about two million."""
@@ -155,7 +155,7 @@ class _Reader:
                 self._find(after, (), "a second document", "one spec in a file", "remove it")
             return value
         except yaml.YAMLError as err:
-            self.findings.append(explain(err, self.text))
+            self.findings.append(explain_error(err, self.text))
         except _GiveUpError:
             pass
         finally:

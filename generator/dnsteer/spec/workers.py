@@ -80,7 +80,7 @@ def named(pool: Pool, name: str) -> list[Backend]:
     return [b for b in pool.backends if b.name == name] or [b for b in pool.backends if b.host == name]
 
 
-def counts(spec: Spec) -> dict[str, dict[str, int]]:
+def worker_counts(spec: Spec) -> dict[str, dict[str, int]]:
     """Return how many workers each host has, by pool and name of the host; pools without workers are left out."""
     out: dict[str, dict[str, int]] = {}
     for name, pool in spec.pools.items():

@@ -76,7 +76,7 @@ def too_deep(line: int, path: Path) -> Finding:
     return Finding(line, path, found, "a spec; it needs six levels", hint)
 
 
-def explain(err: yaml.YAMLError, text: str) -> Finding:
+def explain_error(err: yaml.YAMLError, text: str) -> Finding:
     """The finding that a parser's error in *text* stands for."""
     mark: Any = getattr(err, "problem_mark", None)
     start: Any = getattr(err, "context_mark", None) or mark

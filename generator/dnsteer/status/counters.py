@@ -36,7 +36,7 @@ ROUND = 0.6
 """How long to wait for the switch to add up, in seconds; a little more than it takes."""
 
 
-class Service(NamedTuple):
+class CountedService(NamedTuple):
     """A service of a VIP address."""
 
     protocol: str
@@ -67,21 +67,23 @@ class Count(NamedTuple):
     bytes: int = 0
 
 
-Key = Service | BackendKey | ExtendedServiceKey
+Key = CountedService | BackendKey | ExtendedServiceKey
 Sample = Mapping[tuple[Key, str], Count]
 """The counters by what they count and the flow's match: a backend has a flow for each way to forward to it."""
 
 
-def take(client: OpenFlow, *, idle: bool = True) -> Sample:
+def take_counters(client: OpenFlow, *, idle: bool = True) -> Sample:
     """All counters now; without *idle* only those that are not 0, which is quicker. Raises as OpenFlow does."""
     found: dict[tuple[Key, str], Count] = {}
     for table in (_VIP, _FORWARD):
         text = client.ofctl("dump-flows", f"table={table}", "--stats")
-        found.update(read(text if idle else "\n".join(line for line in text.splitlines() if _IDLE not in line)))
+        found.update(
+            parse_counters(text if idle else "\n".join(line for line in text.splitlines() if _IDLE not in line))
+        )
     return found
 
 
-def read(text: str) -> Iterator[tuple[tuple[Key, str], Count]]:
+def parse_counters(text: str) -> Iterator[tuple[tuple[Key, str], Count]]:
     """The counters in what ovs-ofctl printed of the two tables. Flows of others are passed over."""
     for line in text.splitlines():
         m = _FLOW.match(line)
@@ -93,14 +95,14 @@ def read(text: str) -> Iterator[tuple[tuple[Key, str], Count]]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _key(match: str) -> Service | BackendKey | None:
+def _key(match: str) -> CountedService | BackendKey | None:
     """What a flow counts. Remembered: metrics read the same thousands again and again."""
     return _service(match) or _way(match)
 
 
-def _service(match: str) -> Service | None:
+def _service(match: str) -> CountedService | None:
     m = _SERVICE.match(match)
-    return Service(m[1], ip_address(m[2]), int(m[3])) if m else None
+    return CountedService(m[1], ip_address(m[2]), int(m[3])) if m else None
 
 
 def _way(match: str) -> BackendKey | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnsteer.deploy.extension import program_for
+from dnsteer.deploy.extension import extension_client
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.handover import faults_of
 from dnsteer.modes import MODES
@@ -78,7 +78,7 @@ class ExtensionView:
 
 def view_extension(switch: TargetSwitch, spec: Spec) -> ExtensionView:
     """Return its current state."""
-    program = program_for(switch, spec, _PATIENCE)
+    program = extension_client(switch, spec, _PATIENCE)
     try:
         answer = program.status()
         return ExtensionView(program.path, answer=answer, faults=list(faults_of(program, answer)))
@@ -91,10 +91,12 @@ def why(err: SwitchError | PermissionError) -> str:
     return f"{err.filename}: {err.strerror}" if isinstance(err, PermissionError) else str(err)
 
 
-def take(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> tuple[Sample, dict[str, Any]]:
+def take_extension_counters(
+    switch: TargetSwitch, spec: Spec, members: Iterable[Membership]
+) -> tuple[Sample, dict[str, Any]]:
     """Return its counters in the form of flow counters, and its drops; nothing if it cannot be reached."""
     try:
-        answer = program_for(switch, spec, _PATIENCE).counters()
+        answer = extension_client(switch, spec, _PATIENCE).counters()
         found = dict(_counts(answer, spec, {m.title: m for m in members}, time.monotonic()))
         return found, answer["dropped"]
     except (SwitchError, PermissionError, KeyError, TypeError, AttributeError):
@@ -104,7 +106,7 @@ def take(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> tup
 def take_slots(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> dict[int, Mapping[int, int]]:
     """Return the packets so far of each slot that it counts, by the number of its pool. Raises SwitchError."""
     pools, found = {m.title: m for m in members}, dict[int, dict[int, int]]()
-    program = program_for(switch, spec, _PATIENCE)
+    program = extension_client(switch, spec, _PATIENCE)
     answer = program.slots()
     try:
         for service in answer["vips"]:

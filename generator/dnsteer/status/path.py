@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
-from typing import Protocol as Interface
 
 from dnsteer.deploy.maintenance_text import concerning, why_not_base
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.frames import answer_frame, query_frame
 from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.packets import Expectation, Reference, Service
+from dnsteer.proof.reference.packets import AddressService, Expectation, Reference
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.errors import show_path
@@ -24,8 +23,9 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
 from dnsteer.status.flow_counts import FlowKey
-from dnsteer.status.trace_words import in_words
+from dnsteer.status.trace_words import trace_in_words
 from dnsteer.switch.trace import UNCHANGED, Trace, TracedFlow, read_trace
+from dnsteer.switch.unixctl import Appctl
 from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import TABLES
 
@@ -39,15 +39,8 @@ _SLOT = cookie(Category.SLOT, 0) >> OBJECT_BITS
 _BACKEND = cookie(Category.BACKEND, 0) >> OBJECT_BITS
 
 
-class Commands(Interface):
-    """The control socket of an ovs-vswitchd."""
-
-    def run(self, command: str, *args: str) -> str:
-        """Run a command and return its output. Raises SwitchError."""
-
-
 @dataclass(frozen=True)
-class Query:
+class PathQuery:
     """One query of a client, that comes in by an uplink."""
 
     client: Address
@@ -59,7 +52,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Headers:
+class PathHeaders:
     """A packet at a port of the bridge: addresses, ports and TTL (or hop limit)."""
 
     port: str
@@ -99,9 +92,9 @@ class Way:
     are the bridges behind patch ports that it goes on to; their flows are not dnsteer's and not shown.
     """
 
-    enters: Headers
+    enters: PathHeaders
     steps: tuple[PathStep, ...]
-    leaves: tuple[Headers, ...]
+    leaves: tuple[PathHeaders, ...]
     recirculates: bool
     problem: str = ""
     otherwise: str = ""
@@ -119,7 +112,7 @@ class PathView:
     *no_answer* says why there is no *answer*.
     """
 
-    query: Query
+    query: PathQuery
     way: Way
     vip: str = ""
     pool: str = ""
@@ -146,7 +139,7 @@ class PathTracer:
     def __init__(self, loaded: Loaded, plan: Plan, overlay: Overlay) -> None:
         self._loaded, self._plan, self._overlay = loaded, plan, overlay
 
-    def trace(self, switch: Commands, query: Query) -> PathView:
+    def trace(self, switch: Appctl, query: PathQuery) -> PathView:
         """Trace a query, and the answer to it. Raises SwitchError or UnavailableError where the switch cannot be asked."""
         loaded = self._loaded
         # Of this address alone: the reference makes the slots of each service, and there may be thousands.
@@ -175,7 +168,7 @@ class PathTracer:
         view = replace(view, way=replace(way, problem=problem))
         return self._with_answer(view, switch, reference, service)
 
-    def _way(self, switch: Commands, port: str, data: bytes) -> tuple[Way, Trace]:
+    def _way(self, switch: Appctl, port: str, data: bytes) -> tuple[Way, Trace]:
         bridge = self._plan.bridge
         trace = read_trace(switch.run("ofproto/trace", "--names", bridge, f"in_port={port}", data.hex()))
         steps = tuple(self._step(flow) for flow in trace.flows)
@@ -191,7 +184,7 @@ class PathTracer:
         subject = self._plan.subject(flow.cookie)
         return PathStep(
             table.name if table is not None else str(flow.table), table.does if table is not None else "", flow.match,
-            tuple(in_words(flow.table, flow.actions)), flow.cookie, subject.title if subject else "",
+            tuple(trace_in_words(flow.table, flow.actions)), flow.cookie, subject.title if subject else "",
             show_path(subject.path) if subject else "", subject.line if subject else 0,
             FlowKey(flow.table, flow.priority, flow.match),
         )  # fmt: skip
@@ -209,7 +202,9 @@ class PathTracer:
                     view = replace(view, group=int(m[1]))
         return view
 
-    def _with_answer(self, view: PathView, switch: Commands, reference: Reference, service: Service | None) -> PathView:
+    def _with_answer(
+        self, view: PathView, switch: Appctl, reference: Reference, service: AddressService | None
+    ) -> PathView:
         """Trace the answer of the backend that the query goes to, where it passes the switch."""
         if service is None or not view.way.leaves:
             if view.way.otherwise:
@@ -236,17 +231,17 @@ class PathTracer:
         return replace(view, answer=replace(way, problem=problem))
 
 
-def headers_of(port: str, data: bytes) -> Headers:
+def headers_of(port: str, data: bytes) -> PathHeaders:
     """The headers of a frame at a port."""
     packet = wire.parse(data)
     ttl = data[packet.l3 + (8 if packet.ethertype == wire.IPV4 else 7)]
-    return Headers(
+    return PathHeaders(
         port, data[6:12].hex(":"), data[:6].hex(":"), ip_address(packet.source), ip_address(packet.destination),
         packet.sport, packet.dport, ttl,
     )  # fmt: skip
 
 
-def _leaving(trace: Trace, enters: Headers) -> Iterable[Headers]:
+def _leaving(trace: Trace, enters: PathHeaders) -> Iterable[PathHeaders]:
     """What leaves, by the ports that flows send it to and its fields in the end."""
     in_the_end = enters if trace.final == UNCHANGED else _final(trace, enters.port)
     if in_the_end is None:
@@ -258,19 +253,19 @@ def _leaving(trace: Trace, enters: Headers) -> Iterable[Headers]:
                 yield replace(in_the_end, port=m[1].strip('"') if m is not None else enters.port)
 
 
-def _final(trace: Trace, port: str) -> Headers | None:
+def _final(trace: Trace, port: str) -> PathHeaders | None:
     """The headers in the end; None for a packet that is no longer a query or an answer by IP."""
     fields = dict(part.split("=", 1) for part in trace.final.split(",") if "=" in part)
     source, destination = (fields.get(f"nw_{end}") or fields.get(f"ipv6_{end}", "") for end in ("src", "dst"))
     if not source or not destination:
         return None
-    return Headers(
+    return PathHeaders(
         port, fields["dl_src"], fields["dl_dst"], ip_address(source), ip_address(destination),
         int(fields["tp_src"]), int(fields["tp_dst"]), int(fields.get("nw_ttl", 0)),
     )  # fmt: skip
 
 
-def _otherwise(trace: Trace, leaves: Collection[Headers]) -> str:
+def _otherwise(trace: Trace, leaves: Collection[PathHeaders]) -> str:
     """The action that sends a packet that is not dropped out of ports that no flow names."""
     named = [action for flow in trace.flows for action in flow.actions if action in _BY_SWITCH]
     if named or leaves:
@@ -278,7 +273,7 @@ def _otherwise(trace: Trace, leaves: Collection[Headers]) -> str:
     return "its datapath actions" if trace.datapath not in ("", "drop") else ""
 
 
-def _chosen_there(expected: Expectation, service: Service | None) -> str:
+def _chosen_there(expected: Expectation, service: AddressService | None) -> str:
     """Whom the extension chooses, by the record: it is a program of its own and is not traced."""
     if expected.backend is not None:
         return f"{expected.backend}, by the source port"
@@ -289,7 +284,7 @@ def _chosen_there(expected: Expectation, service: Service | None) -> str:
     return f"{service.selection.describe(service)}; of {len(service.slots)} slots {names}"
 
 
-def _problem(way: Way, expected: Expectation, service: Service | None, extension: str | None) -> str:
+def _problem(way: Way, expected: Expectation, service: AddressService | None, extension: str | None) -> str:
     """How a way differs from the record; empty where it does not."""
     if service is not None and service.by_extension:  # which drops what it cannot forward
         ports = {each.port for each in way.leaves}

@@ -21,7 +21,7 @@ from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.spec import Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.workers import named
-from dnsteer.status.record import Reading, read_record
+from dnsteer.status.record import RecordReading, read_record
 from dnsteer.switch.tools import SwitchError
 
 FIRST_PORT = 1024
@@ -30,7 +30,7 @@ _NOT_ASKED = {"doq": "DoQ", "doh": "DoH"}
 
 
 @dataclass(frozen=True)
-class Question:
+class ProbeQuestion:
     """One question to *address* and *port*, by *transport*: udp, tcp or tls (DoT).
 
     Through a VIP it is for *backend*, which a query from any of *source_ports* reaches; no ports: any will do, and
@@ -51,7 +51,7 @@ class Question:
 class Probes:
     """The questions, and in words which services are not asked and why."""
 
-    questions: list[Question] = field(default_factory=list)
+    questions: list[ProbeQuestion] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Probes:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProbeFilter:
     """What the operator wants asked: only these *addresses* (all where there are none), without *skip* (protocol, port)."""
 
     addresses: Sequence[Address] = ()
@@ -69,7 +69,7 @@ class Wanted:
     """Source ports for each question, at most: as many tries."""
 
 
-def through_vips(switch: TargetSwitch, bridge: str | None, wanted: Wanted) -> Probes:
+def through_vips(switch: TargetSwitch, bridge: str | None, wanted: ProbeFilter) -> Probes:
     """Questions through the VIPs of a running switch, as its slots are now.
 
     An address of *wanted* that no VIP has is asked too, by UDP at port 53: it may be translated on the way. Raises
@@ -94,11 +94,11 @@ def through_vips(switch: TargetSwitch, bridge: str | None, wanted: Wanted) -> Pr
                     asked = (str(address), transport, endpoint.port, name, vip.pool)
                     out.questions += _each(asked, members, slots[members], wanted.count)
     known = {a for vip in spec.vips.values() for a in vip.addresses}
-    out.questions += [Question(str(a), "udp", 53, "", "", "") for a in wanted.addresses if a not in known]
+    out.questions += [ProbeQuestion(str(a), "udp", 53, "", "", "") for a in wanted.addresses if a not in known]
     return out
 
 
-def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str, wanted: Wanted) -> Probes:
+def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str, wanted: ProbeFilter) -> Probes:
     """Questions to a backend itself, or to all workers of one: at its addresses in the spec, or those of *wanted*, by what
     its pool's VIPs serve.
 
@@ -119,7 +119,7 @@ def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str
             if transport:
                 served[transport, endpoint.target_port] = None
     out.questions = [
-        Question(str(a), transport, port + found.port_offset, "", pool, found.name)
+        ProbeQuestion(str(a), transport, port + found.port_offset, "", pool, found.name)
         for found in asked
         for a in addresses
         for transport, port in served
@@ -127,7 +127,7 @@ def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str
     return out
 
 
-def _applied(reading: Reading) -> tuple[Spec, Sequence[Membership]]:
+def _applied(reading: RecordReading) -> tuple[Spec, Sequence[Membership]]:
     """The spec that is applied, and the members of its pools."""
     if reading.state is None:
         why = "; ".join(reading.damage) or "no state is recorded: apply a spec first"
@@ -156,17 +156,17 @@ def _transport(endpoint: Endpoint, skip: Collection[tuple[str, int]], where: str
 
 def _each(
     asked: tuple[str, str, int, str, str], members: Membership, slots: Sequence[str], count: int
-) -> Iterator[Question]:
+) -> Iterator[ProbeQuestion]:
     """A question for each backend that has slots."""
     own: Mapping[str, list[int]] = {name: [] for name in members.weights if name in set(slots)}
     if members.selection != Selection.SOURCE_PORT.value:
         for _ in own:
-            yield Question(*asked, backend="")
+            yield ProbeQuestion(*asked, backend="")
         return
     for slot, name in enumerate(slots):
         own[name].append(slot)
     for name, held in own.items():
-        yield Question(*asked, backend=name, source_ports=_ports(held, len(slots), count))
+        yield ProbeQuestion(*asked, backend=name, source_ports=_ports(held, len(slots), count))
 
 
 def _ports(held: Sequence[int], slots: int, count: int) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def total(rates: Iterable[Rate]) -> Rate:
     return Rate(_sum(r.packets for r in found), _sum(r.queries for r in found))
 
 
-def between(before: Sample, after: Sample) -> Rates:
+def rates_between(before: Sample, after: Sample) -> Rates:
     """The rates between two samples, by the time that the switch says has passed between them."""
     seconds = max((count.age - before[place].age for place, count in after.items() if place in before), default=0.0)
     out: dict[Key, float | None] = {}

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Reading:
+class RecordReading:
     """A bridge's record. *overlay*, *pending* and *state* are None where they are damaged; *damage* says what is.
 
     *cut_off*: a change was begun and not ended.
@@ -39,7 +39,7 @@ class Reading:
         return None if self.overlay is None else self.record.marker
 
 
-def read_record(remote: str, bridge: str | None, timeout: float) -> Reading:
+def read_record(remote: str, bridge: str | None, timeout: float) -> RecordReading:
     """Read the record of the bridge, or of the only one there is.
 
     Raises SwitchError when there is none, or UnavailableError when OVSDB cannot be reached.
@@ -61,4 +61,4 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> Reading:
         pending = readable(lambda: record.pending)
         number = readable(lambda: record.number)
         state = readable(lambda: session.state(record, number)) if number else None
-    return Reading(record, overlay, pending, bool(record.ids.get(PENDING_KEY)), state, tuple(damage))
+    return RecordReading(record, overlay, pending, bool(record.ids.get(PENDING_KEY)), state, tuple(damage))

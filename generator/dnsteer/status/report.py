@@ -12,8 +12,8 @@ from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
 from dnsteer.status import counters
 from dnsteer.status.pools import PoolView, backups_in_use, overdue, view_pools
-from dnsteer.status.rates import Rates, between
-from dnsteer.status.record import Reading, read_record
+from dnsteer.status.rates import Rates, rates_between
+from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.vips import VipView, view_vips
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.openflow import OpenFlow
@@ -48,7 +48,7 @@ class Status:
     *loaded* is the applied spec, None if there is none that this version accepts.
     """
 
-    reading: Reading
+    reading: RecordReading
     unreachable: str = ""
     tables_match: TablesMatch | None = None
     rates: Rates = field(default_factory=Rates)
@@ -192,29 +192,29 @@ class Observer:
             errors.clear()
         return self._status(reading, rates, tables_match, unreachable, errors)
 
-    def _begin(self, client: OpenFlow, reading: Reading) -> None:
+    def _begin(self, client: OpenFlow, reading: RecordReading) -> None:
         """Take the sample to begin with."""
         if self.rates and self._sample is None:
             counters.wait_for_round(client)
             self._sample = time.monotonic(), self._take(client, reading)
 
-    def _take(self, client: OpenFlow, reading: Reading) -> counters.Sample:
+    def _take(self, client: OpenFlow, reading: RecordReading) -> counters.Sample:
         """All counters now, with those of the extension, which Open vSwitch does not have."""
-        found = counters.take(client)
+        found = counters.take_counters(client)
         spec = self._extended(reading)
         if spec is None or reading.state is None:
             return found
-        from dnsteer.status.extension import take
+        from dnsteer.status.extension import take_extension_counters
 
-        more, self._dropped = take(self.switch, spec, reading.state.members)
+        more, self._dropped = take_extension_counters(self.switch, spec, reading.state.members)
         return {**found, **more}
 
-    def _extended(self, reading: Reading) -> Spec | None:
+    def _extended(self, reading: RecordReading) -> Spec | None:
         """The spec that is applied, when the extension serves VIPs of it."""
         loaded = self._load(reading) if reading.record.extended else None
         return loaded.spec if loaded else None
 
-    def _rates(self, client: OpenFlow, reading: Reading) -> Rates:
+    def _rates(self, client: OpenFlow, reading: RecordReading) -> Rates:
         """The rates since the last sample, when the interval has passed."""
         if self._sample is None:
             return Rates()
@@ -222,9 +222,9 @@ class Observer:
         time.sleep(max(0.0, since + self.interval - time.monotonic()))
         counters.wait_for_round(client)
         self._sample = time.monotonic(), self._take(client, reading)
-        return between(before, self._sample[1])
+        return rates_between(before, self._sample[1])
 
-    def _prepare(self, reading: Reading, errors: list[str]) -> None:
+    def _prepare(self, reading: RecordReading, errors: list[str]) -> None:
         """Load the applied spec, and look for drift if it is time to."""
         loaded = self._load(reading)
         if not self.check or loaded is None or reading.overlay is None:
@@ -233,12 +233,12 @@ class Observer:
             key, again, _ = self._drift
             if key == reading.same_as and time.monotonic() < again:
                 return
-        from dnsteer.status.verify import CAPTURED, verify
+        from dnsteer.status.verify import CAPTURED, find_drift
 
         start = time.monotonic()
         self._drift = None
         try:
-            found = verify(
+            found = find_drift(
                 loaded, self.switch.remote, openflow=self.switch.openflow, timeout=self.switch.timeout,
                 extension=self.switch.extension,
             )  # fmt: skip
@@ -253,7 +253,7 @@ class Observer:
         told = ("interrupted", "extension away", "extension degraded", CAPTURED, KIND_WAITS)
         self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
 
-    def _load(self, reading: Reading) -> Loaded | None:
+    def _load(self, reading: RecordReading) -> Loaded | None:
         """Return the applied spec; None if there is none that this version accepts."""
         state = reading.state
         if state is None:
@@ -269,7 +269,12 @@ class Observer:
         return None if isinstance(found, str) else found
 
     def _status(
-        self, reading: Reading, rates: Rates, tables_match: TablesMatch | None, unreachable: str, errors: list[str]
+        self,
+        reading: RecordReading,
+        rates: Rates,
+        tables_match: TablesMatch | None,
+        unreachable: str,
+        errors: list[str],
     ) -> Status:
         time_now = now()
         loaded = self._load(reading)
@@ -322,7 +327,7 @@ class Observer:
         status.warnings += view.warnings
 
 
-def _tables_match(client: OpenFlow, reading: Reading) -> TablesMatch | None:
+def _tables_match(client: OpenFlow, reading: RecordReading) -> TablesMatch | None:
     if reading.overlay is None:
         return None
     found = client.marker()

@@ -27,7 +27,7 @@ _NO_BUCKET = "-> no live bucket"
 """What the trace says where the switch's hash chooses: the bucket is known in the next pass only."""
 
 
-def in_words(table: int, actions: Iterable[str]) -> list[str]:
+def trace_in_words(table: int, actions: Iterable[str]) -> list[str]:
     """Return the trace's lines about a flow of an OpenFlow table in words. What is not known stays as it is."""
     lines = list(actions)
     return [*_words(table, lines)] or ["drops the packet: there is no action"]

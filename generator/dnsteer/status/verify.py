@@ -22,9 +22,9 @@ from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.session import Session
-from dnsteer.switch.settings import OTHERS, Level, Seen, deviations
+from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
-from dnsteer.switch.table_changes import Changes, changes
+from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.return_ import FragmentRow
@@ -64,7 +64,7 @@ class Drift:
         return {"kind": self.kind, "about": self.about, "detail": self.detail, "line": self.line}
 
 
-def verify(
+def find_drift(
     loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10,
     extension: str | None = None,
 ) -> list[Drift]:  # fmt: skip
@@ -96,7 +96,7 @@ def _drift(
         drift += _program_drift(loaded, plan, extension, timeout)
     if have is None:
         return drift
-    seen = Seen(loaded.spec, plan, want, have, config, None)
+    seen = SettingsInput(loaded.spec, plan, want, have, config, None)
     if br.lacks_protocol(have):
         return [*drift, *_settings(loaded, seen, ignore_foreign)]  # its tables cannot be read
     try:
@@ -118,7 +118,7 @@ def _drift(
                 Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
             )
     drift += _role_drift(loaded, record, remote, tables)
-    todo = changes(lines, groups, tables)
+    todo = compare_tables(lines, groups, tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
     return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
 
@@ -134,7 +134,7 @@ def _role_drift(loaded: Loaded, record: BridgeRecord | None, remote: str, tables
         yield Drift("role", f"bridge {loaded.spec.switch.bridge}", f"{detail}; dnsteer role says what it should be")
 
 
-def _settings(loaded: Loaded, seen: Seen, ignore_foreign: bool) -> Iterator[Drift]:
+def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iterator[Drift]:
     """Return deviating settings: the differences first, then the warnings."""
     for d in [*deviations(seen, Level.SET, Level.NAMED), *deviations(seen, Level.WARNED)]:
         if d.setting.name == OTHERS and ignore_foreign:
@@ -196,7 +196,7 @@ def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> 
     yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
 
 
-def _flow_drift(plan: Plan, todo: Changes, have: Tables) -> Iterator[Drift]:
+def _flow_drift(plan: Plan, todo: TableChanges, have: Tables) -> Iterator[Drift]:
     for flow in todo.add:
         yield _about(plan, "flow missing", flow, flow.line())
     for flow in todo.replace:
@@ -243,7 +243,7 @@ def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
     return Drift(kind, subject.title, detail, subject.line)
 
 
-def _group_drift(plan: Plan, todo: Changes, have: dict[int, Group]) -> Iterator[Drift]:
+def _group_drift(plan: Plan, todo: TableChanges, have: dict[int, Group]) -> Iterator[Drift]:
     subjects = {row.group: row.subject for row in plan.rows.of(GroupRow)}
     for group in todo.add_groups:
         yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)

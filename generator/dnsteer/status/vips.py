@@ -7,7 +7,7 @@ from typing import Any
 
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Spec, Vip
-from dnsteer.status.counters import Service
+from dnsteer.status.counters import CountedService
 from dnsteer.status.rates import Rate, Rates, total
 
 
@@ -68,6 +68,8 @@ def view_vips(spec: Spec, rates: Rates) -> list[VipView]:
 
 def _vip(name: str, vip: Vip, rates: Rates) -> VipView:
     ends = [(e.protocol.value, e.port) for e in derived.endpoints(vip)]
-    services = [ServiceView(*end, rates.of(Service(end[0], a, end[1]) for a in vip.addresses)) for end in ends]
-    addresses = [AddressView(str(a), rates.of(Service(end[0], a, end[1]) for end in ends)) for a in vip.addresses]
+    services = [ServiceView(*end, rates.of(CountedService(end[0], a, end[1]) for a in vip.addresses)) for end in ends]
+    addresses = [
+        AddressView(str(a), rates.of(CountedService(end[0], a, end[1]) for end in ends)) for a in vip.addresses
+    ]
     return VipView(name, tuple(addresses), tuple(services), vip.pool, vip.forwarding.value)

@@ -12,7 +12,7 @@ from dnsteer.switch.state import PLACES_KEY, BridgeRecord, DamagedError
 _FIELDS = {"include", "control", "protocol"}
 
 
-def place_of(announce: Announce) -> Announce:
+def route_place(announce: Announce) -> Announce:
     """What of the settings says where the routes are."""
     return Announce(via=announce.via, **announce.model_dump(include=_FIELDS))
 

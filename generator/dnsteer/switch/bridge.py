@@ -11,7 +11,7 @@ from dnsteer.spec.errors import Path
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.openflow import PROTOCOL
-from dnsteer.switch.settings import Deviation, Level, Seen, deviations
+from dnsteer.switch.settings import Deviation, Level, SettingsInput, deviations
 from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError
 
@@ -129,7 +129,7 @@ def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
     return any((now.type or "system") != p.type or dict(now.options) != dict(p.options) for now, p in there)
 
 
-def setting_differences(seen: Seen) -> list[BridgeDifference]:
+def setting_differences(seen: SettingsInput) -> list[BridgeDifference]:
     """Return all settings other than flows, groups and ports that apply must change."""
     return [
         BridgeDifference(
@@ -178,7 +178,7 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None
             raise SwitchError(f"interface {port.name} is part of the bond {now.port}; remove it there first")
 
 
-def set_up(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> None:
+def set_up_bridge(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> None:
     """Create the bridge and its ports, and correct their settings. Removes nothing."""
     api = base.api
     with base.transaction() as txn:

@@ -93,7 +93,7 @@ def remove_left(remote: str, timeout: float, record: BridgeRecord, *, dry_run: b
         return found if session.end(record.bridge) else None
 
 
-def port_name(bridge: str, direction: str) -> str:
+def mirror_port(bridge: str, direction: str) -> str:
     """The port that a bridge's mirror of *direction* leads to."""
     return f"cap{zlib.crc32(bridge.encode()):08x}{direction[0]}"
 
@@ -152,7 +152,7 @@ class CaptureSession(Session):
         rows = self._ports(record, ports)
         ops: list[dict[str, Any]] = []
         for direction, column in zip(DIRECTIONS, ("select_src_port", "select_dst_port"), strict=True):
-            name, interface, port = port_name(record.bridge, direction), f"i_{direction}", f"p_{direction}"
+            name, interface, port = mirror_port(record.bridge, direction), f"i_{direction}", f"p_{direction}"
             # Internal ports get the smallest MTU of the bridge, which would drop the copies of longer frames.
             row: dict[str, Any] = {"name": name, "type": kind, "mtu_request": 65_000}
             if kind != "internal":
@@ -190,7 +190,7 @@ class CaptureSession(Session):
         """Wait until the switch has opened the ports. Raises SwitchError with its reason if it cannot."""
         deadline = time.monotonic() + self.timeout
         while True:
-            rows = [self._interface(port_name(bridge, direction)) for direction in DIRECTIONS]
+            rows = [self._interface(mirror_port(bridge, direction)) for direction in DIRECTIONS]
             for row in rows:
                 if row.get("error"):
                     raise SwitchError(f"the switch cannot open the port {row['name']} of the mirror: {row['error']}")

@@ -11,7 +11,7 @@ _SYSTEM = (Path("/run/openvswitch"), Path("/var/run/openvswitch"))
 _FOLDER = Path("/run/dnsteer")
 
 
-def spelled(remote: str) -> str:
+def canonical_remote(remote: str) -> str:
     """An OVSDB's remote in the one spelling that is its own: without symbolic links such as /var/run."""
     kind, _, where = remote.partition(":")
     return f"unix:{os.path.realpath(where)}" if kind == "unix" else remote

@@ -57,7 +57,7 @@ def mask_of_match(match: Iterable[Field]) -> Mask:
 
 
 @lru_cache(maxsize=4096)
-def show(mask: Mask) -> str:
+def show_mask(mask: Mask) -> str:
     """Return a mask as text: `nw_dst/24`, `tp_src/0xfe`, or the name alone for all bits."""
     order = {name: i for i, name in enumerate(WIDTHS)}
     return (

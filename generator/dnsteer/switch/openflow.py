@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.render.templates import port_name
-from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, program
+from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, find_program
 from dnsteer.tables.cookies import COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS
 from dnsteer.tables.order import PIPELINE
 
@@ -128,7 +128,7 @@ class OpenFlow:
     """
 
     def __init__(self, target: str, env: Mapping[str, str] | None = None, timeout: float = 60) -> None:
-        program("ovs-ofctl")  # rather now than after half of the work
+        find_program("ovs-ofctl")  # rather now than after half of the work
         self.target = target
         self._env = env
         self._timeout = timeout

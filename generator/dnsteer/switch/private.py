@@ -20,7 +20,7 @@ from types import TracebackType
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.signals import defer_signals, ends_with_parent
 from dnsteer.switch.stale_directories import new_directory, remove_leftovers
-from dnsteer.switch.tools import SwitchError, TimedOutError, program, run, schema_file
+from dnsteer.switch.tools import SwitchError, TimedOutError, find_program, run, schema_file
 
 _START_TIMEOUT = 10.0
 _END_TIMEOUT = 5.0
@@ -109,7 +109,7 @@ class PrivateSwitch:
         sock.unlink(missing_ok=True)
         with defer_signals():
             process = self._processes[args[0]] = subprocess.Popen(
-                [program(args[0]), *args[1:]],
+                [find_program(args[0]), *args[1:]],
                 env={**os.environ, **self.env},
                 cwd="/",
                 stdin=subprocess.DEVNULL,

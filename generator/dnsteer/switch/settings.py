@@ -53,7 +53,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SettingsInput:
     """What was read of a switch. *tables* is None if none can be read."""
 
     spec: Spec
@@ -88,8 +88,8 @@ class Setting:
     word: str = ""
     bit: str = ""
     kind: str = ""
-    matters: Callable[[str, Seen], bool] = lambda _value, _seen: True
-    numbers: Callable[[Seen], Mapping[str, int]] = lambda _seen: {}
+    matters: Callable[[str, SettingsInput], bool] = lambda _value, _seen: True
+    numbers: Callable[[SettingsInput], Mapping[str, int]] = lambda _seen: {}
 
     def arguments(self, name: str) -> tuple[str, ...]:
         """The ovs-ofctl command and arguments that correct it, after the bridge."""
@@ -111,20 +111,20 @@ class Setting:
         return f"ovs-vsctl clear {self.place.value} {record} {column}"
 
 
-def _hardware(_value: str, seen: Seen) -> bool:
+def _hardware(_value: str, seen: SettingsInput) -> bool:
     return seen.spec.switch.flavor is not Flavor.OVS_NETDEV
 
 
-def _too_few(value: str, seen: Seen) -> bool:
+def _too_few(value: str, seen: SettingsInput) -> bool:
     return not value.isdigit() or int(value) < seen.datapath_flows()
 
 
-def _flow_limits(seen: Seen) -> Mapping[str, int]:
+def _flow_limits(seen: SettingsInput) -> Mapping[str, int]:
     needed = seen.datapath_flows()
     return {"needed": needed, "limit": flow_limit(needed)}
 
 
-def _active(value: str, _seen: Seen) -> bool:
+def _active(value: str, _seen: SettingsInput) -> bool:
     return any(not target.startswith(_PASSIVE) for target in value.split(", "))
 
 
@@ -285,7 +285,7 @@ def _noun(place: Place) -> str:
     return "table" if place is Place.TABLE else "port"
 
 
-def deviations(seen: Seen, *levels: Level) -> Iterator[Deviation]:
+def deviations(seen: SettingsInput, *levels: Level) -> Iterator[Deviation]:
     """Return all deviating settings of these levels that matter."""
     for setting in SETTINGS:
         if setting.level not in levels:
@@ -295,7 +295,7 @@ def deviations(seen: Seen, *levels: Level) -> Iterator[Deviation]:
                 yield Deviation(setting, seen.have.name, name, value, setting.numbers(seen))
 
 
-def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
+def _values(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
     """Yield the values of a setting with their owners."""
     place, have = setting.place, seen.have
     if place is Place.SWITCH:
@@ -326,7 +326,7 @@ def _values(setting: Setting, seen: Seen) -> Iterator[tuple[str, str]]:
             yield (now.port if place is Place.PORT else port.name), now.settings.get(setting.name) or setting.default
 
 
-def _others(seen: Seen) -> list[str]:
+def _others(seen: SettingsInput) -> list[str]:
     """Return ports of the bridge that are not in the spec. Those with dnsteer's mark are differences by themselves.
 
     What `capture` makes for its time is named as such (captures.capture_warning).
@@ -337,7 +337,7 @@ def _others(seen: Seen) -> list[str]:
     )
 
 
-def repair_settings(seen: Seen, base: db.Database, ofctl: Callable[..., str]) -> bool:
+def repair_settings(seen: SettingsInput, base: db.Database, ofctl: Callable[..., str]) -> bool:
     """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
     in_database = []
     for found in deviations(seen, Level.SET):

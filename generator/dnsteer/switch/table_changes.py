@@ -15,7 +15,7 @@ _WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "retu
 
 
 @dataclass(frozen=True)
-class Changes:
+class TableChanges:
     """What must change for the tables to be as planned.
 
     *restore* are lines that bring back flows and groups of others, *role* those for the flows of the switch's role.
@@ -34,14 +34,14 @@ class Changes:
         flows = len(self.add) + len(self.replace) + len(self.remove) + len(self.role)
         return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
 
-    def split_for_grace(self) -> tuple[Changes, Changes]:
+    def split_for_grace(self) -> tuple[TableChanges, TableChanges]:
         """Split into what can be done at once, and what must wait for answers in flight.
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
         """
         later = tuple(f for f in self.remove if f.table in _WAY_BACK)
         rest = replace(self, remove=tuple(f for f in self.remove if f.table not in _WAY_BACK))
-        return rest, Changes((), (), later, (), (), ())
+        return rest, TableChanges((), (), later, (), (), ())
 
     def bundle(self) -> list[str]:
         """Return the bundle's lines. Groups are added before flows that use them, and removed after.
@@ -71,7 +71,7 @@ def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
         )
 
 
-def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Changes:
+def compare_tables(lines: Collection[str], groups: Iterable[Group], have: Tables) -> TableChanges:
     """Return the changes that turn *have* into the flows of *lines*, each once, and *groups*.
 
     Raises SwitchError where a flow that is not ours is in the way.
@@ -83,7 +83,7 @@ def changes(lines: Collection[str], groups: Iterable[Group], have: Tables) -> Ch
     there = {**stale, **have.flows}
     want_groups = {g.number: g for g in groups}
     refuse_blocked(want.values(), have)
-    return Changes(
+    return TableChanges(
         add=tuple(f for k, f in want.items() if k not in there),
         replace=tuple(f for k, f in want.items() if k in there and (there[k] != f or k in have.flags)),
         remove=tuple(f for k, f in there.items() if k not in want),

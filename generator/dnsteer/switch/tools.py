@@ -54,7 +54,7 @@ class CommandError(SwitchError):
         super().__init__(f"{' '.join(args[:4])}: {said}")
 
 
-def program(name: str) -> str:
+def find_program(name: str) -> str:
     """Full path of an Open vSwitch program. Raises UnavailableError when it is not installed."""
     found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *SBIN]))
     if found is None:
@@ -66,7 +66,7 @@ def program(name: str) -> str:
 
 def schema_file() -> Path:
     """The OVSDB schema that belongs to the installed Open vSwitch. Raises UnavailableError when it is missing."""
-    prefix = Path(program("ovs-vswitchd")).resolve().parents[1]
+    prefix = Path(find_program("ovs-vswitchd")).resolve().parents[1]
     folders = [os.environ.get("OVS_PKGDATADIR", ""), str(prefix / "share/openvswitch"), "/usr/share/openvswitch"]
     for folder in folders:
         file = Path(folder) / "vswitch.ovsschema"
@@ -94,7 +94,7 @@ class Running:
         self.args = args
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
-        argv = [program(args[0]), *args[1:]]
+        argv = [find_program(args[0]), *args[1:]]
         # Files in memory, not pipes: a pipe for the input would end early when we are killed, and half of the changes
         # would look like all; one for the output needs us for every 32 KiB, which takes long while we are busy.
         self._printed = _in_memory()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -34,6 +35,13 @@ def control_socket(remote: str, override: str | None = None) -> Path:
             "--control PATH"
         )
     return found[0]
+
+
+class Appctl(Protocol):
+    """Runs commands of `ovs-appctl` in an ovs-vswitchd."""
+
+    def run(self, command: str, *args: str) -> str:
+        """Run a command and return its output. Raises SwitchError with the switch's message."""
 
 
 class Unixctl:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.tables.extension import answers_leave_by
 from dnsteer.tables.extension import subject as extension_subject
+from dnsteer.tables.extension import translated_answers_leave_by
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow, ProbeRow
 from dnsteer.tables.return_ import TranslatedRow
@@ -91,7 +91,7 @@ def _extension(ctx: Context) -> Iterator[EgressRow]:
     owner = extension_subject(ctx)
     if ctx.rows.of(TranslatedRow):
         name = part.egress.port
-        next_hop = switch.uplinks[answers_leave_by(switch)].next_hop or ""
+        next_hop = switch.uplinks[translated_answers_leave_by(switch)].next_hop or ""
         yield EgressRow(owner, ANSWER, ctx.ports[name], name, "", set_source=True, next_hop=next_hop)
     if any(row.extended for row in ctx.rows.of(ServiceRow)):
         name = part.ingress.port

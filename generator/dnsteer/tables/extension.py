@@ -32,7 +32,7 @@ def subject(ctx: Context) -> Subject:
     return ctx.subject(Category.EXTENSION, 1, "extension", ("switch", "extension"))
 
 
-def answers_leave_by(switch: Switch) -> str:
+def translated_answers_leave_by(switch: Switch) -> str:
     """Return the uplink by which translated answers leave: the first that has a next hop."""
     return next(name for name, up in switch.uplinks.items() if up.next_hop is not None)
 
@@ -45,7 +45,7 @@ def rows(ctx: Context) -> Iterator[ExitRow]:
         return
     yield from _to_backends(ctx, part)
     if ctx.rows.of(TranslatedRow):
-        yield ExitRow(subject(ctx), part.ingress.port, "", answers_leave_by(ctx.spec.switch))
+        yield ExitRow(subject(ctx), part.ingress.port, "", translated_answers_leave_by(ctx.spec.switch))
         yield from _to_probes(ctx, part)
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from math import inf
 
 from dnsteer.agent.announce.conditions import obstacles
-from dnsteer.agent.announce.guard import Guard
+from dnsteer.agent.announce.guard import RouteGuard
 from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
-from dnsteer.agent.announce.routes import Owner
+from dnsteer.agent.announce.routes import RouteOwner
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.health import CheckState, Result, Thresholds, observe
-from dnsteer.agent.report import Report
+from dnsteer.agent.health import CheckState, Result, Thresholds, after_result
+from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
 from dnsteer.deploy.target_switch import now
 from dnsteer.metrics.recorder import Recorder
@@ -23,7 +23,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.announced import place_of
+from dnsteer.switch.announced import route_place
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
 
@@ -61,9 +61,9 @@ class Announcer:
         self._record: BridgeRecord | None = None
         self._adopted = False
         """Whether settings, or that there are none, are followed."""
-        self._settings: tuple[Owner, Announce] | None = None
+        self._settings: tuple[RouteOwner, Announce] | None = None
         self._publisher: Publisher | None = None
-        self._guard: Guard | None = None
+        self._guard: RouteGuard | None = None
         self._places = Places()
         self._unsettled = inf
         """When routes of earlier specs that could not be withdrawn are tried again."""
@@ -76,7 +76,7 @@ class Announcer:
         self._due = 0.0
         """When BIRD is asked again."""
 
-    def record(self, record: BridgeRecord, report: Report) -> None:
+    def record(self, record: BridgeRecord, report: Reporter) -> None:
         """Take in the record of the bridge on which this agent acts: which VIPs people have withdrawn."""
         self._acts, self._record = True, record
         try:
@@ -100,7 +100,7 @@ class Announcer:
         """Something has changed."""
         self._wake.set()
 
-    async def run(self, situation: Callable[[], Situation | None], report: Report) -> None:
+    async def run(self, situation: Callable[[], Situation | None], report: Reporter) -> None:
         """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing."""
         clock = asyncio.get_running_loop().time
         while True:
@@ -112,8 +112,8 @@ class Announcer:
                 await self._follow(found, clock(), report)
             await set_within(self._wake, _TICK)
 
-    async def _follow(self, known: Situation, time: float, report: Report) -> None:
-        announce, owner = known.spec.switch.announce, Owner(known.bridge, self._remote)
+    async def _follow(self, known: Situation, time: float, report: Reporter) -> None:
+        announce, owner = known.spec.switch.announce, RouteOwner(known.bridge, self._remote)
         settings = (owner, announce) if announce is not None else None
         try:
             if not self._adopted or settings != self._settings:
@@ -128,12 +128,12 @@ class Announcer:
             self._tell(known.spec, self._publisher.has if self._publisher is not None else set(), report)
 
     async def _adopt(
-        self, settings: tuple[Owner, Announce] | None, owner: Owner, spec: Spec, time: float, report: Report
+        self, settings: tuple[RouteOwner, Announce] | None, owner: RouteOwner, spec: Spec, time: float, report: Reporter
     ) -> None:
         """Follow other settings. Where routes are to be elsewhere, or nowhere, those that there were are withdrawn."""
         publisher = Publisher(*settings) if settings is not None else None
         before = self._settings
-        if before is not None and settings is not None and place_of(before[1]) == place_of(settings[1]):
+        if before is not None and settings is not None and route_place(before[1]) == route_place(settings[1]):
             self._release()
         else:
             self._forget()
@@ -145,7 +145,7 @@ class Announcer:
                     self._vips[name] = CheckState(healthy=present.issuperset(vip.addresses))
         self._adopted, self._settings, self._publisher = True, settings, publisher
 
-    async def _settle(self, owner: Owner, announce: Announce | None, time: float, report: Report) -> None:
+    async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float, report: Reporter) -> None:
         """Withdraw routes of earlier specs that are elsewhere."""
         assert self._record is not None
         wrong = await asyncio.to_thread(self._places.settle, self._record, owner, announce)
@@ -156,14 +156,14 @@ class Announcer:
             report.works("the former routes", "routes of earlier specs are withdrawn")
 
     async def _decide(
-        self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Report
+        self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Reporter
     ) -> None:
         limits = Thresholds(1, 1, announce.hold_max)
         why = obstacles(known.spec, known.overlay, known.health, known.fault, self._withdrawn)
         self._vips = {name: self._vips.get(name, CheckState(healthy=False)) for name in why}
         for name, obstacle in why.items():
             if obstacle is not None:
-                self._vips[name] = observe(self._vips[name], Result(time, obstacle), limits)
+                self._vips[name] = after_result(self._vips[name], Result(time, obstacle), limits)
         self._tell_stuck(
             [name for name, state in self._vips.items() if why[name] is None and not state.healthy], known, report
         )
@@ -187,7 +187,7 @@ class Announcer:
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
 
-    def _tell_stuck(self, unknown: list[str], known: Situation, report: Report) -> None:
+    def _tell_stuck(self, unknown: list[str], known: Situation, report: Reporter) -> None:
         """Say why VIPs of which it is *unknown* whether they work do not come back, if no look at the switch will tell."""
         if known.doubt and unknown:
             more = f" and {len(unknown) - _MOST_TOLD} more" if len(unknown) > _MOST_TOLD else ""
@@ -196,7 +196,7 @@ class Announcer:
         else:
             report.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
 
-    def _tell(self, spec: Spec, has: AbstractSet[str], report: Report) -> None:
+    def _tell(self, spec: Spec, has: AbstractSet[str], report: Reporter) -> None:
         """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
         lacking = {name: sorted({*prefixes(spec.vips[name])} - has) for name in announced_vips(spec)}
         self._recorder.announces({name: not lacks for name, lacks in lacking.items()})
@@ -220,10 +220,10 @@ class Announcer:
                 return f"VIP {other}, which does not work, has addresses of it too"
         return f"BIRD has no route to {', '.join(lacks)}"
 
-    def _start_guard(self, report: Report) -> None:
+    def _start_guard(self, report: Reporter) -> None:
         assert self._settings is not None
         try:
-            self._guard = Guard(*self._settings)
+            self._guard = RouteGuard(*self._settings)
         except OSError as err:
             report.fails(
                 "the guard", f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}"
@@ -244,7 +244,7 @@ class Announcer:
             self._guard.release()
             self._guard = None
 
-    def close(self, report: Report) -> None:
+    def close(self, report: Reporter) -> None:
         """End: what is announced stays, or is withdrawn, as the spec says."""
         if self._publisher is None or self._settings is None:
             return

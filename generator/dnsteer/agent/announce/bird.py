@@ -28,7 +28,7 @@ class AwayError(BirdError):
     """Nobody listens at the control socket: BIRD is not running, or has another one."""
 
 
-class RefusedError(BirdError):
+class BirdRefusedError(BirdError):
     """BIRD has refused a command; the message is its own."""
 
 
@@ -68,7 +68,7 @@ class Bird:
         self._socket.close()
 
     def ask(self, command: str) -> Reply:
-        """Return the reply to a command. Raises RefusedError with BIRD's message, or BirdError."""
+        """Return the reply to a command. Raises BirdRefusedError with BIRD's message, or BirdError."""
         deadline = time.monotonic() + self._timeout
         while (reply := self._reply(command)).code == _STOPPED:
             if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ class Bird:
                 )
             time.sleep(_AGAIN)
         if reply.code >= _ERRORS:
-            raise RefusedError(" ".join(reply.lines[-1:]) or f"code {reply.code}")
+            raise BirdRefusedError(" ".join(reply.lines[-1:]) or f"code {reply.code}")
         return reply
 
     def _reply(self, command: str) -> Reply:
@@ -88,10 +88,10 @@ class Bird:
             raise self._error(err) from None
 
     def configure(self) -> None:
-        """Make BIRD read its configuration again. Raises RefusedError where there is a fault in it; nothing changes then."""
+        """Make BIRD read its configuration again. Raises BirdRefusedError for a fault in it; nothing changes then."""
         reply = self.ask("configure")
         if reply.code not in (_RECONFIGURED, _IN_PROGRESS, _QUEUED):
-            raise RefusedError(" ".join(reply.lines[-1:]))
+            raise BirdRefusedError(" ".join(reply.lines[-1:]))
 
     def states(self, names: list[str]) -> dict[str, str]:
         """The states (up, down, start) of those of the protocols that BIRD has."""
@@ -106,7 +106,7 @@ class Bird:
         """The prefixes that protocols have routes to; one that BIRD does not have has none."""
         lines: list[str] = []
         for name in names:
-            with suppress(RefusedError):
+            with suppress(BirdRefusedError):
                 lines += self.ask(f"show route protocol {name}").lines
         return {str(ip_network(found[1])) for line in lines if (found := re.match(r"(\S+/\d+)\s", line))}
 

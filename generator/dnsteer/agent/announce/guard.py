@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 
 from dnsteer.agent.announce.publish import Publisher, PublishError
-from dnsteer.agent.announce.routes import Owner
+from dnsteer.agent.announce.routes import RouteOwner
 from dnsteer.spec.model.announce import Announce
 
 _RELEASED = b"released\n"
@@ -22,10 +22,10 @@ _PATIENCE, _AGAIN = 30.0, 0.5
 """Seconds that BIRD may be away, and between two attempts."""
 
 
-class Guard:
+class RouteGuard:
     """The guard of a bridge's routes, started by its agent."""
 
-    def __init__(self, owner: Owner, announce: Announce) -> None:
+    def __init__(self, owner: RouteOwner, announce: Announce) -> None:
         told = json.dumps([owner.bridge, owner.remote, announce.model_dump(mode="json")])
         # In a session of its own: what ends the agent by its terminal or its process group must not end the guard.
         self._process = subprocess.Popen(
@@ -50,7 +50,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # systemd ends a unit's other processes with its main one
     bridge, remote, announce = json.loads(sys.stdin.buffer.readline())
-    publisher = Publisher(Owner(bridge, remote), Announce.model_validate(announce))
+    publisher = Publisher(RouteOwner(bridge, remote), Announce.model_validate(announce))
     if sys.stdin.buffer.read() == _RELEASED:
         return
     deadline = time.monotonic() + _PATIENCE

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
-from dnsteer.agent.announce.routes import Owner
+from dnsteer.agent.announce.routes import RouteOwner
 from dnsteer.spec.model.announce import Announce
-from dnsteer.switch.announced import PlacesSession, place_of, places_of
+from dnsteer.switch.announced import PlacesSession, places_of, route_place
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.tools import SwitchError
 
@@ -20,12 +20,12 @@ class Places:
         """Another agent acts."""
         self._known = []
 
-    def settle(self, record: BridgeRecord, owner: Owner, announce: Announce | None) -> list[str]:
+    def settle(self, record: BridgeRecord, owner: RouteOwner, announce: Announce | None) -> list[str]:
         """Withdraw what is elsewhere than *announce* says, and record what is left, in words what has failed.
 
         What shares the file or the protocols with the present place is tried once, before that has routes.
         """
-        here = place_of(announce) if announce is not None else None
+        here = route_place(announce) if announce is not None else None
         left, wrong = [], []
         recorded: list[Announce] | None = None
         try:
@@ -53,7 +53,7 @@ def _share(one: Announce, other: Announce) -> bool:
     return one.include == other.include or (one.control, one.protocol) == (other.control, other.protocol)
 
 
-def _withdraw(owner: Owner, place: Announce) -> str:
+def _withdraw(owner: RouteOwner, place: Announce) -> str:
     """Withdraw the routes at a place; why not, empty if there are none any more."""
     try:
         Publisher(owner, place).withdraw()

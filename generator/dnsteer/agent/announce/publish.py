@@ -10,8 +10,8 @@ from ipaddress import ip_network
 from pathlib import Path
 from threading import Lock
 
-from dnsteer.agent.announce.bird import AwayError, Bird, BirdError, RefusedError
-from dnsteer.agent.announce.routes import Owner, addresses_of, owner_of, protocols, text
+from dnsteer.agent.announce.bird import AwayError, Bird, BirdError, BirdRefusedError
+from dnsteer.agent.announce.routes import RouteOwner, addresses_of, owner_of, protocols, text
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.types import Address
@@ -44,7 +44,7 @@ class NobodyError(PublishError):
 class Publisher:
     """Gives BIRD the routes of one bridge."""
 
-    def __init__(self, owner: Owner, announce: Announce) -> None:
+    def __init__(self, owner: RouteOwner, announce: Announce) -> None:
         self._owner, self._announce = owner, announce
         self._file, self._names = Path(announce.include), protocols(announce)
         self._disabled = False
@@ -142,7 +142,7 @@ class Publisher:
         """
         try:
             bird.configure()
-        except RefusedError as err:
+        except BirdRefusedError as err:
             return self._refused(bird, err, before, routes)
         if self._disabled:
             for name in self._names:
@@ -150,14 +150,14 @@ class Publisher:
             self._disabled = False
         return ""
 
-    def _refused(self, bird: Bird, err: RefusedError, before: str | None, routes: Routes) -> str:
+    def _refused(self, bird: Bird, err: BirdRefusedError, before: str | None, routes: Routes) -> str:
         if before is None or str(err).startswith(str(self._file)):
             with suppress(OSError):  # else a BIRD that is started again would not come up
                 self._replace(text(self._owner, self._announce, {}) if before is None else before)
         if routes:
             raise PublishError(f"BIRD refuses its configuration, so routes stay as they were: {err}") from None
         for name in self._names:  # nothing may be announced, which goes without a configuration too
-            with suppress(RefusedError):
+            with suppress(BirdRefusedError):
                 bird.ask(f"disable {name}")
         self._disabled = True
         return f"BIRD refuses its configuration: {err}; all routes are withdrawn by disabling {', '.join(self._names)}"

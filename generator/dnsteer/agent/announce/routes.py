@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.types import Address
-from dnsteer.switch.control_socket import spelled
+from dnsteer.switch.control_socket import canonical_remote
 
 _OWNER = re.compile(r"# Routes of bridge (.+) in OVSDB at (.+)")
 _ROUTE = re.compile(r"^\s*route (\S+)/(?:32|128) ", re.M)
@@ -17,7 +17,7 @@ _FAMILIES = (4, 6)
 
 
 @dataclass(frozen=True)
-class Owner:
+class RouteOwner:
     """Whose routes a file has: those of a bridge, in the OVSDB of a switch."""
 
     bridge: str
@@ -28,9 +28,9 @@ class Owner:
         """The line that says so."""
         return f"# Routes of bridge {self.bridge} in OVSDB at {self.remote}"
 
-    def is_same(self, other: Owner) -> bool:
+    def is_same(self, other: RouteOwner) -> bool:
         """Whether both are the same bridge, however its OVSDB is spelled."""
-        return self.bridge == other.bridge and spelled(self.remote) == spelled(other.remote)
+        return self.bridge == other.bridge and canonical_remote(self.remote) == canonical_remote(other.remote)
 
 
 def protocols(announce: Announce) -> list[str]:
@@ -38,7 +38,7 @@ def protocols(announce: Announce) -> list[str]:
     return [f"{announce.protocol}{family}" for family in _FAMILIES]
 
 
-def text(owner: Owner, announce: Announce, routes: Mapping[Address, VipAnnounce]) -> str:
+def text(owner: RouteOwner, announce: Announce, routes: Mapping[Address, VipAnnounce]) -> str:
     """The file. The same routes give the same text."""
     lines = [owner.line, "# dnsteer agent writes this file: what is changed here is lost."]
     for family, name in zip(_FAMILIES, protocols(announce), strict=True):
@@ -60,10 +60,10 @@ def _route(address: Address, how: VipAnnounce) -> str:
     return f"route {address}/{address.max_prefixlen} blackhole{more};"
 
 
-def owner_of(content: str) -> Owner | None:
+def owner_of(content: str) -> RouteOwner | None:
     """Whose routes a file has; None where it is not a file of dnsteer's."""
     found = _OWNER.match(content)
-    return Owner(found[1], found[2]) if found is not None else None
+    return RouteOwner(found[1], found[2]) if found is not None else None
 
 
 def addresses_of(content: str) -> set[Address]:

@@ -18,8 +18,8 @@ from dnsteer.agent.balance.rules import rule_of
 from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.probes.targets import Target
-from dnsteer.agent.report import Report
+from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.agent.report import Reporter
 from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import now
@@ -99,8 +99,8 @@ class Balancer:
         self,
         work: Callable[[Callable[[], Effect]], Awaitable[Effect]],
         overlay: Callable[[], Overlay],
-        carried_out: Callable[[Effect, float], None],
-        report: Report,
+        report_effect: Callable[[Effect, float], None],
+        report: Reporter,
     ) -> None:
         """Balance until cancelled. *work* does something in the thread that changes the switch; *overlay* is that known."""
         clock = asyncio.get_running_loop().time
@@ -112,7 +112,7 @@ class Balancer:
             try:
                 for name in await self.look(clock(), overlay()):
                     began = clock()
-                    carried_out(await work(partial(self.move, name, began)), clock() - began)
+                    report_effect(await work(partial(self.move, name, began)), clock() - began)
                 report.works("the balance", "load is balanced again")
             except (SwitchError, PermissionError) as err:
                 report.fails("the balance", f"load is not balanced: {err}")
@@ -125,13 +125,13 @@ class Balancer:
         """The pools of the applied spec; none as long as none is known."""
         return self._world.spec.pools if self._world is not None else {}
 
-    def probed(self, target: Target, result: Result) -> None:
+    def probed(self, target: ProbeTarget, result: Result) -> None:
         """Take in how long a probe took."""
         pool = self.pools.get(target.pool)
         if pool is not None:
             pool.metric.probed(target, result)
 
-    async def ask(self, time: float, report: Report) -> None:
+    async def ask(self, time: float, report: Reporter) -> None:
         """Scrape the metrics of all pools that are due, and say which are not known."""
         due = [pool.metric for pool in self.pools.values() if pool.due <= time]
         await asyncio.gather(*(metric.scrape() for metric in due))

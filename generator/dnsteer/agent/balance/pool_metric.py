@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dnsteer.agent.balance.metric import STALE, Metric, MetricError
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.targets import Key, Target
-from dnsteer.agent.report import Report
+from dnsteer.agent.probes.targets import Key, ProbeTarget
+from dnsteer.agent.report import Reporter
 from dnsteer.spec.model.spec import Backend, Pool, State
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PoolMetric:
         """Take in a value that a backend sent. Raises MetricError."""
         self._metric.add(backend, value, _now())
 
-    def probed(self, target: Target, result: Result) -> None:
+    def probed(self, target: ProbeTarget, result: Result) -> None:
         """Take in how long a probe took; one without an answer at least as long as it may."""
         if not self._by_probes:
             return
@@ -88,7 +88,7 @@ class PoolMetric:
             except MetricError as err:
                 self._wrong[name] = err
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: Reporter) -> None:
         """Say whose metric is not known, once until it is."""
         time = _now()
         known = self.known(time)

@@ -33,7 +33,7 @@ def sender_may(source: MetricSource, backend: Backend, sender: IPv4Address | IPv
     return sender in (backend.ipv4, backend.ipv6)
 
 
-def application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused: Say) -> Starlette:
+def push_application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused: Say) -> Starlette:
     """The application. *pools* are those of the applied spec; *refused* gets what was refused for its sender."""
 
     async def load(request: Request) -> Response:

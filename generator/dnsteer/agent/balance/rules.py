@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dnsteer.agent.balance import spill
 from dnsteer.agent.balance.decide import Counted, Moves, decide_moves
 from dnsteer.agent.balance.pace import Pace
-from dnsteer.agent.balance.shares import shares
+from dnsteer.agent.balance.shares import wanted_load
 from dnsteer.slots.maintenance import Kind
 from dnsteer.spec.model.balance import Balance
 
@@ -54,7 +54,7 @@ def _by_metric(balance: Balance, metric: Mapping[str, float], waited: Mapping[st
                 load[name] = load.get(name, 0.0) + sum(
                     packets for packets, owner in zip(c.packets, c.owners, strict=True) if owner == name
                 )
-        found = shares(load, metric, weights, tolerance, balance.least / 100)
+        found = wanted_load(load, metric, weights, tolerance, balance.least / 100)
         if found is None:
             return Moves(given)
         counted = [replace(c, weights={name: found[name] for name in c.weights}) for c in counted]

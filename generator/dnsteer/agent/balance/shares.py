@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import inf
 
 
-def shares(
+def wanted_load(
     load: Mapping[str, float], metric: Mapping[str, float], weights: Mapping[str, float], tolerance: float, least: float
 ) -> Mapping[str, float] | None:
     """Return the load that each backend should have, in the unit of *load*; None: all stays as it is.

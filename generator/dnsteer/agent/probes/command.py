@@ -8,13 +8,13 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import ProbeTarget
 
 PIPE = 65536
 """Bytes that a command may print: they stay in the pipe until it ends, which holds no more."""
 
 
-async def run_command(target: Target) -> str:
+async def run_command(target: ProbeTarget) -> str:
     """Run the target's command to its end; return what is wrong, empty for exit code 0.
 
     Raises TimeoutError. It is killed then, and when this is cancelled.

@@ -9,7 +9,7 @@ from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, StreamEnded, StreamReset
 from h2.exceptions import H2Error
 
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import connected, trusting
 
 PATH = "/dns-query"
@@ -19,7 +19,7 @@ _CHUNK, _MOST = 4096, 1 << 17
 _TLS = trusting("h2")
 
 
-async def ask_https(target: Target, query: bytes) -> bytes:
+async def ask_https(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by a POST request. Raises OSError, EOFError, and ValueError for what is no proper answer."""
     async with connected(target, _TLS) as (reader, writer):
         secured = writer.get_extra_info("ssl_object")

@@ -11,14 +11,14 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 from aioquic.quic.events import ConnectionTerminated, StreamDataReceived, StreamReset
 
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import client_socket
 
 _LARGEST = 65535
 _LENGTH = 2
 
 
-async def ask_quic(target: Target, query: bytes) -> bytes:
+async def ask_quic(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by QUIC. Raises OSError, EOFError, and ValueError for what is no proper answer."""
     loop = asyncio.get_running_loop()
     with client_socket(target, socket.SOCK_DGRAM) as made:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.command import run_command
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.probes.targets import Target
+from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import ask_tcp, ask_tls
 from dnsteer.agent.probes.udp import Report
 from dnsteer.spec.model.health import CheckKind
@@ -24,7 +24,9 @@ _SAID = 200
 class StreamProbe:
     """Asks one target, each time by a new connection."""
 
-    def __init__(self, target: Target, question: Question, report: Report, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, target: ProbeTarget, question: Question, report: Report, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.target, self._question, self._report, self._loop = target, question, report, loop
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -99,19 +101,19 @@ def refuse_unavailable(kinds: Iterable[CheckKind]) -> None:
             raise UnavailableError(f"check: {kind.value} needs {module}: pip install 'dnsteer[agent]'")
 
 
-async def _https(target: Target, query: bytes) -> bytes:
+async def _https(target: ProbeTarget, query: bytes) -> bytes:
     from dnsteer.agent.probes.https import ask_https  # here, since its library may be missing
 
     return await ask_https(target, query)
 
 
-async def _quic(target: Target, query: bytes) -> bytes:
+async def _quic(target: ProbeTarget, query: bytes) -> bytes:
     from dnsteer.agent.probes.quic import ask_quic  # here, since its library may be missing
 
     return await ask_quic(target, query)
 
 
-_ASK: dict[CheckKind, Callable[[Target, bytes], Awaitable[bytes]]] = {
+_ASK: dict[CheckKind, Callable[[ProbeTarget, bytes], Awaitable[bytes]]] = {
     CheckKind.TCP: ask_tcp,
     CheckKind.TLS: ask_tls,
     CheckKind.HTTPS: _https,

@@ -20,7 +20,7 @@ Key = tuple[str, str, int, str]
 
 
 @dataclass(frozen=True)
-class Source:
+class ProbeSource:
     """Where a probe through the bridge comes from: an address of the port for probes, and ports that name the backend.
 
     Each check of a pool has ports of its own: two sockets with the same addresses and ports would take each other's answers.
@@ -31,7 +31,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Target:
+class ProbeTarget:
     """An address and port to ask, and the check that a backend must pass there. *number* is the check's place in the pool.
 
     With a *source* the address is that of *vip*, and the bridge leads the probe to the backend.
@@ -44,7 +44,7 @@ class Target:
     port: int
     check: HealthCheck
     thresholds: Thresholds
-    source: Source | None = None
+    source: ProbeSource | None = None
     vip: str = ""
     services: tuple[str, ...] = ("",)
     """The services that a failure takes the backend out of, such as `853/tcp`; the empty one stands for all."""
@@ -77,7 +77,7 @@ def slots_name(pool: str, service: str = "") -> str:
     return f"{pool} ({service})" if service else pool
 
 
-def targets(spec: Spec) -> Iterator[Target]:
+def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
     """Yield what is to be probed, in the order of the spec."""
     probe = spec.switch.probe
     for pool_name, pool in spec.pools.items():
@@ -96,20 +96,22 @@ def targets(spec: Spec) -> Iterator[Target]:
                     asked.add(end)
                     first = derived.PROBE_PORTS * numbers[backend.name]
                     of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
-                    source = Source(own, range(first, first + derived.PROBE_PORTS)[of_check])
-                    yield Target(
+                    source = ProbeSource(own, range(first, first + derived.PROBE_PORTS)[of_check])
+                    yield ProbeTarget(
                         pool_name, backend.name, number, way.address, way.port, check, limits, source, way.vip, per
                     )
                 for family in FAMILIES:
                     address = derived.address_of(backend, family)
                     if address is not None and family not in asked:
                         port = own_port(spec, pool_name, check, backend)
-                        yield Target(pool_name, backend.name, number, str(address), port, check, limits, services=per)
+                        yield ProbeTarget(
+                            pool_name, backend.name, number, str(address), port, check, limits, services=per
+                        )
 
 
-def rounds(of: Iterable[Target]) -> list[list[Target]]:
+def rounds(of: Iterable[ProbeTarget]) -> list[list[ProbeTarget]]:
     """Return the targets in groups: the VIPs of one family at which one check asks one backend."""
-    found: dict[tuple[str, str, int, bool], list[Target]] = {}
+    found: dict[tuple[str, str, int, bool], list[ProbeTarget]] = {}
     for target in of:
         found.setdefault((target.pool, target.backend, target.number, ":" in target.address), []).append(target)
     return list(found.values())

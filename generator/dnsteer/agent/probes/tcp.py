@@ -9,8 +9,8 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from dnsteer.agent.probes.targets import Target
-from dnsteer.agent.probes.udp import bind
+from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.agent.probes.udp import bind_to_port
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -25,12 +25,12 @@ def trusting(*protocols: str) -> ssl.SSLContext:
     return context
 
 
-def client_socket(target: Target, kind: socket.SocketKind) -> socket.socket:
+def client_socket(target: ProbeTarget, kind: socket.SocketKind) -> socket.socket:
     """A socket of that kind for the target, by one of its source ports. Raises OSError."""
     made = socket.socket(socket.AF_INET6 if ":" in target.address else socket.AF_INET, kind)
     try:
         made.setblocking(False)
-        bind(made, target.source)
+        bind_to_port(made, target.source)
     except BaseException:
         made.close()
         raise
@@ -38,7 +38,7 @@ def client_socket(target: Target, kind: socket.SocketKind) -> socket.socket:
 
 
 @asynccontextmanager
-async def connected(target: Target, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
+async def connected(target: ProbeTarget, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
     """Connect. The connection is reset in the end, so that its port can be used again at once. Raises OSError."""
     loop = asyncio.get_running_loop()
     made = client_socket(target, socket.SOCK_STREAM)
@@ -58,13 +58,13 @@ async def connected(target: Target, tls: ssl.SSLContext | None) -> AsyncIterator
 _TLS = trusting()
 
 
-async def ask_tcp(target: Target, query: bytes) -> bytes:
+async def ask_tcp(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by TCP (RFC 1035, 4.2.2). Raises OSError, EOFError."""
     async with connected(target, None) as connection:
         return await _framed(connection, query)
 
 
-async def ask_tls(target: Target, query: bytes) -> bytes:
+async def ask_tls(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by TLS (RFC 7858). Raises OSError, EOFError."""
     async with connected(target, _TLS) as connection:
         return await _framed(connection, query)

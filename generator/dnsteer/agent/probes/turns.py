@@ -15,16 +15,16 @@ from itertools import islice
 from typing import Protocol
 
 from dnsteer.agent.health import CheckState
-from dnsteer.agent.probes.targets import Key, Target
+from dnsteer.agent.probes.targets import Key, ProbeTarget
 
 MOST_OTHERS = 3
 """VIPs other than the first that are asked at one interval."""
 
 
-class Probe(Protocol):
+class Prober(Protocol):
     """Asks one target."""
 
-    target: Target
+    target: ProbeTarget
 
     def ask(self) -> None:
         """Ask once."""
@@ -37,7 +37,7 @@ class Turns:
     """The probes of one backend by one check in one family, until `stop`. *states* has what is known of each target."""
 
     def __init__(
-        self, probes: Sequence[Probe], states: Mapping[Key, CheckState], loop: asyncio.AbstractEventLoop
+        self, probes: Sequence[Prober], states: Mapping[Key, CheckState], loop: asyncio.AbstractEventLoop
     ) -> None:
         self._first, self._others = probes[0], deque(probes[1:])
         self._states, self._loop = states, loop
@@ -64,7 +64,7 @@ class Turns:
             probe.ask()
         self._first.ask()
 
-    def _others_due(self) -> list[Probe]:
+    def _others_due(self) -> list[Prober]:
         """The other VIP that was not asked for longest, and those that failed lately."""
         due = [self._others[0]]
         if self._states[self._first.target.key].answers:

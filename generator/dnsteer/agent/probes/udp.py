@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.probes.targets import Source, Target
+from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget
 
 _LARGEST = 65535
 _MOST_AT_ONCE = 16
@@ -17,11 +17,11 @@ _MOST_AT_ONCE = 16
 _MOST_UNASKED = 1000
 """Datagrams that are read while no answer is awaited. With more the socket is closed until the next probe."""
 
-Report = Callable[[Target, Result], None]
+Report = Callable[[ProbeTarget, Result], None]
 """Takes the result of each probe."""
 
 
-def bind(made: socket.socket, source: Source | None) -> None:
+def bind_to_port(made: socket.socket, source: ProbeSource | None) -> None:
     """Bind to one of the ports that name the backend. VIPs of other pools may be asked by the same port at the same time."""
     if source is not None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -32,7 +32,12 @@ class UdpProbe:
     """Asks one target. With *keep* its socket stays for the next time, which costs less."""
 
     def __init__(
-        self, target: Target, question: Question, report: Report, loop: asyncio.AbstractEventLoop, keep: bool = True
+        self,
+        target: ProbeTarget,
+        question: Question,
+        report: Report,
+        loop: asyncio.AbstractEventLoop,
+        keep: bool = True,
     ) -> None:
         self.target, self._question, self._report, self._loop, self._keep = target, question, report, loop, keep
         self._socket: socket.socket | None = None
@@ -68,7 +73,7 @@ class UdpProbe:
             made = socket.socket(family, socket.SOCK_DGRAM)
             try:
                 made.setblocking(False)
-                bind(made, self.target.source)
+                bind_to_port(made, self.target.source)
                 made.connect((self.target.address, self.target.port))
             except OSError:
                 made.close()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dnsteer.bringup.inspection.machine import Item, Machine
-from dnsteer.bringup.memory import Pages
+from dnsteer.bringup.memory import HugePages
 from dnsteer.bringup.setup import Setup
 from dnsteer.spec.model.bringup import PAGE_SIZES
 
@@ -23,7 +23,7 @@ def memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
     yield from _cores(machine, setup)
 
 
-def _pages(machine: Machine, pages: Pages, running: bool) -> Item:
+def _pages(machine: Machine, pages: HugePages, running: bool) -> Item:
     """Pages of a node. While no switch runs, those that are taken are others'."""
     name = f"huge pages, node {pages.node}"
     folder = f"/sys/devices/system/node/node{pages.node}/hugepages/hugepages-{pages.size}kB"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dnsteer.lint.masks.lookups import Lookups
-from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged, size
+from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged_masks, size
 from dnsteer.lint.masks.walk import Walk, WalkEnd
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
@@ -60,7 +60,7 @@ class MaskBound:
     @property
     def by_kind(self) -> dict[str, int]:
         """The number of masks by ethertype. Masks that IPv4 and IPv6 share count for both."""
-        return {kind: _count(merged(mask_sets)) for kind, mask_sets in self.kinds.items()}
+        return {kind: _count(merged_masks(mask_sets)) for kind, mask_sets in self.kinds.items()}
 
     def allows(self, mask: Mask) -> bool:
         """Whether the bound contains a mask as read from the datapath's dump."""
@@ -101,10 +101,10 @@ def _bound(ends: Collection[WalkEnd]) -> MaskBound:
         found[name, end.table].add(end.mask_set)
     names = {t.number: t.name for t in TABLES}
     parts = tuple(
-        MaskGroup(kind, names.get(table, str(table)), _count(merged(mask_sets)), _many(mask_sets))
+        MaskGroup(kind, names.get(table, str(table)), _count(merged_masks(mask_sets)), _many(mask_sets))
         for (kind, table), mask_sets in sorted(found.items())
     )
-    mask_sets = merged(mask_set for each in found.values() for mask_set in each)
+    mask_sets = merged_masks(mask_set for each in found.values() for mask_set in each)
     kinds: dict[str, set[MaskSet]] = defaultdict(set)
     for end in ends:
         kinds[end.kind.name].add(end.mask_set)

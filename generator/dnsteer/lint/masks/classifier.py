@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.actions import FlowAction, parse_actions
-from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged, unwildcarded
+from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits, Match, parse_match
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
@@ -105,7 +105,7 @@ class Subtable:
             rule_classes = self._rule_classes(known, live)
             hits = [each for each in rule_classes if each.priority == self.priority]
             lower = [each for each in rule_classes if each.priority < self.priority]
-            found = self._lookups[key] = SubtableLookup(hits, lower, merged(self._missed(known)))
+            found = self._lookups[key] = SubtableLookup(hits, lower, merged_masks(self._missed(known)))
         return found
 
     def _rule_classes(self, known: Known, live: frozenset[str]) -> list[RuleClass]:

@@ -140,7 +140,7 @@ def _registers(number: int, low: int, high: int) -> list[BitRange]:
     return found
 
 
-def number(field: str, text: str) -> int:
+def field_number(field: str, text: str) -> int:
     """Parse a field's value (address, MAC or number). Raises UnknownError if it is none of these."""
     try:
         if field.startswith("ipv6") or field in ("nd_target", "nw_src", "nw_dst"):

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from dnsteer.lint.masks.classifier import ClassifierTable, RuleClass, Subtable
-from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged
+from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks
 from dnsteer.lint.masks.matches import FieldBits
 from dnsteer.render.flows import Flow
 
@@ -84,7 +84,7 @@ class _Lookup:
                 for other, _, lower, misses in group:  # visited before this one, or not
                     if other is not subtable:
                         passed = misses | {other.unwildcards} if lower else misses
-                        before = merged(before | _each(before, passed))
+                        before = merged_masks(before | _each(before, passed))
                 full = _each(before, {subtable.unwildcards})
                 for hit in hits:
                     self._outcomes[hit] |= full
@@ -104,4 +104,4 @@ class _Lookup:
 
 def _each(mask_sets: Collection[MaskSet], unwildcards: Collection[MaskSet]) -> set[MaskSet]:
     """Each set with the bits of each of *unwildcards* unwildcarded as well."""
-    return merged({combined(each, more) for each in mask_sets for more in unwildcards})
+    return merged_masks({combined(each, more) for each in mask_sets for more in unwildcards})

@@ -71,7 +71,7 @@ def covers(one: MaskSet, other: MaskSet) -> bool:
     return all(b.get(n, _NONE) <= a.get(n, _NONE) for n in a.keys() | b.keys())
 
 
-def merged(mask_sets: Iterable[MaskSet]) -> set[MaskSet]:
+def merged_masks(mask_sets: Iterable[MaskSet]) -> set[MaskSet]:
     """Return the sets without those that another covers; more than _MANY sets become one set that covers them all."""
     distinct = set(mask_sets)
     if len(distinct) < 2:

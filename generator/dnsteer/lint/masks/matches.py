@@ -67,12 +67,14 @@ def _add(found: dict[str, FieldBits], name: str, text: str) -> None:
         width = fields.width(place.field)
         bits = fields.full_mask(place.field)
         if slash:
-            bits = prefix(width, int(mask)) if mask.isdecimal() and width >= 32 else fields.number(place.field, mask)
+            bits = (
+                prefix(width, int(mask)) if mask.isdecimal() and width >= 32 else fields.field_number(place.field, mask)
+            )
         if place.field == "vlan_tci" and bits & ~_VLAN_ID:
             raise UnknownError(
                 f"match {name}={text} is not in the model of the classifier: it looks at more than the VLAN ID"
             )
-        found[place.field] = FieldBits(fields.number(place.field, value) & bits, bits)
+        found[place.field] = FieldBits(fields.field_number(place.field, value) & bits, bits)
 
 
 _SIGNED = re.compile(r"([+-])([a-z]+)")

@@ -26,7 +26,7 @@ from dnsteer.lint.masks.actions import (
 )
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP
 from dnsteer.lint.masks.lookups import Lookups
-from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged, unwildcarded
+from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits
 
 _OTHER = -1
@@ -139,7 +139,7 @@ class Walk:
         if state.kind.fragment:  # flows see the ports of fragments as 0
             known.update({port: FieldBits(0, fields.full_mask(port)) for port in fields.PORTS})
         for rule_class, unwildcards in self._tables.lookup(state.table, known).items():
-            mask_sets = merged(combined(state.mask_set, more) for more in unwildcards)
+            mask_sets = merged_masks(combined(state.mask_set, more) for more in unwildcards)
             if rule_class is None:
                 for mask_set in mask_sets:
                     self._end(state, mask_set)

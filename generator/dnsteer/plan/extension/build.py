@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dnsteer.modes import MODES
-from dnsteer.modes.extension import ExtendedService, Target
-from dnsteer.plan.extension.program import SELECT, Extension, ExtensionPortRow
+from dnsteer.modes.extension import ExtendedService, ExtensionBackend
+from dnsteer.plan.extension.program import SELECT, ExtensionPlan, ExtensionPortRow
 from dnsteer.spec import derived
 from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Pool, Selection, Vip
 from dnsteer.tables.context import Context, slots_key
-from dnsteer.tables.extension import answers_leave_by, subject
+from dnsteer.tables.extension import subject, translated_answers_leave_by
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.slot import probe_numbers
 
@@ -18,14 +18,14 @@ OWN_COUNTERS = 16
 """Counters that the program needs for itself (datapath_ext/program.schema.json)."""
 
 
-def extension_of(ctx: Context) -> Extension | None:
+def extension_of(ctx: Context) -> ExtensionPlan | None:
     """What the extension does for a spec; None where the spec has none."""
     switch = ctx.spec.switch
     part = switch.extension
     if part is None:
         return None
     translated = ctx.rows.of(TranslatedRow)
-    extension = Extension(
+    extension = ExtensionPlan(
         subject(ctx),
         _port(ctx, part.ingress),
         _port(ctx, part.egress),
@@ -33,7 +33,7 @@ def extension_of(ctx: Context) -> Extension | None:
         str(part.ipv4 or ""),
         str(part.ipv6 or ""),
         {**part.budgets.model_dump(), "counters": part.budgets.slots + OWN_COUNTERS},
-        (switch.uplinks[answers_leave_by(switch)].next_hop or "") if translated else "",
+        (switch.uplinks[translated_answers_leave_by(switch)].next_hop or "") if translated else "",
         translated,
     )
     if switch.probe is not None:
@@ -61,7 +61,7 @@ def extension_of(ctx: Context) -> Extension | None:
     return extension
 
 
-def _probes(extension: Extension, vip: Vip, pool: Pool, targets: dict[str, str]) -> dict[str, int]:
+def _probes(extension: ExtensionPlan, vip: Vip, pool: Pool, targets: dict[str, str]) -> dict[str, int]:
     """The number of each target for probes; none where nothing is probed, or answers could not be translated."""
     if not extension.probe_mac or (MODES[vip.forwarding].translates and not extension.probe_ipv4):
         return {}
@@ -73,7 +73,7 @@ def _port(ctx: Context, port: ExtensionPort) -> ExtensionPortRow:
     return ExtensionPortRow(port.port, ctx.ports[port.port], port.device or port.port)
 
 
-def _targets(extension: Extension, names: dict[str, str], vip: Vip, pool: Pool, family: Family) -> dict[str, str]:
+def _targets(extension: ExtensionPlan, names: dict[str, str], vip: Vip, pool: Pool, family: Family) -> dict[str, str]:
     """The names of the targets of a VIP's backends, which are added where they are new.
 
     A server that is in several pools is one target: the program knows it by its address. *names* has those by address.
@@ -85,5 +85,5 @@ def _targets(extension: Extension, names: dict[str, str], vip: Vip, pool: Pool, 
         if address:
             name = names.setdefault(address, name)
         out[backend.name] = name
-        extension.targets.setdefault(name, Target(name, backend.mac, address))
+        extension.targets.setdefault(name, ExtensionBackend(name, backend.mac, address))
     return out

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dnsteer.modes import BY_PROGRAM
 from dnsteer.modes.extension import ExtendedService, Pipe
 from dnsteer.plan.extension.build import OWN_COUNTERS
-from dnsteer.plan.extension.program import Extension
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.spec.derived import IPV4_HEADER, IPV6_HEADER
 
 DROP_ENTRIES = 6
@@ -37,7 +37,7 @@ class Passage:
     most: int
 
 
-def pipes_of(extension: Extension) -> tuple[Pipe, ...]:
+def pipes_of(extension: ExtensionPlan) -> tuple[Pipe, ...]:
     """All pipes that a program of this plan has."""
     services = [s for s in extension.services if s.slots]
     probed = [s for s in extension.services if s.probes]
@@ -58,7 +58,7 @@ def pipes_of(extension: Extension) -> tuple[Pipe, ...]:
     return tuple(out)
 
 
-def counters_of(extension: Extension) -> int:
+def counters_of(extension: ExtensionPlan) -> int:
     """Counters in use: one for each slot and each backend that is probed, and the program's own."""
     return sum(map(_slots, extension.services)) + OWN_COUNTERS
 
@@ -73,7 +73,7 @@ def selector_name(service: ExtendedService) -> str:
     return f"{service.select}{len(service.slots)}-{service.forward}"
 
 
-def queries_through(extension: Extension, service: ExtendedService) -> Passage:
+def queries_through(extension: ExtensionPlan, service: ExtendedService) -> Passage:
     """Return the path of a service's queries, the longest if backends differ."""
     mode, targets = BY_PROGRAM[service.forward], [extension.targets[name] for name in service.slots]
     way = ("classifier", selector_name(service), f"slots-{service.forward}", *mode.stages({t.family for t in targets}))

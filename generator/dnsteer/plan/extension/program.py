@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dnsteer.modes.extension import ExtendedService, Target
+from dnsteer.modes.extension import ExtendedService, ExtensionBackend
 from dnsteer.tables.return_ import TranslatedRow
 from dnsteer.tables.subject import Subject
 
@@ -19,7 +19,7 @@ class ExtensionPortRow:
 
 
 @dataclass
-class Extension:
+class ExtensionPlan:
     """All of it. *mac*, *ipv4* and *ipv6* are the sources of tunnels; *answers_to* is the MAC that
     *translated* answers leave to. Probes are frames to *probe_mac*, and translated answers to them go to *probe_ipv4*."""
 
@@ -34,7 +34,7 @@ class Extension:
     translated: list[TranslatedRow]
     probe_mac: str = ""
     probe_ipv4: str = ""
-    targets: dict[str, Target] = field(default_factory=dict)
+    targets: dict[str, ExtensionBackend] = field(default_factory=dict)
     services: list[ExtendedService] = field(default_factory=list)
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any
 
-from dnsteer.extension.executables import program
-from dnsteer.plan.extension.program import Extension
+from dnsteer.extension.executables import executable
+from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.render.program import program_of
 from dnsteer.switch.signals import defer_signals, ends_with_parent
 from dnsteer.switch.tools import SwitchError
@@ -41,7 +41,7 @@ class Handled:
 class ExtensionProcess:
     """A context manager that runs the program of *extension* in the model's strict mode, which refuses what is unproven."""
 
-    def __init__(self, extension: Extension) -> None:
+    def __init__(self, extension: ExtensionPlan) -> None:
         self._extension = extension
         self.ingress = extension.ingress.name
         """The bridge's port through which queries reach the program."""
@@ -49,7 +49,7 @@ class ExtensionProcess:
         self._stderr: IO[bytes] | None = None
 
     def __enter__(self) -> ExtensionProcess:
-        path = program(NAME)
+        path = executable(NAME)
         with defer_signals():
             # A file in memory: a pipe that nobody reads would block the program once it is full.
             self._stderr = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.service import PROTOCOLS, Service, ServiceKey, Target
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ReachedBackend, ServiceKey
 from dnsteer.proof.reference.topology import packed_mac
 
 _PROTOCOL_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
@@ -37,7 +37,7 @@ def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tup
             yield vip["name"], "the extension's program has it, but the spec has no such service"
 
 
-def _slots(service: Service, found: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _slots(service: AddressService, found: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield a problem if the number of slots is wrong, else one for the first slot with a wrong backend."""
     if len(found) != len(service.slots):
         problem = f"the extension's program has {len(found)} slots, the spec {len(service.slots)}"
@@ -50,7 +50,7 @@ def _slots(service: Service, found: list[Mapping[str, Any]]) -> Iterator[tuple[s
             return
 
 
-def _is_target(backend: Mapping[str, Any], target: Target, *, with_address: bool) -> bool:
+def _is_target(backend: Mapping[str, Any], target: ReachedBackend, *, with_address: bool) -> bool:
     if packed_mac(backend["mac"]) != target.mac:
         return False
     return not with_address or ip_address(backend["address"]).packed == target.address

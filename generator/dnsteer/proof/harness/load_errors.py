@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from dnsteer.render.flow_checks import shown
+from dnsteer.render.flow_checks import shortened
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.render.template_lines import place_of
+from dnsteer.render.template_lines import template_line
 from dnsteer.render.templates import templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
-from dnsteer.switch.table_changes import changes
+from dnsteer.switch.table_changes import compare_tables
 from dnsteer.tables.order import TABLES
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
@@ -24,9 +24,9 @@ _MEANS = {
 
 def rejected(err: RejectedError, lines: Iterable[str]) -> str:
     """Say which flow or group Open vSwitch refuses, and the line of its template where that can be found."""
-    table, what = _TABLE.search(err.what), shown(err.what)
+    table, what = _TABLE.search(err.what), shortened(err.what)
     means = next((f" ({text})" for name, text in _MEANS.items() if name in err.reason), "")
-    reason = f"{shown(err.reason)}{means}"
+    reason = f"{shortened(err.reason)}{means}"
     if table is None and "group_id=" in err.what:
         return f"groups/slot.j2: the private switch refuses a group: {reason}: {what}"
     if table is None:
@@ -36,7 +36,7 @@ def rejected(err: RejectedError, lines: Iterable[str]) -> str:
     file = _template(int(table[1]), words)
     same = [x for x in lines if f", table={table[1]}," in x and x.endswith(f" {err.what.rpartition(' ')[2]}")]
     if ":" not in file and same:
-        file = place_of(file, same[0])
+        file = template_line(file, same[0])
     return f"{file}: the private switch refuses a flow: {reason}: {what}"
 
 
@@ -46,9 +46,9 @@ def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: T
     for line in lines:
         other = first.setdefault(parse_flow(line).key, line)
         if other != line:
-            file = place_of(_template(parse_flow(line).table, ()), line)
+            file = template_line(_template(parse_flow(line).table, ()), line)
             return f"{file}: two flows of one table have the same priority and match: {other!r} and {line!r}"
-    todo = changes(dict.fromkeys(lines), groups, tables)
+    todo = compare_tables(dict.fromkeys(lines), groups, tables)
     for flow in (*todo.add, *todo.replace):
         alike = _alike(flow, [*tables.flows.values(), *tables.other.values()])
         if alike is not None:
@@ -57,8 +57,8 @@ def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: T
             if lost:
                 advice += ", or add what the field that it leaves out depends on, as ip for nw_src"
             return (
-                f"{place_of(_template(flow.table, ()), flow.line())}: the switch shows a flow otherwise than the template "
-                f"spells it, so that it would seem changed after every apply; {advice}\n"
+                f"{template_line(_template(flow.table, ()), flow.line())}: the switch shows a flow otherwise than the "
+                f"template spells it, so that it would seem changed after every apply; {advice}\n"
                 f"    rendered: {flow.line()}\n    shown:    {alike.line()}"
             )
     return f"the private switch shows other flows or groups than were loaded; the first difference: {todo.bundle()[0]}"

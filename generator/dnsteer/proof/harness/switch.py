@@ -23,7 +23,7 @@ from dnsteer.render.template_rows import check_own_template_rows
 from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
 from dnsteer.switch.private import PrivateSwitch
-from dnsteer.switch.table_changes import changes
+from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from dnsteer.tables.ingress import PortRow, ProbeRow
 
@@ -86,11 +86,12 @@ class Harness:
         check_own_template_rows()
         lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)
         try:
-            self.openflow.bundle(changes(lines, groups, Tables()).bundle())  # in fail mode secure a new bridge has none
+            # a new bridge in fail mode secure has no flows
+            self.openflow.bundle(compare_tables(lines, groups, Tables()).bundle())
         except RejectedError as err:
             raise SwitchError(load_errors.rejected(err, lines)) from None
         tables = self.openflow.dump(lambda: lines)
-        if changes(lines, groups, tables):
+        if compare_tables(lines, groups, tables):
             raise SwitchError(load_errors.shown_differently(lines, groups, tables))
         self.flows = len(tables.same) + len(tables.flows)
 

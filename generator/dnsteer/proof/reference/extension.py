@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
 from dnsteer.proof.reference.selections import SELECTIONS
-from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.topology import Topology, packed_mac
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.topology import SwitchTopology, packed_mac
 from dnsteer.proof.reference.wire import Packet, header_damage
 from dnsteer.spec.model.spec import Forwarding, Spec
 
@@ -16,7 +16,7 @@ from dnsteer.spec.model.spec import Forwarding, Spec
 class ExtensionReference:
     """The extension's part of the reference."""
 
-    def __init__(self, spec: Spec, topology: Topology, modes: Mapping[Forwarding, Mode]) -> None:
+    def __init__(self, spec: Spec, topology: SwitchTopology, modes: Mapping[Forwarding, ModeReference]) -> None:
         self._topology = topology
         self._uplink = topology.uplinks[0]
         self._gives_answers = False
@@ -28,12 +28,12 @@ class ExtensionReference:
                 for backend in pool.backends:
                     self._backend_ports[packed_mac(backend.mac)] = backend.port or self._uplink
 
-    def add(self, service: Service, targets: list[Target]) -> None:
+    def add(self, service: AddressService, targets: list[ReachedBackend]) -> None:
         """Register a service and all backends that its queries can reach."""
         if service.mode.by_extension and service.mode.rewrites_answers and targets:
             self._gives_answers = True
 
-    def query(self, packet: Packet, service: Service) -> Expectation:
+    def query(self, packet: Packet, service: AddressService) -> Expectation:
         """Return what must leave for a query that the switch sends to the extension."""
         problem = header_damage(packet) or service.mode.why_refused(packet)
         if problem:
@@ -48,7 +48,7 @@ class ExtensionReference:
         hash_key = service.selection.hash_key(packet, service)
         return Expectation(frozenset(f for f, _ in backends), why, hash_key=hash_key, backends=backends)
 
-    def probe(self, packet: Packet, service: Service, target: Target) -> Expectation:
+    def probe(self, packet: Packet, service: AddressService, target: ReachedBackend) -> Expectation:
         """Return what must leave for a probe of a backend, which the source port names and no slot."""
         problem = header_damage(packet) or service.mode.why_refused(packet)
         if problem:
@@ -56,7 +56,7 @@ class ExtensionReference:
         why = f"probe of {service.label}: backend {target.name}, by the extension"
         return Expectation(frozenset(self._delivered(packet, service, target)), why, backend=target.name)
 
-    def _delivered(self, packet: Packet, service: Service, target: Target) -> list[Frame]:
+    def _delivered(self, packet: Packet, service: AddressService, target: ReachedBackend) -> list[Frame]:
         port = target.port or self._uplink
         return [Frame(port, data) for data in service.mode.query(packet, service, target, self._topology.mac)]
 

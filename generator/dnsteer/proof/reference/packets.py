@@ -14,26 +14,26 @@ from dnsteer.proof.reference.extension import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
 from dnsteer.proof.reference.probes import ProbeReference
-from dnsteer.proof.reference.service import Service, ServiceKey, Target
+from dnsteer.proof.reference.service import AddressService, ReachedBackend, ServiceKey
 from dnsteer.proof.reference.services import services_of
 from dnsteer.proof.reference.slots import PoolOutage
-from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, TCP, UDP, Fragment, MalformedError, Packet, parse
 from dnsteer.spec.model.spec import Spec
 
-__all__ = ["Expectation", "Frame", "Reference", "Service", "Target"]
+__all__ = ["AddressService", "Expectation", "Frame", "ReachedBackend", "Reference"]
 
 
 class Reference:
     """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order."""
 
     def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = ()) -> None:
-        self.topology = Topology(spec.switch)
+        self.topology = SwitchTopology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
         self.extension = ExtensionReference(spec, self.topology, self.modes)
-        self.services: dict[ServiceKey, Service] = {}
+        self.services: dict[ServiceKey, AddressService] = {}
         """The services that have at least one backend in service."""
-        self.unserved: dict[ServiceKey, Service] = {}
+        self.unserved: dict[ServiceKey, AddressService] = {}
         """The services that have no backend in service."""
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
@@ -161,7 +161,9 @@ class Reference:
         why = f"probe of {service.label}: backend {target.name}"
         return Expectation(self._forwarded(uplink, packet, service, target), why, backend=target.name)
 
-    def _forwarded(self, port: str, packet: Packet, service: Service, target: Target) -> frozenset[Frame]:
+    def _forwarded(
+        self, port: str, packet: Packet, service: AddressService, target: ReachedBackend
+    ) -> frozenset[Frame]:
         """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""
         leaves = port if target.port is None else target.port
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped
-from dnsteer.proof.reference.service import Service, ServiceKey, Target
-from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.service import AddressService, ReachedBackend, ServiceKey
+from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import TCP, UDP, Fragment, Packet, checksum_variants, rewritten
 
 _PORTS = 16
@@ -35,10 +35,10 @@ def first_ports(names: Collection[str]) -> dict[str, int]:
 class ProbeReference:
     """Where probes go and what of their answers arrives."""
 
-    def __init__(self, topology: Topology, modes: Iterable[Mode]) -> None:
+    def __init__(self, topology: SwitchTopology, modes: Iterable[ModeReference]) -> None:
         self._topology = topology
         self._modes = tuple(modes)
-        self._services: dict[ServiceKey, tuple[Service, dict[int, Target]]] = {}
+        self._services: dict[ServiceKey, tuple[AddressService, dict[int, ReachedBackend]]] = {}
         self._first_ports: dict[str, dict[str, int]] = {}
         self._answer_as_vip: set[bytes] = set()
 
@@ -46,7 +46,7 @@ class ProbeReference:
         """Number the backends of every pool, by the pool's name."""
         self._first_ports = {pool: first_ports(names) for pool, names in names_of_pool.items()}
 
-    def add(self, service: Service, pool: str, targets: Sequence[Target]) -> None:
+    def add(self, service: AddressService, pool: str, targets: Sequence[ReachedBackend]) -> None:
         """Know a service of a pool, and the backends that its queries can reach."""
         if service.mode.by_extension and service.mode.rewrites_answers and self._topology.translated_probe is None:
             return  # answers could not come back
@@ -55,16 +55,16 @@ class ProbeReference:
         if not service.mode.rewrites_answers:
             self._answer_as_vip.add(service.address)
 
-    def probed(self, service: Service) -> bool:
+    def probed(self, service: AddressService) -> bool:
         """Whether a service can be probed."""
         return service.key in self._services
 
-    def first_port(self, service: Service, target: Target) -> int | None:
+    def first_port(self, service: AddressService, target: ReachedBackend) -> int | None:
         """The first source port of probes of a backend of a service; None for a service that cannot be probed so."""
         _, targets = self._services.get(service.key, (service, {}))
         return next((port for port, each in targets.items() if each == target), None)
 
-    def target_of(self, packet: Packet) -> tuple[Service, Target] | None:
+    def target_of(self, packet: Packet) -> tuple[AddressService, ReachedBackend] | None:
         """The service and backend of a probe; None where the source port names no backend, or it is no probe."""
         if packet.data[0:6] != self._topology.mac or packet.fragment is not Fragment.NONE:
             return None

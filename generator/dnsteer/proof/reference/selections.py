@@ -15,12 +15,12 @@ from dnsteer.spec.model import spec
 from dnsteer.spec.model.spec import Pool
 
 if TYPE_CHECKING:
-    from dnsteer.proof.reference.service import Service
+    from dnsteer.proof.reference.service import AddressService
 
 _PORT_FIELDS = frozenset(("src_port", "dst_port"))
 
 
-class Selection(ABC):
+class SlotSelection(ABC):
     """One way to choose a query's slot."""
 
     by_extension: ClassVar[bool] = False
@@ -28,7 +28,7 @@ class Selection(ABC):
     predicts_slot: ClassVar[bool] = False
 
     @abstractmethod
-    def describe(self, service: Service) -> str:
+    def describe(self, service: AddressService) -> str:
         """How the slot is chosen, for the end of "query for SERVICE, ..."."""
 
     def hash_fields(self, pool: Pool) -> tuple[str, ...]:
@@ -39,21 +39,21 @@ class Selection(ABC):
         """The query's slot, from 0 to *slots* - 1, if it is predicted."""
         raise NotImplementedError
 
-    def hash_key(self, packet: Packet, service: Service) -> Hashable | None:
+    def hash_key(self, packet: Packet, service: AddressService) -> Hashable | None:
         """What the slot depends on: queries with equal keys reach the same backend. None: the key is unknown."""
         return None
 
-    def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
+    def distinguishing_fields(self, service: AddressService) -> tuple[str, ...]:
         """Fields of which any one that differs gives queries independent slots; "nothing": slots are always independent."""
         return ()
 
 
-class SourcePort(Selection):
+class SourcePort(SlotSelection):
     """The source port's bits from bit 1 on."""
 
     predicts_slot = True
 
-    def describe(self, service: Service) -> str:
+    def describe(self, service: AddressService) -> str:
         """By the source port."""
         return "a slot by its source port"
 
@@ -62,20 +62,20 @@ class SourcePort(Selection):
         return (packet.sport >> 1) % slots
 
 
-class DpHash(Selection):
+class DpHash(SlotSelection):
     """The switch's own hash."""
 
-    def describe(self, service: Service) -> str:
+    def describe(self, service: AddressService) -> str:
         """Another switch may choose another one."""
         return "any slot"
 
 
-class Client(Selection):
+class ClientHash(SlotSelection):
     """The extension's hash of the fields that the pool names."""
 
     by_extension = True
 
-    def describe(self, service: Service) -> str:
+    def describe(self, service: AddressService) -> str:
         """Names the fields that are hashed."""
         return f"a slot by its {' and '.join(service.hash_fields)}"
 
@@ -83,7 +83,7 @@ class Client(Selection):
         """The pool's hash fields; by default the client's address."""
         return tuple(pool.hash_fields or ("src_ip",))
 
-    def hash_key(self, packet: Packet, service: Service) -> Hashable:
+    def hash_key(self, packet: Packet, service: AddressService) -> Hashable:
         """The VIP's address and the hashed fields; UDP and TCP share a slot unless a port is hashed."""
         values = {
             "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
@@ -91,21 +91,21 @@ class Client(Selection):
         protocol = service.protocol if hashes_ports(service.hash_fields) else None
         return (service.vip, service.address, protocol, *(values[name] for name in service.hash_fields))
 
-    def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
+    def distinguishing_fields(self, service: AddressService) -> tuple[str, ...]:
         """The hashed fields that can differ: the destination is always the service's."""
         return tuple(name for name in ("src_ip", "src_port") if name in service.hash_fields)
 
 
-class Spray(Selection):
+class Spray(SlotSelection):
     """A random slot for each packet, by the extension."""
 
     by_extension = True
 
-    def describe(self, service: Service) -> str:
+    def describe(self, service: AddressService) -> str:
         """For each packet anew."""
         return "a slot at random"
 
-    def distinguishing_fields(self, service: Service) -> tuple[str, ...]:
+    def distinguishing_fields(self, service: AddressService) -> tuple[str, ...]:
         """Even identical packets get independent slots."""
         return ("nothing",)
 
@@ -115,10 +115,10 @@ def hashes_ports(fields: tuple[str, ...]) -> bool:
     return not _PORT_FIELDS.isdisjoint(fields)
 
 
-SELECTIONS: dict[spec.Selection, Selection] = {
+SELECTIONS: dict[spec.Selection, SlotSelection] = {
     spec.Selection.SOURCE_PORT: SourcePort(),
     spec.Selection.DP_HASH: DpHash(),
-    spec.Selection.CLIENT: Client(),
+    spec.Selection.CLIENT: ClientHash(),
     spec.Selection.SPRAY: Spray(),
 }
 """By the spec's word."""

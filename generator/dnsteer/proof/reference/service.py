@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dnsteer.proof.reference.wire import TCP, UDP
 
 if TYPE_CHECKING:
-    from dnsteer.proof.reference.modes.base import Mode
-    from dnsteer.proof.reference.selections import Selection
+    from dnsteer.proof.reference.modes.base import ModeReference
+    from dnsteer.proof.reference.selections import SlotSelection
 
 PROTOCOLS = {UDP: "udp", TCP: "tcp"}
 """Names of the transport protocols, by IP protocol number."""
@@ -21,7 +21,7 @@ ServiceKey = tuple[bytes, int, int]
 
 
 @dataclass(frozen=True)
-class Target:
+class ReachedBackend:
     """A backend as queries to a VIP address reach it. *port* is None if it is behind the uplink that the query came by.
 
     *worker* is its number among the workers of its host, 0 if it is the only one.
@@ -35,7 +35,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Service:
+class AddressService:
     """A protocol and port of a VIP's address."""
 
     vip: str
@@ -43,17 +43,17 @@ class Service:
     protocol: int
     port: int
     target_port: int
-    mode: Mode
-    selection: Selection
+    mode: ModeReference
+    selection: SlotSelection
     hash_fields: tuple[str, ...]
     """The fields that selection `client` hashes; empty for other selections."""
     restores_fragments: bool
     """Whether fragments of answers get the VIP's address as their source."""
-    slots: tuple[Target, ...]
+    slots: tuple[ReachedBackend, ...]
     """The backend of each slot; empty when no backend is in service."""
     base_slots: tuple[str, ...]
     """The name of each slot's backend when all backends are in service."""
-    owners: tuple[Target, ...]
+    owners: tuple[ReachedBackend, ...]
     """The backends that own at least one slot, in the order of their first slot."""
 
     @property

@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.selections import SELECTIONS
-from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
 from dnsteer.proof.reference.slots import (
     Outage,
     PoolOutage,
-    base_table,
     no_backend_in_service,
     number_of_slots,
+    reference_table,
     table_with_changes,
 )
 from dnsteer.proof.reference.topology import packed_mac
@@ -32,7 +32,7 @@ _SHORTHANDS: dict[str, tuple[tuple[int, int], ...]] = {
 }
 
 
-class Endpoint(NamedTuple):
+class ServicePorts(NamedTuple):
     """IP protocol number, the port that clients send queries to, and the port that backends listen on."""
 
     protocol: int
@@ -40,22 +40,22 @@ class Endpoint(NamedTuple):
     target_port: int
 
 
-def endpoints(vip: Vip) -> list[Endpoint]:
+def service_ports(vip: Vip) -> list[ServicePorts]:
     """The VIP's protocols and ports, in the order of the spec."""
-    found: list[Endpoint] = []
+    found: list[ServicePorts] = []
     for entry in vip.services:
         if isinstance(entry, str):
-            found += (Endpoint(protocol, port, port) for protocol, port in _SHORTHANDS[entry])
+            found += (ServicePorts(protocol, port, port) for protocol, port in _SHORTHANDS[entry])
         else:
-            found.append(Endpoint(_NUMBERS[entry.protocol], entry.port, entry.target_port or entry.port))
+            found.append(ServicePorts(_NUMBERS[entry.protocol], entry.port, entry.target_port or entry.port))
     return found
 
 
-def targets(pool: Pool, mode: Mode, version: int) -> list[Target]:
+def reached_backends(pool: Pool, mode: ModeReference, version: int) -> list[ReachedBackend]:
     """The backends of a pool that queries of an IP version can reach."""
     found = ((backend, mode.backend_address(backend, version)) for backend in pool.backends)
     return [
-        Target(backend.name, address.packed, packed_mac(backend.mac), backend.port, worker_number(backend))
+        ReachedBackend(backend.name, address.packed, packed_mac(backend.mac), backend.port, worker_number(backend))
         for backend, address in found
         if address is not None
     ]
@@ -67,35 +67,37 @@ def worker_number(backend: Backend) -> int:
 
 
 def services_of(
-    spec: Spec, modes: Mapping[Forwarding, Mode], outages: Iterable[PoolOutage]
-) -> Iterator[tuple[Service, list[Target]]]:
+    spec: Spec, modes: Mapping[Forwarding, ModeReference], outages: Iterable[PoolOutage]
+) -> Iterator[tuple[AddressService, list[ReachedBackend]]]:
     """Yield each service of the spec with the backends that its queries can reach, including those that are down."""
     out: defaultdict[str, list[PoolOutage]] = defaultdict(list)
     for outage in outages:
         out[outage.pool].append(outage)
-    tables: dict[tuple[str, Forwarding, int, str], tuple[list[Target], tuple[str, ...], tuple[Target, ...]]] = {}
+    tables: dict[
+        tuple[str, Forwarding, int, str], tuple[list[ReachedBackend], tuple[str, ...], tuple[ReachedBackend, ...]]
+    ] = {}
     for name, vip in spec.vips.items():
         pool, mode = spec.pools[vip.pool], modes[vip.forwarding]
         selection = SELECTIONS[pool.selection]
         for address in vip.addresses:
-            for endpoint in endpoints(vip):
+            for endpoint in service_ports(vip):
                 about = f"{endpoint.port}/{_WORDS[endpoint.protocol]}"
                 concerned = [outage for outage in out[vip.pool] if outage.service in ("", about)]
                 only = about if any(outage.service for outage in concerned) else ""
                 key = vip.pool, vip.forwarding, address.version, only
                 if key not in tables:
-                    reached = targets(pool, mode, address.version)
+                    reached = reached_backends(pool, mode, address.version)
                     tables[key] = reached, *_slots(spec, pool, reached, concerned)
                 reached, base, slots = tables[key]
-                yield Service(
+                yield AddressService(
                     name, address.packed, *endpoint, mode, selection, selection.hash_fields(pool),
                     vip.fragments == "restore", slots, base, tuple(dict.fromkeys(slots)),
                 ), reached  # fmt: skip
 
 
 def _slots(
-    spec: Spec, pool: Pool, reached: Sequence[Target], outages: Sequence[Outage]
-) -> tuple[tuple[str, ...], tuple[Target, ...]]:
+    spec: Spec, pool: Pool, reached: Sequence[ReachedBackend], outages: Sequence[Outage]
+) -> tuple[tuple[str, ...], tuple[ReachedBackend, ...]]:
     """Return the name of each slot's backend with all backends in service, and each slot's backend now.
 
     The latter is empty if no backend may serve, the former if the spec gives no reachable backend a weight above 0.
@@ -104,7 +106,7 @@ def _slots(
     weights = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
     changes = [outage for outage in outages if outage.backend in here]
     slots = number_of_slots(spec.switch, pool)
-    base = base_table(tuple(weights.items()), slots) if any(weights.values()) else ()
+    base = reference_table(tuple(weights.items()), slots) if any(weights.values()) else ()
     down = [backend.name for backend in pool.backends if backend.name in here and backend.state is State.DOWN]
     if pool.on_all_down == "drop" and no_backend_in_service(weights, down, changes):
         return base, ()

@@ -73,7 +73,7 @@ def number_of_slots(switch: Switch, pool: Pool) -> int:
 
 
 @lru_cache(maxsize=1024)
-def base_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
+def reference_table(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
     """The backend of each slot when all are in service. *weights*: pairs of name and weight, at least one weight above 0."""
     counted = {name: weight for name, weight in weights if weight}
     table = [_FREE] * slots
@@ -96,7 +96,7 @@ def table_with_changes(
     out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
 
     def table(by: Mapping[str, int]) -> tuple[str, ...]:
-        return table_with_outages(base_table(tuple(by.items()), slots), by, down, outages)
+        return table_with_outages(reference_table(tuple(by.items()), slots), by, down, outages)
 
     last, held = dict(weights), dict[int, str]()
     for change, begun, final in _weight_changes(weights, changes):
@@ -151,7 +151,9 @@ def _weight_changes(
 
 def _late(change: Outage, before: Mapping[str, int], after: Mapping[str, int], slots: int) -> set[int]:
     """The slots that a change of a weight has not reached."""
-    pairs = zip(base_table(tuple(before.items()), slots), base_table(tuple(after.items()), slots), strict=True)
+    pairs = zip(
+        reference_table(tuple(before.items()), slots), reference_table(tuple(after.items()), slots), strict=True
+    )
     own = {slot for slot, (old, new) in enumerate(pairs) if old != new}
     late: set[int] = set()
     for sort in (own, set(range(slots)) - own):

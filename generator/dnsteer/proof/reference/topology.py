@@ -11,14 +11,14 @@ from dnsteer.spec.model.spec import Switch
 
 
 @dataclass(frozen=True)
-class Exit:
+class UplinkExit:
     """An uplink, and the packed MAC address of its next hop."""
 
     uplink: str
     next_hop: bytes
 
 
-class Topology:
+class SwitchTopology:
     """What the spec says of the switch. MAC and IP addresses are packed."""
 
     def __init__(self, switch: Switch) -> None:
@@ -51,17 +51,17 @@ class Topology:
         }
         self._answers = {name: port.answers for name, port in [*switch.ports.items(), *switch.uplinks.items()]}
 
-    def exit_of(self, ingress: str) -> Exit | None:
+    def exit_of(self, ingress: str) -> UplinkExit | None:
         """The uplink and next hop for answers that come in by *ingress*; None when no uplink has a next hop."""
         named = self._answers[ingress]
         return self._exit_by([ingress, *self.uplinks] if named is None else [named])
 
-    def first_exit(self) -> Exit | None:
+    def first_exit(self) -> UplinkExit | None:
         """The first uplink with a next hop."""
         return self._exit_by(self.uplinks)
 
-    def _exit_by(self, candidates: Sequence[str]) -> Exit | None:
-        return next((Exit(name, self._next_hops[name]) for name in candidates if name in self._next_hops), None)
+    def _exit_by(self, candidates: Sequence[str]) -> UplinkExit | None:
+        return next((UplinkExit(name, self._next_hops[name]) for name in candidates if name in self._next_hops), None)
 
 
 def packed_mac(text: str) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dnsteer.proof.reference.service import Service, ServiceKey
+from dnsteer.proof.reference.service import AddressService, ServiceKey
 from dnsteer.spec.model.spec import Spec
 
 _T = TypeVar("_T")
@@ -34,7 +34,7 @@ class Coverage:
         return sum(map(len, self.slots.values()))
 
 
-def coverage(spec: Spec, services: Mapping[ServiceKey, Service], per_service: int | None) -> Coverage:
+def coverage(spec: Spec, services: Mapping[ServiceKey, AddressService], per_service: int | None) -> Coverage:
     """Choose the slots to query of each of *services*; at most *per_service* slots each, if given."""
     if per_service is not None:
         sample = {key: evenly_spaced(range(len(service.slots)), per_service) for key, service in services.items()}
@@ -55,7 +55,7 @@ def coverage(spec: Spec, services: Mapping[ServiceKey, Service], per_service: in
     return Coverage(slots, description)
 
 
-def sufficient_slots(service: Service) -> Sequence[int]:
+def sufficient_slots(service: AddressService) -> Sequence[int]:
     """Slots whose numbers have a single bit set, no bit or all bits, and the first slot of each backend.
 
     If the slot is not predicted, that many queries.

@@ -18,7 +18,7 @@ from scapy.layers.l2 import LLC, Dot3, Ether
 from scapy.packet import Packet, Raw
 
 from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.service import PROTOCOLS, Service
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.craft import address_text, version_of
 from dnsteer.proof.traffic.neighbor_requests import BROADCAST, arp, echo, mac_text, solicitation
@@ -68,7 +68,7 @@ def _all(senders: Senders) -> NamedFrames:
     yield from _not_ip(senders)
 
 
-def _queries(senders: Senders, service: Service) -> NamedFrames:
+def _queries(senders: Senders, service: AddressService) -> NamedFrames:
     """Packets that resemble queries for the service, but that the switch must drop."""
     protocol, label = service.protocol, service.label
     uplink = senders.next_uplink()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.service import PROTOCOLS, Service
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.craft import Headers, address_text
 from dnsteer.proof.traffic.neighbor_requests import arp, echo, solicitation
@@ -46,7 +46,7 @@ def _damaged(headers: Headers, protocol: int) -> Iterator[tuple[str, bytes]]:
             yield f"of a TCP header of {words} words", _patched(short, packet.l4 + 12, bytes((words << 4,)))
 
 
-def _queries(senders: Senders, service: Service) -> Iterator[Vector]:
+def _queries(senders: Senders, service: AddressService) -> Iterator[Vector]:
     uplink = senders.next_uplink()
     for name, data in _damaged(senders.query_headers(service, uplink), service.protocol):
         yield senders.vector(f"query {name} for {service.label} by {uplink}", uplink, data, "unusual")
@@ -76,7 +76,7 @@ def _answers(senders: Senders) -> Iterator[Vector]:
                 yield senders.vector(f"{PROTOCOLS[protocol]} answer {name} {label}", port, data, "unusual")
 
 
-def _from_extension_ports(senders: Senders, service: Service) -> Iterator[Vector]:
+def _from_extension_ports(senders: Senders, service: AddressService) -> Iterator[Vector]:
     """Frames from the extension's ports that it would never send."""
     for port in senders.reference.topology.extension_ports:
         headers = senders.query_headers(service, port)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dnsteer.proof.reference.modes import Mode
+from dnsteer.proof.reference.modes import ModeReference
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.services import endpoints, targets, worker_number
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.services import reached_backends, service_ports, worker_number
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
@@ -39,9 +39,9 @@ class Responder:
 
     vip_name: str
     vip: Vip
-    mode: Mode
+    mode: ModeReference
     address: bytes
-    backend: Target
+    backend: ReachedBackend
 
     @property
     def label(self) -> str:
@@ -60,7 +60,7 @@ class Responder:
 
     def answer_port(self, protocol: int) -> int | None:
         """The port that its answers in *protocol* come from; None when the VIP has no such service."""
-        ports = (found.target_port for found in endpoints(self.vip) if found.protocol == protocol)
+        ports = (found.target_port for found in service_ports(self.vip) if found.protocol == protocol)
         return next((port + self.backend.worker for port in ports), None)
 
 
@@ -79,7 +79,7 @@ class Senders:
         self.mac = topology.mac
         self.gateway_mac = topology.gateway_mac
         self.gateways = [address.packed for address in spec.switch.gateways]
-        found = [endpoint for vip in spec.vips.values() for endpoint in endpoints(vip)]
+        found = [endpoint for vip in spec.vips.values() for endpoint in service_ports(vip)]
         workers = 1 + max(worker_number(backend) for pool in spec.pools.values() for backend in pool.backends)
         self._used_ports = {endpoint.port for endpoint in found}
         self._used_ports |= {endpoint.target_port + worker for endpoint in found for worker in range(workers)}
@@ -104,7 +104,7 @@ class Senders:
         candidates = (port ^ bits << 12 for bits in range(1, 16))
         return next((other for other in candidates if other not in self._used_ports), self.unused_port)
 
-    def query_headers(self, service: Service, uplink: str, *, scattered: bool = False) -> Headers:
+    def query_headers(self, service: AddressService, uplink: str, *, scattered: bool = False) -> Headers:
         """A query of a new client for a service, by *uplink*. *scattered* is as in `Clients.next`."""
         serial, client = self.clients.next(service.version, scattered=scattered)
         sport = 1024 + serial * 40503 % 64512
@@ -131,14 +131,14 @@ class Senders:
         for name, vip in self.spec.vips.items():
             mode = self.reference.modes[vip.forwarding]
             for address in vip.addresses:
-                reached = targets(self.spec.pools[vip.pool], mode, address.version)
+                reached = reached_backends(self.spec.pools[vip.pool], mode, address.version)
                 for backend in evenly_spaced(reached, self.per_service):
                     if mode.rewrites_answers or backend.port in self.ports:
                         yield Responder(name, vip, mode, address.packed, backend)
 
-    def example_services(self) -> list[Service]:
+    def example_services(self) -> list[AddressService]:
         """The first service of each category that the spec has."""
-        first: dict[tuple[object, ...], Service] = {}
+        first: dict[tuple[object, ...], AddressService] = {}
         for service in self.reference.services.values():
             vip = self.spec.vips[service.vip]
             category = service.mode, service.selection, service.protocol, service.version, vip.fragments, vip.echo

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.selections import hashes_ports
-from dnsteer.proof.reference.service import Service
+from dnsteer.proof.reference.service import AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.craft import Headers
 from dnsteer.proof.traffic.senders import Senders, Vector
@@ -20,7 +20,7 @@ _MOST_QUERIES = 256
 _PORT_SPREAD = 40503  # odd, so that no port comes up twice
 
 
-def are_spread(service: Service, count: int) -> bool:
+def are_spread(service: AddressService, count: int) -> bool:
     """Whether *count* different queries must reach more than one backend, by the extension's choice of slots.
 
     All of them have one slot where only the destination is hashed.
@@ -29,18 +29,20 @@ def are_spread(service: Service, count: int) -> bool:
     return varies and enough_queries(service, count)
 
 
-def enough_queries(service: Service, count: int) -> bool:
+def enough_queries(service: AddressService, count: int) -> bool:
     """Whether *count* queries with independent slots can be distinguished from as many with the same slot."""
     shares = Counter(service.slots)
     return sum((share / len(service.slots)) ** count for share in shares.values()) < _CHANCE
 
 
-def group_of(service: Service) -> str:
+def group_of(service: AddressService) -> str:
     """The spread group of the queries of a service that are all different."""
     return f"the queries for {service.label}"
 
 
-def same_hash_query(senders: Senders, service: Service, headers: Headers, turn: int, first: Vector) -> Iterator[Vector]:
+def same_hash_query(
+    senders: Senders, service: AddressService, headers: Headers, turn: int, first: Vector
+) -> Iterator[Vector]:
     """Yield a query that shares with the *first* one exactly the fields that the slot is hashed from."""
     fields = service.hash_fields
     if not fields:
@@ -58,7 +60,7 @@ def same_hash_query(senders: Senders, service: Service, headers: Headers, turn: 
     yield Vector(f"same hash fields as {first.name}", uplink, craft.query(other, service.protocol), "query")
 
 
-def varied_queries(senders: Senders, service: Service) -> Iterator[Vector]:
+def varied_queries(senders: Senders, service: AddressService) -> Iterator[Vector]:
     """Yield queries that differ only in a field on which their slots must depend.
 
     Addresses and ports are scattered: for consecutive ones a CRC may choose few slots, perhaps all of one backend.

@@ -12,7 +12,7 @@ from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet
 
 from dnsteer.proof.reference import wire
-from dnsteer.proof.reference.service import PROTOCOLS, Service
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.craft import Headers
 from dnsteer.proof.traffic.senders import Responder, Senders, Vector
@@ -112,7 +112,7 @@ def queries(senders: Senders) -> Iterator[Vector]:
             yield Vector(name, uplink, data, "unusual")
 
 
-def _summing_to_zero(senders: Senders, service: Service, uplink: str) -> bytes:
+def _summing_to_zero(senders: Senders, service: AddressService, uplink: str) -> bytes:
     """A query whose checksum is 0 when it leaves, which UDP sends as 0xffff, since zero means that there is no checksum."""
     headers = senders.query_headers(service, uplink)
     data = bytearray(craft.query(headers, wire.UDP))

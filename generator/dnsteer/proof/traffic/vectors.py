@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import chain
 
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.service import PROTOCOLS, Service
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService
 from dnsteer.proof.reference.wire import TCP, UDP
 from dnsteer.proof.traffic import craft, drops, extension_drops, neighbor_requests, probes, unpredicted_slots, unusual
 from dnsteer.proof.traffic.coverage import HASH_TRIES
@@ -41,7 +41,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     """
     yield neighbor_requests.neighbors(senders)
     yield neighbor_requests.echoes(senders)
-    unpredicted: dict[str, list[tuple[int, Service]]] = defaultdict(list)
+    unpredicted: dict[str, list[tuple[int, AddressService]]] = defaultdict(list)
     for number, service in enumerate(senders.reference.services.values()):
         if service.selection.predicts_slot:
             yield _queries(senders, service, number)
@@ -58,7 +58,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     yield drops.frames(senders)
 
 
-def _queries(senders: Senders, service: Service, number: int) -> Iterator[Vector]:
+def _queries(senders: Senders, service: AddressService, number: int) -> Iterator[Vector]:
     """A query for each slot, and the answer if it passes the switch; *number* makes services start at different uplinks."""
     count = len(service.slots)
     predicted = service.selection.predicts_slot

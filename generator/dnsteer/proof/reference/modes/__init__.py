@@ -1,25 +1,25 @@
 """The forwarding modes, one module each, by the spec's word.
 
-To add a mode: a module here with a subclass of `base.Mode`, and its line in MODES.
+To add a mode: a module here with a subclass of `base.ModeReference`, and its line in MODES.
 """
 
 from __future__ import annotations
 
-from dnsteer.proof.reference.modes.base import Mode
-from dnsteer.proof.reference.modes.dsr import Dsr
-from dnsteer.proof.reference.modes.ipip import Ipip
-from dnsteer.proof.reference.modes.nat import Nat
-from dnsteer.proof.reference.modes.siit import Siit
+from dnsteer.proof.reference.modes.base import ModeReference
+from dnsteer.proof.reference.modes.dsr import DsrReference
+from dnsteer.proof.reference.modes.ipip import IpipReference
+from dnsteer.proof.reference.modes.nat import NatReference
+from dnsteer.proof.reference.modes.siit import SiitReference
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 
-__all__ = ["MODES", "Mode"]
+__all__ = ["MODES", "ModeReference"]
 
-MODES: dict[Forwarding, type[Mode]] = {
-    Forwarding.SIIT: Siit,
-    Forwarding.DSR: Dsr,
-    Forwarding.IPIP: Ipip,
-    Forwarding.NAT: Nat,
+MODES: dict[Forwarding, type[ModeReference]] = {
+    Forwarding.SIIT: SiitReference,
+    Forwarding.DSR: DsrReference,
+    Forwarding.IPIP: IpipReference,
+    Forwarding.NAT: NatReference,
 }
 """In the order in which modes try to match an answer: `siit` takes answers to its prefix before `nat` does."""
 

@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar
 
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped
-from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import Packet, checksum_variants, rewritten
 from dnsteer.spec.model.spec import Backend
 
 
-class Mode(ABC):
+class ModeReference(ABC):
     """One forwarding mode: how it forwards the queries and answers of the services that use it.
 
     An object belongs to one Reference, which registers those services with `add`.
@@ -32,11 +32,11 @@ class Mode(ABC):
     extension_pipes: ClassVar[tuple[str, ...]] = ()
     """Pipes of the extension's program that a query passes between the pipe of its slot and the last one."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: SwitchTopology) -> None:
         self.topology = topology
 
     @abstractmethod
-    def add(self, service: Service, targets: Sequence[Target]) -> None:
+    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
         """Register a service and all backends that its queries can reach.
 
         Raises ValueError when an answer of one of them could also belong to another service.
@@ -51,14 +51,16 @@ class Mode(ABC):
         return ""
 
     @abstractmethod
-    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+    def query(
+        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+    ) -> frozenset[bytes]:
         """The frames of which any one may leave for the backend *target* when a query comes in."""
 
     @abstractmethod
     def answer(self, packet: Packet, ingress: str) -> Expectation | None:
         """What must leave for a packet to the gateways' MAC address; None when it is no answer in this mode."""
 
-    def service_of_answer(self, packet: Packet) -> Service | None:
+    def service_of_answer(self, packet: Packet) -> AddressService | None:
         """The service that a packet is an answer of, by the backend's address; None where backends answer as the VIP."""
         return None
 

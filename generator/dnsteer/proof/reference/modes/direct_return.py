@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation
-from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import Packet, is_later_ipv6_fragment
 
 
-class DirectReturn(Mode):
+class DirectReturn(ModeReference):
     """Handles the answers in modes whose backends own the VIP's address."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: SwitchTopology) -> None:
         super().__init__(topology)
         self._protocols: dict[bytes, set[int]] = {}
         """VIP address -> protocols, for backends on ports of the switch, whose answers pass the switch."""
 
-    def add(self, service: Service, targets: Sequence[Target]) -> None:
+    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
         """Record the source address and protocol of answers from backends on ports of the switch."""
         if any(target.port is not None and target.port not in self.topology.uplinks for target in targets):
             self._protocols.setdefault(service.address, set()).add(service.protocol)

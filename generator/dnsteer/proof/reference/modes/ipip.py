@@ -6,7 +6,7 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 
 from dnsteer.proof.reference.modes.direct_return import DirectReturn
-from dnsteer.proof.reference.service import Service, Target
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
 from dnsteer.proof.reference.wire import IPV4, IPV6, Packet, ipv4_header, ipv6_header
 from dnsteer.spec.model.spec import Backend
 
@@ -14,7 +14,7 @@ _PAYLOAD_PROTOCOL = {IPV4: 4, IPV6: 41}
 """IP protocol number of an IP packet inside another, by the inner Ethernet type."""
 
 
-class Ipip(DirectReturn):
+class IpipReference(DirectReturn):
     """IPv4 and IPv6 tunnels, each carrying packets of both families; name servers answer the inner packets."""
 
     by_extension = True
@@ -24,7 +24,9 @@ class Ipip(DirectReturn):
         own, other = (backend.ipv4, backend.ipv6) if version == 4 else (backend.ipv6, backend.ipv4)
         return own or other
 
-    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+    def query(
+        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+    ) -> frozenset[bytes]:
         """Encapsulate everything after the Ethernet header, including padding; VLAN tags are lost."""
         payload = packet.data[packet.l3 :]
         protocol = _PAYLOAD_PROTOCOL[packet.ethertype]

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, dropped
-from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import (
     IPV4,
     UDP,
@@ -40,19 +40,19 @@ class _FragmentSource:
         return next(iter(ports)) if len(ports) == 1 else own_port
 
 
-class Nat(Mode):
+class NatReference(ModeReference):
     """Address translation by the switch."""
 
     rewrites_answers = True
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: SwitchTopology) -> None:
         super().__init__(topology)
-        self._services: dict[tuple[bytes, int, int], Service] = {}
+        self._services: dict[tuple[bytes, int, int], AddressService] = {}
         """Keyed by a backend's address, protocol and own port."""
         self._fragments: dict[bytes, _FragmentSource] = {}
         """Keyed by a backend's address."""
 
-    def add(self, service: Service, targets: Sequence[Target]) -> None:
+    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
         """Record which service the answers and fragments of each backend belong to."""
         for target in targets:
             own_port = service.target_port + target.worker
@@ -67,7 +67,9 @@ class Nat(Mode):
                 raise ValueError(f"fragments of {target.name} may be for {other} or for {service.label}")
             fragments.ports[own_port] = service.port
 
-    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+    def query(
+        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+    ) -> frozenset[bytes]:
         """Return the frame with the backend's address and port as its destination: of worker I, the target port plus I."""
         destination = target.address, service.target_port + target.worker
         return frozenset(
@@ -75,7 +77,7 @@ class Nat(Mode):
             for stale in checksum_variants(packet)
         )
 
-    def service_of_answer(self, packet: Packet) -> Service | None:
+    def service_of_answer(self, packet: Packet) -> AddressService | None:
         """The service of the backend's address, protocol and port."""
         return self._services.get((packet.source, packet.protocol, packet.sport))
 

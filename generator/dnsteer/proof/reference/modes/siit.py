@@ -9,10 +9,10 @@ import struct
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 
-from dnsteer.proof.reference.modes.base import Mode
+from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, dropped, sure
-from dnsteer.proof.reference.service import Service, Target
-from dnsteer.proof.reference.topology import Topology
+from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import (
     CHECKSUM_AT,
     IPV4,
@@ -33,21 +33,21 @@ _PLAIN_HEADER = {IPV4: 20, IPV6: 40}
 """Bytes of an IP header without options or extension headers."""
 
 
-class Siit(Mode):
+class SiitReference(ModeReference):
     """Stateless translation by the extension, in both directions."""
 
     by_extension = True
     rewrites_answers = True
     extension_pipes = ("to-ipv6", "translated")
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: SwitchTopology) -> None:
         super().__init__(topology)
-        self._services: dict[tuple[bytes, int, int], Service | None] = {}
+        self._services: dict[tuple[bytes, int, int], AddressService | None] = {}
         """Keyed by a backend's address, protocol and port. None: the backend holds no slot."""
-        self._probed: dict[tuple[bytes, int, int], Service] = {}
+        self._probed: dict[tuple[bytes, int, int], AddressService] = {}
         """The services by the same key, of backends with and without a slot."""
 
-    def add(self, service: Service, targets: Sequence[Target]) -> None:
+    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
         """Record which service the answers of each backend belong to."""
         for target in targets:
             key = target.address, service.protocol, service.port
@@ -71,7 +71,9 @@ class Siit(Mode):
             return "no UDP checksum"
         return ""
 
-    def query(self, packet: Packet, service: Service, target: Target, from_mac: bytes) -> frozenset[bytes]:
+    def query(
+        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+    ) -> frozenset[bytes]:
         """An IPv6 header from the client in NAT64_PREFIX to the backend."""
         tos, length = packet.data[packet.l3 + 1], packet.end - packet.l4
         source = NAT64_PREFIX + packet.source
