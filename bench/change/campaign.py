@@ -29,7 +29,7 @@ from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.rollback import state_to_roll_back_to
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.weight_edits import give_weight, take_weight_back
 from dnsteer.lab import names
@@ -52,7 +52,7 @@ def carry_out(step: Step) -> int:
         else:
             text = yaml.safe_dump(step.applies, sort_keys=False)
             loaded = check_document(parse_document("campaign.yaml", text))
-        return deploy(SpecTarget(loaded), switch, Options(rename=True, note=step.kind)).state
+        return deploy(FileSource(loaded), switch, Options(rename=True, note=step.kind)).state
     verb, name = words[:2]
     kind: Absent = "drain" if "drain" in verb else "down"
     over = 2.0 if "--over" in words else 0.0

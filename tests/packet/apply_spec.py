@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Applied
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import BRIDGE
@@ -31,7 +31,7 @@ def apply(
 ) -> Applied:
     """Deploy, and what was done to the switch."""
     return deploy(
-        SpecTarget(loaded), TargetSwitch(remote, openflow, timeout), Options(adopt=adopt, grace=0), progress=progress
+        FileSource(loaded), TargetSwitch(remote, openflow, timeout), Options(adopt=adopt, grace=0), progress=progress
     ).applied
 
 

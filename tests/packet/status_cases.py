@@ -16,7 +16,7 @@ from scapy.layers.l2 import Ether
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
@@ -31,7 +31,7 @@ GONE = [r"connection (attempt failed|dropped)", r"Connection (refused|reset)"]
 def deployed(switch: Switch, text: str = LARGE) -> TargetSwitch:
     """A switch with a spec applied."""
     target = TargetSwitch(switch.database)
-    deploy(SpecTarget(spec_of(text)), target, Options(note="change 4711"))
+    deploy(FileSource(spec_of(text)), target, Options(note="change 4711"))
     return target
 
 

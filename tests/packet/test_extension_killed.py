@@ -18,9 +18,9 @@ import pytest
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.restore import restore
-from dnsteer.deploy.rollback import RollbackTarget
+from dnsteer.deploy.rollback import StateSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient, LostError, ProgramRefusedError
 from dnsteer.spec.loaded import Loaded
@@ -49,8 +49,8 @@ def target(shared: Switch, extension: Extension) -> TargetSwitch:
     """With the old spec applied after the new one."""
     fresh(shared)
     at = TargetSwitch(shared.database, extension=str(extension.socket))
-    deploy(SpecTarget(NEW), at, QUICK)
-    deploy(SpecTarget(OLD), at, QUICK)
+    deploy(FileSource(NEW), at, QUICK)
+    deploy(FileSource(OLD), at, QUICK)
     return at
 
 
@@ -88,12 +88,12 @@ def cut_off(step: int, work: Work, target: TargetSwitch) -> bool:
 
 
 CHANGES: dict[str, tuple[Work, Work]] = {
-    "apply": (lambda w: deploy(SpecTarget(NEW), w, QUICK), lambda w: deploy(SpecTarget(OLD), w, QUICK)),
+    "apply": (lambda w: deploy(FileSource(NEW), w, QUICK), lambda w: deploy(FileSource(OLD), w, QUICK)),
     "drain": (
         lambda w: change_overlay(w, None, take_out("far/f1", "drain")),
         lambda w: change_overlay(w, None, bring_back("far/f1", "drain")),
     ),
-    "rollback": (lambda w: deploy(RollbackTarget(), w, QUICK), lambda w: deploy(SpecTarget(OLD), w, QUICK)),
+    "rollback": (lambda w: deploy(StateSource(), w, QUICK), lambda w: deploy(FileSource(OLD), w, QUICK)),
 }
 ENDS: dict[str, Work] = {
     "restore": lambda w: restore(w, None),
@@ -141,15 +141,15 @@ def test_kill_at_every_step(kind: str, target: TargetSwitch, shared: Switch, ext
 def test_kill_of_what_ends_a_kill(first: int, target: TargetSwitch, shared: Switch, extension: Extension) -> None:
     """Also the verb that ends what was cut off may be cut off."""
     old = held(shared, extension)
-    deploy(SpecTarget(NEW), target, QUICK)
+    deploy(FileSource(NEW), target, QUICK)
     new = held(shared, extension)
-    deploy(SpecTarget(OLD), target, QUICK)
+    deploy(FileSource(OLD), target, QUICK)
     for second in range(1, 14, 3):
         assert cut_off(first, CHANGES["apply"][0], target)
         cut_off(second, ENDS["restore"], target)
         restore(target, None)
         assert held(shared, extension) in (old, new), second
-        deploy(SpecTarget(OLD), target, QUICK)
+        deploy(FileSource(OLD), target, QUICK)
         assert held(shared, extension) == old
 
 
@@ -257,7 +257,7 @@ def test_an_extension_that_is_stuck(target: TargetSwitch, shared: Switch, extens
     extension.stop(signal.SIGSTOP)
     try:
         with pytest.raises(UnavailableError, match=r"does not answer within 0.4 s; is it stuck\?; nothing was changed"):
-            deploy(SpecTarget(NEW), TargetSwitch(target.remote, timeout=0.4, extension=target.extension), QUICK)
+            deploy(FileSource(NEW), TargetSwitch(target.remote, timeout=0.4, extension=target.extension), QUICK)
     finally:
         extension.stop(signal.SIGCONT)
     assert all_of(shared) == before
@@ -268,7 +268,7 @@ def test_answers_that_are_none(said: bytes, tmp_path: Path, target: TargetSwitch
     before = all_of(shared)
     with Relay(tmp_path / "strange.sock", lambda _: said) as relay:
         with pytest.raises(SwitchError) as error:
-            deploy(SpecTarget(NEW), TargetSwitch(target.remote, extension=str(relay.path), timeout=1), QUICK)
+            deploy(FileSource(NEW), TargetSwitch(target.remote, extension=str(relay.path), timeout=1), QUICK)
         assert str(relay.path) in str(error.value)
     assert all_of(shared) == before
 
@@ -287,7 +287,7 @@ def test_what_a_load_came_to_is_not_known(
     with monkeypatch.context() as patch:
         patch.setattr(ExtensionClient, "load", lost)
         with pytest.raises(UnavailableError, match="the extension has the old or the new program"):
-            deploy(SpecTarget(NEW), target, QUICK)
+            deploy(FileSource(NEW), target, QUICK)
     with Session(target.remote) as session:
         assert session.record_of(None).pending is not None
     assert restore(target, None)[0].changed

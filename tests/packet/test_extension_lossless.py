@@ -15,7 +15,7 @@ import pytest
 
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Sending
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import ExtensionClient
@@ -127,7 +127,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
     """From one spec to another, with packets at every step."""
     first, second = (spec_of(captured(text, crossing.folder, PORTS)) for text in (old, new))
     target = TargetSwitch(crossing.switch.database, extension=str(relay.path))
-    deploy(SpecTarget(first), target, Options(grace=0))
+    deploy(FileSource(first), target, Options(grace=0))
     revalidated(crossing.switch)
     crossing.watch(first, second)
     crossing.lost.clear()
@@ -152,7 +152,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
         patch.setattr(OpenFlow, "bundle", sent)
         patch.setattr(ExtensionClient, "load", loaded)
         patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
-        deploy(SpecTarget(second), target, Options(grace=2))
+        deploy(FileSource(second), target, Options(grace=2))
         crossing.moment("in the end")
     assert [line for line in crossing.lost if not (translates_no_more(old, new) and TRANSLATED.search(line))] == []
     assert find_drift(second, target.remote, extension=target.extension) == []
@@ -247,7 +247,7 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
     packets, relay = crossing
     first = spec_of(captured(BASE, packets.folder, PORTS))
     target = TargetSwitch(packets.switch.database, extension=str(relay.path))
-    deploy(SpecTarget(first), target, Options(grace=0))
+    deploy(FileSource(first), target, Options(grace=0))
     with target.session() as session:
         record = session.record_of("br-dns")
         known = Known("br-dns", session.state(record, record.number), first.spec)

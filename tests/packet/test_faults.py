@@ -17,7 +17,7 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError
@@ -221,7 +221,7 @@ def test_a_full_disk_under_the_database(tmp_path: Path, monkeypatch: pytest.Monk
         finally:
             monkeypatch.setattr("tempfile.tempdir", None)
         with private:
-            deploy(SpecTarget(spec_of(FARM)), TargetSwitch(private.database))
+            deploy(FileSource(spec_of(FARM)), TargetSwitch(private.database))
             before = all_of(private)
             with (disk / "full").open("wb", buffering=0) as out, pytest.raises(OSError, match="space"):
                 while True:

@@ -11,7 +11,7 @@ from dnsteer import __version__
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
@@ -212,7 +212,7 @@ def test_a_state_of_the_same_spec_is_not_before(
 def test_a_note_that_a_terminal_would_obey(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 2)
     loaded = load_spec(spec_file(tmp_path))  # the verb would not take it; other versions did
-    deploy(SpecTarget(loaded), TargetSwitch(applied.database), Options(note="x\x1b]0;y\x07"))
+    deploy(FileSource(loaded), TargetSwitch(applied.database), Options(note="x\x1b]0;y\x07"))
     assert r"x\x1b]0;y\x07" in on(applied)("history").out
 
 

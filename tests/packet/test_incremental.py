@@ -16,7 +16,7 @@ from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.run import Deployed, Options
 from dnsteer.deploy.run import deploy as patient_deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.derived import slot_count
@@ -61,7 +61,7 @@ def target(switch: Switch) -> TargetSwitch:
 
 def deploy(spec: Loaded, switch: TargetSwitch) -> Deployed:
     """Without waiting for answers that are under way: there are none."""
-    return patient_deploy(SpecTarget(spec), switch, Options(grace=0))
+    return patient_deploy(FileSource(spec), switch, Options(grace=0))
 
 
 def state(switch: Switch) -> State:
@@ -306,7 +306,7 @@ def test_answers_under_way_keep_their_way_back_for_a_while(shared: Switch) -> No
     fresh(shared, spec_of(LARGE))
     before = shared.tables()
     with pytest.MonkeyPatch().context() as patch, sent(patch) as bundles:
-        patient_deploy(SpecTarget(spec_of(SMALL)), target(shared), Options(grace=0.2))
+        patient_deploy(FileSource(spec_of(SMALL)), target(shared), Options(grace=0.2))
     assert state(shared) == expected
     assert sum(map(len, bundles)) == differ(before, shared.tables())
     assert len(bundles) == 2

@@ -17,9 +17,9 @@ import pytest
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.restore import restore
-from dnsteer.deploy.rollback import RollbackTarget
+from dnsteer.deploy.rollback import StateSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import digest
@@ -78,11 +78,11 @@ def verb(switch: Switch, kind: str, now: Held) -> Callable[[], object]:
     options = Options(grace=GRACE, adopt=True, rename=True)
     if kind == "apply":
         other = next(s for s in SPECS if digest(s.spec) != now.spec)
-        return lambda: deploy(SpecTarget(other), remote, options)
+        return lambda: deploy(FileSource(other), remote, options)
     if kind == "drain":
         edit = bring_back(DRAINED, "drain") if now.overlay else take_out(DRAINED, "drain")
         return lambda: change_overlay(remote, None, edit)
-    return lambda: deploy(RollbackTarget(), remote, options)
+    return lambda: deploy(StateSource(), remote, options)
 
 
 def killed_after(seconds: float, work: Callable[[], object]) -> bool:

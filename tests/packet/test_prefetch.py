@@ -13,7 +13,7 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.prefetch import Prefetch
 from dnsteer.deploy.run import Deployed, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch import openflow
 from dnsteer.switch.session import Session
@@ -44,7 +44,7 @@ def deployed(switch: Switch, text: str, meanwhile: Callable[[], object] = lambda
     with Prefetch(target) as prefetch:
         prefetch.begin(BRIDGE)
         meanwhile()
-        return deploy(SpecTarget(spec_of(text)), target, prefetch=prefetch)
+        return deploy(FileSource(spec_of(text)), target, prefetch=prefetch)
 
 
 def as_planned(switch: Switch, folder: Path, text: str) -> bool:

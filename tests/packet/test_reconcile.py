@@ -15,7 +15,7 @@ from dnsteer.cli.output import Exit
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.session import Session
@@ -32,7 +32,7 @@ EXPECTED = ["Broken pipe", "UNKNOWN_GROUP"]
 @pytest.fixture
 def beside(applied: Switch) -> Iterator[Switch]:
     """With a second bridge, whose record is damaged; it comes first."""
-    deploy(SpecTarget(spec_of(SECOND.replace("br-two", "br-a"))), TargetSwitch(applied.database))
+    deploy(FileSource(spec_of(SECOND.replace("br-two", "br-a"))), TargetSwitch(applied.database))
     applied.vsctl("set", "Bridge", "br-a", "external_ids:dnsteer-overlay=junk")
     yield applied
     applied.vsctl("del-br", "br-a")

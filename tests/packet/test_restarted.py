@@ -10,7 +10,7 @@ import pytest
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
@@ -55,7 +55,7 @@ def test_a_quick_verb_makes_the_tables_whole(applied: Switch, late: Callable[[],
 def test_an_apply_is_refused_whole(applied: Switch, late: Callable[[], None]) -> None:
     late()
     with pytest.raises(RestartedError, match="restarted"):
-        deploy(SpecTarget(spec_of(HEAVIER)), TargetSwitch(applied.database))
+        deploy(FileSource(spec_of(HEAVIER)), TargetSwitch(applied.database))
     assert applied.flows() == set()  # not a part of them
     assert on(applied)("history", "--json").json["current"] == 1
     assert on(applied)("reconcile").code == 0
@@ -71,7 +71,7 @@ def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
         asked.append(reasons)
 
     more = spec_of(FARM.replace("slots: 32", "slots: 64"))
-    deploy(SpecTarget(more), TargetSwitch(applied.database), Options(), confirm=answer)
+    deploy(FileSource(more), TargetSwitch(applied.database), Options(), confirm=answer)
     assert len(asked) == 2  # it was another switch by then
     assert find_drift(more, applied.database) == []
 

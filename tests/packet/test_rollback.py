@@ -11,8 +11,8 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import deploy
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.summary import counted
-from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.render.flows import parse_flow
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -90,7 +90,7 @@ def killed_after_the_bundle(switch: Switch, text: str) -> None:
 
     def die() -> None:
         Session.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
-        deploy(SpecTarget(spec_of(text)), TargetSwitch(switch.database))
+        deploy(FileSource(spec_of(text)), TargetSwitch(switch.database))
 
     child = get_context("fork").Process(target=die)
     child.start()

@@ -16,7 +16,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.deploy.run import Options, preview
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import Drift, find_drift
 from dnsteer.switch.settings import SETTINGS, Level
@@ -113,7 +113,7 @@ def test_what_is_dnsteers_is_named_and_put_right(what: str, applied: Switch, tmp
     seen = status(applied)
     assert [d["detail"] for d in seen["drift"]] == [found.detail]
     assert (seen["ok"], seen["warnings"]) == (False, [])
-    summary = preview(SpecTarget(SPEC), TargetSwitch(applied.database), Options())
+    summary = preview(FileSource(SPEC), TargetSwitch(applied.database), Options())
     assert len(summary.found.settings) == 1
     assert case.said.replace(" is ", " ") in summary.found.settings[0]
     done = apply(SPEC, applied.database)
@@ -238,7 +238,7 @@ def test_a_port_that_is_down_is_not_gone(applied: Switch, tmp_path: Path) -> Non
     assert found.detail.endswith("ovs-ofctl -O OpenFlow15 mod-port br-dns p0 up")
     seen = status(applied)
     assert (seen["ok"], seen["drift"][0]["kind"]) == (False, "port down")
-    summary = preview(SpecTarget(SPEC), TargetSwitch(applied.database), Options())
+    summary = preview(FileSource(SPEC), TargetSwitch(applied.database), Options())
     assert not summary.changed  # somebody took it down; apply only says so
     assert summary.warnings == [f"port p0: {found.detail}"]
     mend(applied, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Applied
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
 from dnsteer.spec.document import parse_document
@@ -116,7 +116,7 @@ vips:
 def apply_in_lab(loaded: Loaded) -> Applied:
     """Apply to the running lab."""
     switch = TargetSwitch(names.db_target(), extension=str(names.EXTENSION_SOCKET))
-    return deploy(SpecTarget(loaded), switch, Options(grace=0), progress=lambda _: None).applied
+    return deploy(FileSource(loaded), switch, Options(grace=0), progress=lambda _: None).applied
 
 
 def drift_in_lab(loaded: Loaded) -> list[Drift]:

@@ -21,7 +21,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch, now
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
@@ -106,7 +106,7 @@ class Site:
 
     def apply(self, spec: Path) -> None:
         """Bring the switch to *spec*."""
-        deploy(SpecTarget(load_spec(spec)), self.switch)
+        deploy(FileSource(load_spec(spec)), self.switch)
 
     def record(self) -> RecordReading:
         """What the switch's record says."""

@@ -19,7 +19,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.target import SpecTarget
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
 from tests.system.default_machine import NEW, OLD, SPEC, documented, machine
@@ -134,7 +134,7 @@ class Bench:
         """Bring the switch to a spec, and let nobody be out."""
         spec = self.site.folder / "applied.yaml"
         spec.write_text(text)
-        deploy(SpecTarget(load_spec(spec)), self.switch)
+        deploy(FileSource(load_spec(spec)), self.switch)
         for entry in self.record().overlay or ():
             change_overlay(self.switch, None, bring_back(entry.name, entry.kind))
 

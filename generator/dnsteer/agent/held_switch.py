@@ -37,7 +37,7 @@ class SwitchMemory:
     def __init__(self) -> None:
         self.on_change: Callable[[], None] = lambda: None
         self.events = 0
-        """Times that OpenFlow or OVSDB has said that something changed, or went away, but for what is *sent*."""
+        """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
         self.sent: frozenset[str] = frozenset()
         """The flows that the last change of slots has sent, as ovs-ofctl monitor prints them."""
         self.seen: tuple[str, int, int] | None = None
@@ -67,14 +67,16 @@ class SwitchMemory:
         self.fault = f"ovs-vswitchd does not answer: {why}"
         self.notice()
 
-    def looked(self, differences: int, strange: str, *, repaired: bool) -> None:
-        """A look has found so many differences, and *repaired* them or not. *strange*: it did not compare the tables, since
-        that version of dnsteer made them."""
-        if not strange:
+    def looked(self, differences: int, other_version: str, *, repaired: bool) -> None:
+        """A look has found so many differences, and *repaired* them or not. Tables that an *other_version* of
+        dnsteer made were not compared."""
+        if not other_version:
             self.fault = f"{differences} differences from the record" if differences and not repaired else ""
         elif self.fault:  # of before: whether it still holds, no look tells
             self.fault = None
-        self.doubt = f"dnsteer {strange} made the tables, which are not compared: apply the spec" if strange else ""
+        self.doubt = (
+            f"dnsteer {other_version} made the tables, which are not compared: apply the spec" if other_version else ""
+        )
 
     def not_looked(self, err: Exception) -> None:
         """A look has failed. That the switch is away, or its record damaged, says nothing about the tables."""

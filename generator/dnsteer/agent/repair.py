@@ -31,8 +31,8 @@ _NAMED = 5
 class Look:
     """What a look found: what differs in words, what is only warned of, and the flows of others.
 
-    *flows* is how many flows and groups differ, *settings* how many other things. *strange*: another version of dnsteer made
-    the tables, so that they were not compared.
+    *flows* is how many flows and groups differ, *settings* how many other things. Tables that an *other_version* of dnsteer
+    made are not compared.
     """
 
     words: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Look:
     settings: int = 0
     warnings: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
-    strange: str = ""
+    other_version: str = ""
 
 
 def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
@@ -59,7 +59,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
         state = session.state(record, record.number)
         client = switch.client(bridge)
         if state.version != __version__ and client.marker() is not None:
-            return Look(strange=state.version)
+            return Look(other_version=state.version)
         wanted = switch.wanted(state, record.overlay)
         failed: SwitchError | None = None
         role = False
@@ -70,12 +70,14 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
         except SwitchError as err:  # such as of a bridge without OpenFlow 1.5, which is mended below
             failed = err
         with switch.database() as database:
-            found = diff_switch(wanted, database, client, switch.extension, adopt=True, reclaim=True, needed=False)
+            found = diff_switch(
+                wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=False
+            )
             if failed is not None and not found.changed:
                 raise failed
             if found.changed and repair:
                 entry = JournalEntry(bridge, state, record.overlay)
-                apply_change(wanted, found, entry, session, database, client, grace=0, needed=False)
+                apply_change(wanted, found, entry, session, database, client, grace=0, needs_extension=False)
     if record.waits and repair:
         restore(switch, bridge, progress=progress)
     if not found.changed and not role:

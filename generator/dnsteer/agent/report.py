@@ -84,8 +84,8 @@ class Reporter:
 
     def look(self, found: Look, *, repair: bool, decision: str) -> None:
         """What a look at the switch has found."""
-        if found.strange:
-            text = f"dnsteer {found.strange} made the tables; apply the spec to have them watched"
+        if found.other_version:
+            text = f"dnsteer {found.other_version} made the tables; apply the spec to have them watched"
             self.fails("the version", text)
         for words in found.words:
             if repair:

@@ -142,7 +142,7 @@ class Agent:
                             await self._listen(bridge)
                         for task in beside:
                             if task.done():
-                                task.result()  # it ends by a defect alone: better a new agent than one that sees nothing
+                                task.result()  # raises: a task ends only by a defect, and systemd then starts the agent anew
                         if acts:
                             await self._act(work, loop)
                         if not self._looks.failing:
@@ -316,7 +316,7 @@ class Agent:
         self._busy_since = None
         self._report.works("the lock", "compared with the record again")
         differed = bool(found.words)
-        self._memory.looked(len(found.words), found.strange, repaired=repair)
+        self._memory.looked(len(found.words), found.other_version, repaired=repair)
         self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
         self._recorder.took("look", loop.time() - began, decision)

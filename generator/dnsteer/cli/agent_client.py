@@ -37,7 +37,7 @@ class StuckError(Exception):
     """The agent stopped answering, or refused; the message says so."""
 
 
-def quickly(argv: Sequence[str]) -> int | None:
+def hand_to_agent(argv: Sequence[str]) -> int | None:
     """Let the agent carry out a verb without reading its arguments; its exit code, or None where there is no agent."""
     if argv[0] not in QUICK or any(word in _LONG for word in argv):
         return None

@@ -48,7 +48,11 @@ def drain(
     """Drain a backend: its slots, and no others, move to the other backends of its pool."""
     if over and lasts and lasts <= over:
         raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
-    change = _take_out(switch, name, "drain", over, lasts, note, bridge, yes, dry_run, json)
+    from dnsteer.deploy.overlay_edits import take_out
+
+    # A dry run shows the final state of a gradual drain.
+    edit = take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
+    change = change_backend(switch, name, edit, bridge, yes, dry_run, json)
     under_way = [entry for entry in change.entries(name, "drain") if entry.gone < DRAINED]
     if not dry_run and under_way:
         from dnsteer.deploy.gradual import go_to_the_end
@@ -74,7 +78,10 @@ def down(
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Take a failed backend out at once: its slots move to the other backends of its pool."""
-    change = _take_out(switch, name, "down", None, lasts, note, bridge, yes, dry_run, json)
+    from dnsteer.deploy.overlay_edits import take_out
+
+    edit = take_out(name, "down", lasts=lasts or 0, note=note)
+    change = change_backend(switch, name, edit, bridge, yes, dry_run, json)
     report_change(change, name, dry_run, json, f"{name} is down already")
 
 
@@ -125,17 +132,6 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
         report_change(change, "", dry_run, json, "")
     if failed:
         raise failed
-
-
-def _take_out(
-    switch: TargetSwitch, name: str, kind: Kind, over: float | None, lasts: float | None, note: str, bridge: str | None,
-    yes: bool, dry_run: bool, json: bool,
-) -> OverlayChange:  # fmt: skip
-    from dnsteer.deploy.overlay_edits import take_out
-
-    # A dry run shows the final state of a gradual drain.
-    edit = take_out(name, kind, over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
-    return change_backend(switch, name, edit, bridge, yes, dry_run, json)
 
 
 def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:

@@ -75,10 +75,10 @@ def plan(
     with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
         from dnsteer.deploy import plan_file
         from dnsteer.deploy.run import Options, preview
-        from dnsteer.deploy.target import SpecTarget
+        from dnsteer.deploy.spec_source import FileSource
 
         options = Options(adopt, rename, note, grace, standby)
-        summary = preview(SpecTarget(loaded), switch, options, prefetch=prefetch)
+        summary = preview(FileSource(loaded), switch, options, prefetch=prefetch)
     if output is not None:
         plan_file.write(summary, switch, options, output)
     print_summary(summary, verbose=verbose, json=json)
@@ -114,14 +114,14 @@ def apply(
     elif spec is not None:
         with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
             from dnsteer.deploy.run import Options, deploy, preview
-            from dnsteer.deploy.target import SpecTarget
+            from dnsteer.deploy.spec_source import FileSource
 
             options = Options(adopt, rename, note, grace, standby)
             if dry_run:
-                print_summary(preview(SpecTarget(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
+                print_summary(preview(FileSource(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
                 return
             done = deploy(
-                SpecTarget(loaded),
+                FileSource(loaded),
                 switch,
                 options,
                 confirm=confirm(yes, json),
@@ -133,7 +133,7 @@ def apply(
 
 @contextmanager
 def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iterator[tuple[Loaded, Prefetch]]:
-    """The spec, and the switch's tables: it prints them while the spec is checked and what that takes is imported."""
+    """The spec, checked, and the tables of the switch: ovs-ofctl dumps them while the spec is checked."""
     from dnsteer.deploy.prefetch import Prefetch
     from dnsteer.spec.document import bridge_of, read_document
 

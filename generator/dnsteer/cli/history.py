@@ -90,14 +90,14 @@ def rollback(
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Go back to an earlier applied state. Drains and downs stay in force, also of backends that a later spec removed."""
-    from dnsteer.deploy.rollback import RollbackTarget
+    from dnsteer.deploy.rollback import StateSource
     from dnsteer.deploy.run import Options, deploy, preview
 
-    target, options = RollbackTarget(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
+    source, options = StateSource(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        print_summary(preview(target, switch, options), verbose=False, json=json)
+        print_summary(preview(source, switch, options), verbose=False, json=json)
         return
-    print_deployed(deploy(target, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
+    print_deployed(deploy(source, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
 
 
 def restore(

@@ -164,9 +164,9 @@ def run() -> None:
 
 def _run() -> int:
     """Run the verb of the command line; its exit code. Usage errors are 64, since 2 means that the switch differs."""
-    from dnsteer.cli.agent_client import quickly
+    from dnsteer.cli.agent_client import hand_to_agent
 
-    by_agent = quickly(sys.argv[1:]) if len(sys.argv) > 1 else None
+    by_agent = hand_to_agent(sys.argv[1:]) if len(sys.argv) > 1 else None
     if by_agent is not None:
         return by_agent
     import typer

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.journal import JournalEntry, begin, begin_or_nothing, commit, take_back
-from dnsteer.deploy.ports import change_ports, finish_ports, set_smallest_fragment
+from dnsteer.deploy.ports import finish_ports, ports_in_place, set_smallest_fragment
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
 from dnsteer.deploy.send import Applied, Sending, Stage
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
@@ -33,19 +33,20 @@ from dnsteer.switch.tools import SwitchError, reworded
 
 def apply_change(
     wanted: Wanted, found: SwitchDiff, entry: JournalEntry, session: Session, database: db.Database, client: OpenFlow, *,
-    grace: float = GRACE, needed: bool = True, progress: Progress = silent,
+    grace: float = GRACE, needs_extension: bool = True, progress: Progress = silent,
 ) -> Applied:  # fmt: skip
     """Change the switch to what is wanted, given what differs, and record it.
 
-    *grace* is how long, in seconds, answers of backends that leave may still take. Unless the extension is *needed*, the
-    tables become the new ones also without it. Raises SwitchError or its kinds, which say what became of the switch.
+    *grace* is how long, in seconds, answers of backends that leave may still take. Unless it *needs_extension*, the
+    tables become the new ones also while the extension is away. Raises SwitchError or its kinds, which say what became of
+    the switch.
     """
     stage = Stage()
     with _taken_back_on_failure(session, found, stage), ExitStack() as until_done:
         if found.before is not None and (found.changed or entry.stale):
             with defer_signals():  # else nobody would know whether it was written
                 stage.begun = begin_or_nothing(session, entry)
-        with change_ports(wanted, found, database, client, stage, progress) as tables:
+        with ports_in_place(wanted, found, database, client, stage, progress) as tables:
             signals = until_done.enter_context(defer_signals())  # obeyed when a failure is undone, or all is done
             if found.before is None:
                 stage.begun = begin(session, entry)
@@ -55,7 +56,9 @@ def apply_change(
             todo = _table_changes(wanted, found, tables)
             todo = replace(todo, role=tuple(_role_lines(session, wanted, found, tables)))
             done = Applied(found.settings, todo, loaded=found.loads, away=away, warnings=warnings)
-            Sending(client, wanted, stage, signals, grace, needed, progress).change_tables(done, tables, found.handover)
+            Sending(client, wanted, stage, signals, grace, needs_extension, progress).change_tables(
+                done, tables, found.handover
+            )
             done.recorded = entry.stale
             if done.changed:
                 stage.sent = True
@@ -122,18 +125,20 @@ def apply_state(
     overlay: Overlay,
     progress: Progress,
     *,
-    needed: bool = True,
+    needs_extension: bool = True,
 ) -> Applied:
     """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
 
-    Unless the extension is *needed*, the tables become that also without it; the result says why its program does not.
+    Unless it *needs_extension*, the tables become that also while the extension is away; the result says why it is.
     """
     wanted = switch.wanted(state, overlay)
     client = switch.client(wanted.bridge.name)
     with switch.database() as database:
-        found = _diff_state(switch, wanted, database, client, needed=needed)
+        found = _diff_state(switch, wanted, database, client, needs_extension=needs_extension)
         entry = JournalEntry(wanted.bridge.name, state, overlay)
-        applied = apply_change(wanted, found, entry, session, database, client, needed=needed, progress=progress)
+        applied = apply_change(
+            wanted, found, entry, session, database, client, needs_extension=needs_extension, progress=progress
+        )
     for warning in applied.warnings:
         progress(f"warning: {warning}")
     return applied
@@ -144,10 +149,12 @@ def preview_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -
     wanted = switch.wanted(state, overlay)
     client = switch.client(wanted.bridge.name)
     with switch.database() as database:
-        return _diff_state(switch, wanted, database, client, needed=False)
+        return _diff_state(switch, wanted, database, client, needs_extension=False)
 
 
 def _diff_state(
-    switch: TargetSwitch, wanted: Wanted, database: db.Database, client: OpenFlow, *, needed: bool
+    switch: TargetSwitch, wanted: Wanted, database: db.Database, client: OpenFlow, *, needs_extension: bool
 ) -> SwitchDiff:
-    return diff_switch(wanted, database, client, switch.extension, adopt=True, reclaim=True, needed=needed)
+    return diff_switch(
+        wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=needs_extension
+    )

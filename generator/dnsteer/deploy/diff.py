@@ -66,9 +66,9 @@ def diff_switch(
     *,
     adopt: bool = False,
     reclaim: bool = False,
-    needed: bool = True,
+    needs_extension: bool = True,
 ) -> SwitchDiff:
-    """Compare. *control* is the extension's socket if not the spec's. Unless *needed*, the extension may be down.
+    """Compare. *control* is the extension's socket where given. Unless it *needs_extension*, the extension may be away.
 
     With *reclaim* a flow without a cookie that has the table, priority and match of one of dnsteer's counts as that flow,
     changed by hand. Raises SwitchError or its kinds.
@@ -80,7 +80,7 @@ def diff_switch(
     if reclaim:
         _reclaim(tables, wanted)
     todo = compare_tables(wanted.lines, wanted.groups, tables)
-    handover = _read_handover(wanted, todo, control, database.timeout, needed)
+    handover = _read_handover(wanted, todo, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []
     fragment: Smallest | None = None
@@ -126,7 +126,7 @@ def _reclaim(tables: Tables, wanted: Wanted) -> None:
 
 
 def _read_handover(
-    wanted: Wanted, todo: TableChanges, control: str | None, timeout: float, needed: bool
+    wanted: Wanted, todo: TableChanges, control: str | None, timeout: float, needs_extension: bool
 ) -> Handover | None:
     """Plan the handover of the extension's program, if there is or was an extension."""
     extension = wanted.plan.extension
@@ -137,7 +137,7 @@ def _read_handover(
     from dnsteer.extension.client import ExtensionClient
     from dnsteer.extension.handover import plan_handover  # here, since most switches do without
 
-    needed = needed and extension is not None and bool(extension.services)
+    needed = needs_extension and extension is not None and bool(extension.services)
     patience = timeout if needed else min(timeout, _SHORT)
     try:
         return plan_handover(wanted.plan, ExtensionClient(path, patience), needed=needed)

@@ -10,7 +10,7 @@ from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.recorded import is_applied
-from dnsteer.deploy.target import Resolved
+from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.target_switch import expire, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
@@ -68,16 +68,16 @@ class Goal:
         return not (is_applied(self.loaded, self.applied) and written) or self.overlay != self.overlay_before or renamed
 
 
-def set_goal(
-    asked: Resolved, session: Session, record: BridgeRecord | None, time: datetime, *, rename: bool, note: str
+def make_goal(
+    sourced: SourcedSpec, session: Session, record: BridgeRecord | None, time: datetime, *, rename: bool, note: str
 ) -> Goal:
     """Return the request with the slots and maintenance that the bridge keeps. Raises SwitchError or SpecError."""
     system, switch_name = session.switch()
-    _refuse_other_switch(asked.loaded.spec.switch.name or "", switch_name, rename)
+    _refuse_other_switch(sourced.loaded.spec.switch.name or "", switch_name, rename)
     applied = _applied(session, record)
     known = applied.members if applied is not None else ()
-    loaded = keep_slots(asked.loaded, known)
-    kept = tuple(notes(asked.loaded.spec, known))
+    loaded = keep_slots(sourced.loaded, known)
+    kept = tuple(notes(sourced.loaded.spec, known))
     before = record.overlay if record else NO_OVERLAY
     current = expire(before, time)
     # Entries of backends that left the spec end, and those of weights that the spec gives itself; others have no weight.
@@ -85,18 +85,18 @@ def set_goal(
     ended = tuple(
         a
         for a in current
-        if weights.get((a.pool, a.backend), a.weight) == a.weight or _nobody_ends(loaded.spec, known, a)
+        if weights.get((a.pool, a.backend), a.weight) == a.weight or _agent_cannot_end(loaded.spec, known, a)
     )
-    returned = tuple(a for a in asked.returned if weights[a.pool, a.backend] != a.weight)
+    returned = tuple(a for a in sourced.returned if weights[a.pool, a.backend] != a.weight)
     return Goal(
         loaded, current.without(ended).put_by_start(returned), record, applied, system, switch_name,
-        note or asked.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
-        returned=returned, warnings=asked.warnings, notes=kept,
+        note or sourced.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
+        returned=returned, warnings=sourced.warnings, notes=kept,
         waits=record.waits if record else session.waits(),
     )  # fmt: skip
 
 
-def _nobody_ends(spec: Spec, known: Sequence[Membership], entry: Maintenance) -> bool:
+def _agent_cannot_end(spec: Spec, known: Sequence[Membership], entry: Maintenance) -> bool:
     """Whether the agent wrote an entry, and would not end it by the new spec.
 
     There is no check any more that would bring a backend back; nothing balances a pool, or its slots have other clients.

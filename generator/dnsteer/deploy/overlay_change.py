@@ -187,20 +187,29 @@ def _move_or_repair(at: _LockedSwitch, change: OverlayChange, pool: str, dry_run
     touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
         return
-    handover: Handover | None = None
-    if any(m.pool in at.state.extended for m in touched):
-        from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
-
-        handover = handover_for(at.switch, at.state, after)
+    handover = _plan_handover(at, after, touched)
     in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    have = _tables_as_recorded(at, change.before, in_tables)
-    if have is not None and change.edited and not _move_slots(at, change.after, in_tables, have, handover):
-        have = None
-    if have is not None and (change.edited or handover is None or not handover.loads):
+    have = _tables_as_recorded(at, before, in_tables)
+    if have is not None and change.edited and _move_slots(at, after, in_tables, have, handover):
         return
-    change.repaired, change.what = True, "the tables" if have is None else "the extension's program"
+    if have is None or change.edited:  # they differed, or ovs-vswitchd has lost them meanwhile
+        change.what = "the tables"
+    elif handover is not None and handover.loads:
+        change.what = "the extension's program"
+    else:
+        return
+    change.repaired = True
     if not dry_run:
-        _repair(at, change, progress, needed=handover is not None)
+        _repair(at, change, progress, needs_extension=handover is not None)
+
+
+def _plan_handover(at: _LockedSwitch, after: Overlay, touched: Iterable[Membership]) -> Handover | None:
+    """Return what the extension is to be given, where it serves one of the pools."""
+    if not any(m.pool in at.state.extended for m in touched):
+        return None
+    from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
+
+    return handover_for(at.switch, at.state, after)
 
 
 def _tables_as_recorded(at: _LockedSwitch, before: Overlay, pools: Sequence[Membership]) -> Tables | None:
@@ -225,14 +234,14 @@ def _move_slots(
     return True
 
 
-def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, needed: bool) -> None:
-    """Apply all of the recorded state with the overlay that is wanted. Unless *needed*, the extension may be away."""
+def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, needs_extension: bool) -> None:
+    """Apply the whole recorded state with the overlay that is wanted. Unless it *needs_extension*, that may be away."""
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
     other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
     why = f"{change.what} {change.is_or_are} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
-    applied = apply_state(at.switch, at.session, at.state, change.after, progress, needed=needed)
+    applied = apply_state(at.switch, at.session, at.state, change.after, progress, needs_extension=needs_extension)
     if applied.away is not None:
         change.warnings.append(f"the extension did not get its program: {applied.away}")
 

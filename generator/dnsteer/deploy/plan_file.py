@@ -11,8 +11,8 @@ from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.run import Deployed, Options, deploy, preview
+from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
-from dnsteer.deploy.target import SpecTarget
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, silent, stamp
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.document import parse_document
@@ -31,7 +31,7 @@ class PlanFile:
     """A plan that was read from *file*: the spec and the options, and what the switch was when it was made."""
 
     file: Path
-    target: SpecTarget
+    source: FileSource
     options: Options
     basis: Mapping[str, object]
 
@@ -77,8 +77,8 @@ def read(file: Path) -> PlanFile:
         raise SwitchError(f"{name}: was edited after it was made; change the spec instead, and {_AGAIN}")
     if value["version"] != __version__:
         raise SwitchError(f"{name}: was made by dnsteer {value['version']}, and this is {__version__}; {_AGAIN}")
-    target = SpecTarget(check_document(parse_document(value["spec"]["file"], value["spec"]["text"])))
-    return PlanFile(file, target, Options(**value["options"]), value["basis"])
+    source = FileSource(check_document(parse_document(value["spec"]["file"], value["spec"]["text"])))
+    return PlanFile(file, source, Options(**value["options"]), value["basis"])
 
 
 def apply_plan(
@@ -90,14 +90,14 @@ def apply_plan(
 ) -> Deployed:
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
-        plan.target, switch, plan.options, confirm=confirm, progress=progress,
+        plan.source, switch, plan.options, confirm=confirm, progress=progress,
         review=lambda summary: _refuse_moved(plan, summary),
     )  # fmt: skip
 
 
 def preview_again(plan: PlanFile, switch: TargetSwitch) -> PlanSummary:
     """Return what `apply_plan` would do; raises the same errors. Changes nothing."""
-    summary = preview(plan.target, switch, plan.options)
+    summary = preview(plan.source, switch, plan.options)
     _refuse_moved(plan, summary)
     return summary
 

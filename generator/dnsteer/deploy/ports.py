@@ -20,7 +20,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
 
 @contextmanager
-def change_ports(
+def ports_in_place(
     wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, stage: Stage, progress: Callable[[str], None]
 ) -> Iterator[Tables]:  # fmt: skip
     """Create the bridge and ports that are wanted, and yield the tables then; nothing is removed yet.

@@ -67,7 +67,7 @@ def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
     """Clear flow-restore-wait; an error here is reported together with earlier ones."""
     try:
         with defer_signals(), switch.session() as session:
-            session.let_wait(False)
+            session.set_restore_wait(False)
     except UnwrittenError as err:
         return [
             UnwrittenError(
@@ -89,7 +89,7 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
         if not record.number:
             return Restored(bridge, cut_off, _NOTHING)
         state = session.state(record, record.number)
-        applied = apply_state(switch, session, state, record.overlay, progress, needed=False)
+        applied = apply_state(switch, session, state, record.overlay, progress, needs_extension=False)
         changed = cut_off or bool(applied.settings) or bool(applied.flows) or applied.loaded
         text = "is back, a pending change is settled" if cut_off else "is back" if changed else "was intact"
         if applied.away is not None:
@@ -137,5 +137,5 @@ def arm(
             except DamagedError as err:
                 done.append(Restored(name, False, f"skipped: {err}"))
         if any(d.changed for d in done) and not dry_run:
-            session.let_wait(True)
+            session.set_restore_wait(True)
     return done

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dnsteer.deploy.recorded import load_state
-from dnsteer.deploy.target import Resolved
+from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance
 from dnsteer.spec.loaded import Loaded
@@ -17,8 +17,8 @@ from dnsteer.switch.tools import SwitchError
 
 
 @dataclass(frozen=True)
-class RollbackTarget:
-    """The target of a rollback: state *number* of a bridge, or the last one with another spec."""
+class StateSource:
+    """The source of a rollback: state *number* of a bridge, or the last one with another spec."""
 
     bridge: str | None = None
     number: int | None = None
@@ -27,12 +27,12 @@ class RollbackTarget:
         """The bridge of that name, or the only one there is."""
         return session.record_of(self.bridge).bridge
 
-    def resolve(self, session: Session, record: BridgeRecord | None, time: datetime) -> Resolved:
+    def read(self, session: Session, record: BridgeRecord | None, time: datetime) -> SourcedSpec:
         """Return the spec of that state, with the maintenance that returns with it."""
         assert record is not None  # it was the bridge's name that was found
         loaded, state = chosen(session, record, self.number)
         returned, unknown = returning_maintenance(session.states(record), loaded, time)
-        return Resolved(loaded, f"rollback to state {state.number}", tuple(returned), tuple(unknown))
+        return SourcedSpec(loaded, f"rollback to state {state.number}", tuple(returned), tuple(unknown))
 
 
 def state_to_roll_back_to(switch: TargetSwitch, bridge: str | None, number: int | None) -> tuple[Loaded, AppliedState]:

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from dnsteer.deploy.apply import apply_change
 from dnsteer.deploy.basis import refuse_outdated
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
-from dnsteer.deploy.goal import Goal, new_state, set_goal
+from dnsteer.deploy.goal import Goal, make_goal, new_state
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.prefetch import Prefetch
 from dnsteer.deploy.role import first_role
 from dnsteer.deploy.send import Applied
 from dnsteer.deploy.settle import as_settled, settle_or_replace
+from dnsteer.deploy.spec_source import SpecSource
 from dnsteer.deploy.summarize import summarize
 from dnsteer.deploy.summary import PlanSummary, sentences
-from dnsteer.deploy.target import Target
 from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, now, silent
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.database import Database
@@ -61,7 +61,7 @@ class Deployed:
 
 
 def deploy(
-    target: Target,
+    source: SpecSource,
     switch: TargetSwitch,
     options: Options = Options(),
     *,
@@ -70,7 +70,7 @@ def deploy(
     prefetch: Prefetch | None = None,
     progress: Progress = silent,
 ) -> Deployed:
-    """Change the switch to *target* and its overlay. *confirm* is called if many clients are affected.
+    """Change the switch to the spec of *source*, and keep the maintenance. *confirm* is called if many clients are affected.
 
     *prefetch* may have the tables already. *review* sees what would be done, and may raise. The lock is not held while the
     operator thinks: the switch is read again afterwards, and the operator asked again when it has changed.
@@ -82,7 +82,7 @@ def deploy(
         try:
             with _no_garbage_collection(), read_ahead.session() as session:
                 # lock, read, settle
-                bridge = target.find_bridge(session)
+                bridge = source.find_bridge(session)
                 session.lock(bridge)
                 record = settle_or_replace(switch, session, session.record(bridge), progress)
                 refuse_outdated(record, again=True)
@@ -90,7 +90,7 @@ def deploy(
                     # plan, diff
                     client = read_ahead.client(record) or switch.client(bridge)
                     at = _OpenSwitch(switch, session, record, database, client)
-                    goal, wanted, found = _plan_and_diff(target, at, options)
+                    goal, wanted, found = _plan_and_diff(source, at, options)
                     role = first_role(switch, record) if options.standby else ""
                     summary = _summary(goal, wanted, found, preview=False, role=role)
                     review(summary)
@@ -101,10 +101,10 @@ def deploy(
                         entry = JournalEntry(
                             bridge, new_state(goal, wanted), goal.overlay, summary.record_stale, goal.name, record, role
                         )
-                        applied = apply_change(
+                        done = apply_change(
                             wanted, found, entry, session, database, client, grace=options.grace, progress=progress
                         )
-                        return Deployed(replace(summary, warnings=[*summary.warnings, *applied.warnings]), applied)
+                        return Deployed(replace(summary, warnings=[*summary.warnings, *done.warnings]), done)
         except RestartedError:
             if prefetch is None:
                 raise
@@ -115,19 +115,19 @@ def deploy(
 
 
 def preview(
-    target: Target, switch: TargetSwitch, options: Options = Options(), *, prefetch: Prefetch | None = None
+    source: SpecSource, switch: TargetSwitch, options: Options = Options(), *, prefetch: Prefetch | None = None
 ) -> PlanSummary:
     """Return what `deploy` would do. Changes nothing."""
     read_ahead = prefetch or Prefetch(switch)
     with _no_garbage_collection(), read_ahead.session() as session:
-        bridge = target.find_bridge(session)
+        bridge = source.find_bridge(session)
         now_recorded = session.record(bridge)
         record = as_settled(switch, now_recorded) if now_recorded is not None else None
         refuse_outdated(record)
         with switch.database() as database:
             client = read_ahead.client(record) or switch.client(bridge)
             at = _OpenSwitch(switch, session, record, database, client)
-            goal, wanted, found = _plan_and_diff(target, at, options, needed=False)
+            goal, wanted, found = _plan_and_diff(source, at, options, needs_extension=False)
         role = first_role(switch, now_recorded) if options.standby else ""
         summary = _summary(goal, wanted, found, preview=True, role=role)
         if now_recorded is not None and now_recorded.pending is not None:
@@ -147,17 +147,19 @@ class _OpenSwitch:
 
 
 def _plan_and_diff(
-    target: Target, at: _OpenSwitch, options: Options, *, needed: bool = True
+    source: SpecSource, at: _OpenSwitch, options: Options, *, needs_extension: bool = True
 ) -> tuple[Goal, Wanted, SwitchDiff]:
     """Return the spec and overlay to reach, what follows from them, and how the switch differs.
 
-    Unless *needed*, the extension may be away.
+    Unless it *needs_extension*, the extension may be away.
     """
     time = now()
-    asked = target.resolve(at.session, at.record, time)
-    goal = set_goal(asked, at.session, at.record, time, rename=options.rename, note=options.note)
+    sourced = source.read(at.session, at.record, time)
+    goal = make_goal(sourced, at.session, at.record, time, rename=options.rename, note=options.note)
     wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
-    found = diff_switch(wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needed=needed)
+    found = diff_switch(
+        wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needs_extension=needs_extension
+    )
     return goal, wanted, found
 
 

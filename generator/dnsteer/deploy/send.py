@@ -1,4 +1,4 @@
-"""What an apply does to the tables and to the extension's program, in its order: what to do when a part of it fails."""
+"""The step that sends the tables to the switch and the program to the extension, and undoes it when a part fails."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Sending:
-    """Sends bundles to the switch and programs to the extension. *needed*: a failing extension ends the change.
+    """Sends bundles to the switch and programs to the extension. *needs_extension*: a failing extension ends the change.
 
     *grace* is in seconds; *signals* fills when we are asked to end, and the rest of it is not waited for then.
     """
@@ -73,7 +73,7 @@ class Sending:
     stage: Stage
     signals: list[int]
     grace: float
-    needed: bool
+    needs_extension: bool
     progress: Callable[[str], None]
 
     def change_tables(self, done: Applied, tables: Tables, handover: Handover | None) -> None:
@@ -129,12 +129,12 @@ class Sending:
         try:
             handover.load_both()
         except LostError as err:
-            self.stage.sent = self.needed  # the outcome is unknown; the next verb settles it
+            self.stage.sent = self.needs_extension  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(
                 done, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
             )
         except (SwitchError, PermissionError) as err:
-            if self.needed:
+            if self.needs_extension:
                 self._take_back(stages, err)
             self._continue_or_raise(done, err)
 
@@ -158,7 +158,7 @@ class Sending:
         self, done: Applied, err: SwitchError | PermissionError, before: str = "", after: str = ""
     ) -> None:
         """Continue without the extension if it is not needed; else raise *err*."""
-        if self.needed:
+        if self.needs_extension:
             raise _worded(err, before, after) from None
         done.away, done.loaded = err, False
 

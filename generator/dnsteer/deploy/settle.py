@@ -160,6 +160,6 @@ def _apply_again(
     switch: TargetSwitch, session: Session, state: AppliedState, overlay: Overlay, progress: Progress
 ) -> None:
     """Apply the state again; the extension's program too, if it answers: without it other verbs must still work."""
-    applied = apply_state(switch, session, state, overlay, progress, needed=False)
+    applied = apply_state(switch, session, state, overlay, progress, needs_extension=False)
     if applied.away is not None:
         progress(f"warning: the extension does not have the program of state {state.number}: {applied.away}")

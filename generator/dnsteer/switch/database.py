@@ -1,4 +1,4 @@
-"""A switch's OVSDB, through ovsdbapp: the bridge, its ports, and the record of what was applied."""
+"""A switch's OVSDB, through ovsdbapp: the bridge, its ports and settings. The record is in session.py."""
 
 from __future__ import annotations
 

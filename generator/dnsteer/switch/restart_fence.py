@@ -1,8 +1,8 @@
 """Ties a bundle to the tables that it was made for: the switch refuses it after a restart.
 
-A bundle is a difference. On the empty tables of a restarted ovs-vswitchd it would leave a part of what was meant, with the
-number that says that it is all. So the switch has one group that nothing uses, and every bundle begins with a change of it
-that changes nothing: where the group is gone, the switch refuses the whole bundle.
+A bundle holds only what changes. On the empty tables of a restarted ovs-vswitchd it would leave a few flows, and among them
+the one of table state, whose cookie says that the tables are complete. So the switch has one group that nothing uses, and
+every bundle begins with a command that modifies it to what it is: where the group is gone, the switch refuses the bundle.
 """
 
 from __future__ import annotations

@@ -273,7 +273,7 @@ class Session:
             ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
         self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: ""}))
 
-    def let_wait(self, wait: bool) -> None:
+    def set_restore_wait(self, wait: bool) -> None:
         """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
         key = "flow-restore-wait"
         changes: list[list[Any]] = [["other_config", "delete", ["set", [key]]]]

@@ -1,4 +1,4 @@
-"""What to deploy: a spec (here), or a recorded state (`rollback`). Each finds its bridge and its spec."""
+"""Where the spec of a deployment comes from: a file (here), or a recorded state (`rollback.StateSource`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnsteer.switch.state import BridgeRecord
 
 
 @dataclass(frozen=True)
-class Resolved:
+class SourcedSpec:
     """The spec to deploy, and the note for its state if none is given.
 
     *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored.
@@ -25,19 +25,19 @@ class Resolved:
     warnings: tuple[str, ...] = ()
 
 
-class Target(Protocol):
-    """What to deploy."""
+class SpecSource(Protocol):
+    """Where the spec comes from, and which bridge it is for."""
 
     def find_bridge(self, session: Session) -> str:
         """Return the name of the bridge to change. Raises SwitchError."""
 
-    def resolve(self, session: Session, record: BridgeRecord | None, time: datetime) -> Resolved:
+    def read(self, session: Session, record: BridgeRecord | None, time: datetime) -> SourcedSpec:
         """Return the spec to deploy. Raises SwitchError."""
 
 
 @dataclass(frozen=True)
-class SpecTarget:
-    """A spec that was loaded from its file."""
+class FileSource:
+    """A spec that was loaded from its file already."""
 
     loaded: Loaded
 
@@ -45,6 +45,6 @@ class SpecTarget:
         """The bridge that the spec names."""
         return self.loaded.spec.switch.bridge
 
-    def resolve(self, _session: Session, _record: BridgeRecord | None, _time: datetime) -> Resolved:
+    def read(self, _session: Session, _record: BridgeRecord | None, _time: datetime) -> SourcedSpec:
         """The spec itself."""
-        return Resolved(self.loaded)
+        return SourcedSpec(self.loaded)
