@@ -28,7 +28,7 @@ OUTSTANDING, TCP_OUTSTANDING = 100, 20
 LONGEST = 3600.0
 """Seconds after which a load ends by itself."""
 _TIMEOUT = 2
-_MOST_SOCKETS = 2 * traffic.MAX_CLIENTS
+_MAX_SOCKETS = 2 * traffic.MAX_CLIENTS
 """Sockets of one dnsperf. Each 256 take a thread, and more than two threads spend their time on each other."""
 _CONNECTING = 0.25
 """Seconds in which a dnsperf opens its TCP connections, all at once: several, or one beside the UDP, would be more packets
@@ -101,7 +101,7 @@ class SteadyLoad:
             ):
                 for number, (address, count) in enumerate(slots.items() if rate else ()):
                     # TCP: setting up more connections takes time and shows no more.
-                    sockets = min(max(128, 2 * count), _MOST_SOCKETS) if transport == "udp" else 128
+                    sockets = min(max(128, 2 * count), _MAX_SOCKETS) if transport == "udp" else 128
                     load = Load(
                         address, port, transport, clients=sockets, threads=-(-sockets // traffic.MAX_CLIENTS),
                         outstanding=_part(limit, number, len(slots)), max_qps=_part(rate, number, len(slots)),

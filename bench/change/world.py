@@ -25,7 +25,7 @@ SLOTS = {"one": 128, "two": 64}
 GUESTS = ("guest1", "guest2", "guest3")
 """VIPs that come and go."""
 PERMANENT = {"dns": "one", "second": "two"}
-_LEAST_BACKENDS, _MOST_WEIGHT = 2, 5
+_LEAST_BACKENDS, _MAX_WEIGHT = 2, 5
 
 
 def _backend(pool: str, number: int) -> dict[str, Any]:
@@ -157,7 +157,7 @@ class World:
     def _weight(self) -> Step | None:
         value, step = self._changed("weight")
         backend = self.random.choice(self._some(value)[1])
-        backend["weight"] = self.random.choice([w for w in range(1, _MOST_WEIGHT + 1) if w != backend["weight"]])
+        backend["weight"] = self.random.choice([w for w in range(1, _MAX_WEIGHT + 1) if w != backend["weight"]])
         return step
 
     def _backend_added(self) -> Step | None:
@@ -227,7 +227,7 @@ class World:
         pool, backends = self._some(self.value)
         backend = self.random.choice(backends)
         now = self.weights.get((pool, backend["name"]), backend["weight"])
-        weight = self.random.choice([w for w in range(1, _MOST_WEIGHT + 1) if w not in (now, backend["weight"])])
+        weight = self.random.choice([w for w in range(1, _MAX_WEIGHT + 1) if w not in (now, backend["weight"])])
         over = ("--over", "2s") if self.random.random() < 0.3 else ()
         return Step("given weight", ("weight", f"{pool}/{backend['name']}", str(weight), *over))
 
@@ -243,7 +243,7 @@ class World:
             many = self.random.randint(_LEAST_BACKENDS + 1, POOLS[pool])
             parts["backends"] = self.random.sample(parts["backends"], many)
             for backend in parts["backends"]:
-                backend["weight"] = self.random.randint(1, _MOST_WEIGHT)
+                backend["weight"] = self.random.randint(1, _MAX_WEIGHT)
             if len([b for b in parts["backends"] if b["name"] not in out]) < _LEAST_BACKENDS:
                 return None
         for guest in GUESTS:

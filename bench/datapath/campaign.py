@@ -15,7 +15,7 @@ from bench.datapath.summary import row, spread
 from bench.datapath.traffic import write_fresh, write_queries
 
 _LEAST_FORWARDED = 0.99  # of packets received
-_MOST_UPCALLS = 200
+_MAX_UPCALLS = 200
 Key = tuple[str, int, str, str]
 """Family, clients, case, settings."""
 
@@ -60,7 +60,7 @@ class Campaign:
         name = " / ".join(map(str, key))
         if sample.forwarded < _LEAST_FORWARDED:
             self.problems.append(f"{name}: only {sample.forwarded:.0%} of the packets left")
-        if sample.upcalls > _MOST_UPCALLS:
+        if sample.upcalls > _MAX_UPCALLS:
             self.problems.append(f"{name}: {sample.upcalls} packets without a megaflow while it was measured")
         return sample
 

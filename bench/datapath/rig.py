@@ -20,7 +20,7 @@ BRIDGE = "br-dns"
 PORTS = ("p0", "p1")
 """Ports of the bridge; their OpenFlow numbers are 1 and 2."""
 _IDLE = "net_null{n},no-rx=1"
-_MOST_WAIT = 0.01
+_MAX_WAIT = 0.01
 _TRIES = 5
 _PATIENCE = 10.0
 _QUIET = 0.5
@@ -93,7 +93,7 @@ class Rig:
         """
         time.sleep(warm)
         samples: list[Sample] = []
-        while len(samples) < _TRIES and not (samples and samples[-1].waited <= _MOST_WAIT):
+        while len(samples) < _TRIES and not (samples and samples[-1].waited <= _MAX_WAIT):
             samples.append(self._once(seconds))
         return min(samples, key=lambda s: s.waited)
 

@@ -21,7 +21,7 @@ _SQUARE = 8
 """Pixels of a page, in each direction, that are one pixel of a picture."""
 _DIFFERS = 24
 """Levels of 255 by which a colour differs: antialiasing of a border that is a pixel further makes less."""
-_MOST = 0.03
+_MAX = 0.03
 """Share of a picture that may differ: texts of another moment are longer, and their columns wider."""
 _PATIENCE = 20.0
 """Seconds in which a page may still change: a check that was late on a busy machine is in time again."""
@@ -49,7 +49,7 @@ def refuse_another_layout(page: Any, name: str, *, regenerate: bool) -> None:
             _picture(page, width, height).save(file, optimize=True)
             continue
         wanted, deadline = Image.open(file).convert("RGB"), time.monotonic() + _PATIENCE
-        while (differs := difference(_picture(page, width, height), wanted)) > _MOST:
+        while (differs := difference(_picture(page, width, height), wanted)) > _MAX:
             assert time.monotonic() < deadline, f"{differs:.1%} of {file} differ: pytest --regenerate, and look at it"
             time.sleep(0.5)
 

@@ -251,9 +251,9 @@ def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.Monkey
     original = switch.lines_of
     monkeypatch.setattr(switch, "lines_of", lambda plan, **_: [line.replace(old, new) for line in original(plan)])
     loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
-    monkeypatch.setattr(proof_report, "_MOST_FAILURES", 2)
+    monkeypatch.setattr(proof_report, "_MAX_FAILURES", 2)
     some = prove(loaded)
-    monkeypatch.setattr(proof_report, "_MOST_FAILURES", 10**6)
+    monkeypatch.setattr(proof_report, "_MAX_FAILURES", 10**6)
     every = prove(loaded)
     assert len(every.failures) == every.failed == some.failed > len(some.failures) == 2
     assert [f.vector for f in every.failures[:2]] == [f.vector for f in some.failures]

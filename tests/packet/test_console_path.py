@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dnsteer.console.path_reading import MOST_FOLLOWED
+from dnsteer.console.path_reading import MAX_FOLLOWED
 from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get, get_read, shows
@@ -204,11 +204,11 @@ def test_so_many_paths_are_followed_and_no_more(console: str) -> None:
     pages = [asked(console, client="198.51.100.8", port=5000 + n, vip="nat", service="53/udp")[1] for n in range(6)]
     streams = [Stream(console, key_of(page)) for page in pages]
     try:
-        for stream in streams[:MOST_FOLLOWED]:
+        for stream in streams[:MAX_FOLLOWED]:
             stream.update()
             assert "read" in stream.update()["parts"], "traced again"
         late = asked(console, client="198.51.100.8", port=5005, vip="nat", service="53/udp")[1]
-        assert f"{MOST_FOLLOWED} other paths are followed" in words(late)
+        assert f"{MAX_FOLLOWED} other paths are followed" in words(late)
         early = asked(console, client="198.51.100.8", port=5000, vip="nat", service="53/udp")[1]
         assert "other paths are followed" not in words(early)
     finally:

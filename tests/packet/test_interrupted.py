@@ -202,7 +202,7 @@ def before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[
 
 MOMENTS = {
     "before the tables are read": before("refuse_foreign", br),
-    "before the bridge is changed": before("set_up", br),
+    "before the bridge is changed": before("set_up_bridge", br),
     "while the switch follows": before("_wait_for_ports_and_dump", ports),
     "before the bundle": before("bundle", OpenFlow),
     "before the record": before("finish", br),

@@ -257,7 +257,7 @@ def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
 def test_the_demo_reports_what_the_extension_did(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 1)
     monkeypatch.setattr(demo, "LEAST_QUERIES", 4000)
-    monkeypatch.setattr(demo, "MOST_QUERIES", 8000)
+    monkeypatch.setattr(demo, "MAX_QUERIES", 8000)
     monkeypatch.setattr(demo, "_CALIBRATION_SECONDS", 0.3)
     with running(name) as (loaded, _, _), (tmp_path / "said").open("w") as said:
         report = demo.run(loaded.spec, tmp_path / "report.json", console=Console(file=said, width=200), seconds=1.0)

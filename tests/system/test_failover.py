@@ -53,7 +53,7 @@ def test_only_the_clients_of_a_killed_server_notice(
 ) -> None:
     # Few enough that half a second in which nothing gets the processor, as beside other tests, overflows no buffer.
     monkeypatch.setattr(failover, "QPS", 200)
-    monkeypatch.setattr(failover, "_MOST_PORTS", 128)
+    monkeypatch.setattr(failover, "_MAX_PORTS", 128)
     file = tmp_path / "report.json"
     file.write_text('{"ok": true, "queries": 7}')
     with (tmp_path / "said").open("w") as said:

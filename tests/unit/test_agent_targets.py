@@ -10,7 +10,7 @@ import pytest
 
 from dnsteer.agent.health import CheckState
 from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget, probe_targets, rounds
-from dnsteer.agent.probes.turns import MOST_OTHERS, Turns
+from dnsteer.agent.probes.turns import MAX_OTHERS, Turns
 from dnsteer.spec.derived import PROBE_PORTS
 from dnsteer.tables.slot import probe_numbers
 from tests.unit.spec_text import load
@@ -286,7 +286,7 @@ def test_however_many_fail_the_cost_has_a_limit_and_each_is_asked() -> None:
     seen = set[str]()
     for _ in range(20):
         said = of.step()
-        assert len(said) == 1 + MOST_OTHERS
+        assert len(said) == 1 + MAX_OTHERS
         seen |= set(said)
     assert seen == set(of.names)
     of.close()
@@ -298,7 +298,7 @@ def test_a_backend_that_is_dead_is_asked_no_more_than_one_that_is_well() -> None
         of.fails(name)
     assert [len(of.step()) for _ in range(5)] == [2] * 5
     of.fails("0", streak=1)
-    assert len(of.step()) == 1 + MOST_OTHERS, "the first answers again"
+    assert len(of.step()) == 1 + MAX_OTHERS, "the first answers again"
     of.close()
 
 

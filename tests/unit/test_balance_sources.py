@@ -155,7 +155,7 @@ def test_a_refused_connection_is_said() -> None:
     source = MetricSource.model_validate({"prometheus": "http://127.0.0.1:1/metrics", "metric": "m"})
     found = asyncio.run(Scraper().scrape(source, "p", [backend("a", "192.0.2.1"), backend("b", "192.0.2.2")]))
     assert all(isinstance(value, MetricError) for value in found.values()) and set(found) == {"a", "b"}
-    assert scrape.MOST_BYTES == 1 << 20
+    assert scrape.MAX_BYTES == 1 << 20
 
 
 def pool(source: dict[str, object]) -> Pool:

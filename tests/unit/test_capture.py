@@ -21,7 +21,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import rdpcap
 
-from dnsteer.capture.kernel_filter import MOST_ADDRESSES, attach, filter_program
+from dnsteer.capture.kernel_filter import MAX_ADDRESSES, attach, filter_program
 from dnsteer.capture.readers import Captured
 from dnsteer.capture.selection import PacketSelection, select
 from dnsteer.capture.sinks import PcapFile, line
@@ -187,7 +187,7 @@ def passes(pair: tuple[socket.socket, socket.socket], packet: Packet) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [1, 10, MOST_ADDRESSES, MOST_ADDRESSES + 1])
+@pytest.mark.parametrize("number", [1, 10, MAX_ADDRESSES, MAX_ADDRESSES + 1])
 def test_the_kernel_runs_the_filter(number: int, pair: tuple[socket.socket, socket.socket]) -> None:
     four = [str(ip_address("192.0.2.0") + n) for n in range(number)]
     six = [str(ip_address("2001:db8:5:3::") + (n << 40)) for n in range(number)]
@@ -195,7 +195,7 @@ def test_the_kernel_runs_the_filter(number: int, pair: tuple[socket.socket, sock
     for address in (four[0], four[-1], six[0], six[-1]):
         other = CLIENT6 if ":" in address else CLIENT
         assert passes(pair, udp(other, address)) and passes(pair, udp(address, other))
-    many = number > MOST_ADDRESSES
+    many = number > MAX_ADDRESSES
     assert passes(pair, udp(CLIENT, "203.0.113.9")) is many
     assert passes(pair, udp(CLIENT6, str(ip_address(six[0]) + 1))) is many
     assert passes(pair, ends(CLIENT, "203.0.113.9") / ICMP(type=3))

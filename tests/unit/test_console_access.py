@@ -187,7 +187,7 @@ def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
         clock.time += IDLE - 1
         held.is_open(session)
     assert held.find(name) is None, "12 hours, used or not"
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 3)
     names = []
     for _ in range(4):
         clock.time += 1
@@ -215,7 +215,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit.wait("k") == 0, "but for one that is known"
     clock.time += 1000
     assert limit.wait("b") == 0
-    monkeypatch.setattr(limits, "MOST_KEYS", 3)
+    monkeypatch.setattr(limits, "MAX_KEYS", 3)
     for n in range(9):
         limit.count(f"more-{n}")
         limit.know(f"more-{n}")

@@ -141,7 +141,7 @@ def test_what_is_too_large_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert too_large("x", SPEC, None) == too_large("x", "a: [", None) == too_large("x", "[1]", None) == ""
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{f'*a{n}, ' * 9}]\n" for n in range(9))
     assert too_large("x", bomb, None) == "", "aliases are refused before anything is made of them, as the plan says"
-    monkeypatch.setattr(plan_limits, "MOST", SpecSize(10, 10))
+    monkeypatch.setattr(plan_limits, "MAX", SpecSize(10, 10))
     assert "expected at most 10 for a plan" in too_large("x", SPEC, None)
     assert too_large("x", SPEC, Spec.model_validate(parse_document("x", SPEC).value)) == ""
 
@@ -243,8 +243,8 @@ def test_a_token_ends_sessions_of_its_own_alone(monkeypatch: pytest.MonkeyPatch)
         names.append(held.begin(bob))
     assert held.find(operator) is not None
     kept = [held.find(name) is not None for name in names]
-    assert kept == [False] * (300 - sessions.MOST_OF_TOKEN) + [True] * sessions.MOST_OF_TOKEN
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", sessions.MOST_OF_TOKEN + 1)
+    assert kept == [False] * (300 - sessions.MAX_OF_TOKEN) + [True] * sessions.MAX_OF_TOKEN
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", sessions.MAX_OF_TOKEN + 1)
     held.begin(Token("carol", "read", "c" * 64))
     assert held.find(operator) is not None, "who has most makes room"
 

@@ -156,7 +156,7 @@ def test_lines_that_cannot_be_read_are_there() -> None:
 
 
 def test_no_more_rows_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload_content, "MOST_ROWS", 3)
+    monkeypatch.setattr(offload_content, "MAX_ROWS", 3)
     said = page(read(offloaded=[flow(n) for n in range(9)]))
     assert "3 of 9 are shown" in said and said.count("queries of dns over ipv4 (udp/53)") == 3
 

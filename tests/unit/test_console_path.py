@@ -12,8 +12,8 @@ from bench.specs import many_vips
 
 from dnsteer.console import live, pace, path_reading
 from dnsteer.console.offload_reading import OffloadWatch
-from dnsteer.console.path_query import KEY, MOST_LISTED, form_of, is_key, key_of, query_of
-from dnsteer.console.path_reading import AGAIN, MOST_FOLLOWED, RARELY, PathReader, PathReading
+from dnsteer.console.path_query import KEY, MAX_LISTED, form_of, is_key, key_of, query_of
+from dnsteer.console.path_reading import AGAIN, MAX_FOLLOWED, RARELY, PathReader, PathReading
 from dnsteer.console.path_watch import PathWatch
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
@@ -153,7 +153,7 @@ def test_a_vip_by_its_name_is_chosen_in_the_list() -> None:
 
 
 def test_of_many_addresses_one_is_typed() -> None:
-    page = Console(known(many_vips(MOST_LISTED + 1))).get("/path")
+    page = Console(known(many_vips(MAX_LISTED + 1))).get("/path")
     assert '<select name="vip"' not in page and '<input name="vip"' in page and len(page) < 10_000
     assert form_of(KEY, known().spec).vips == (("192.0.2.53", "dns"), ("192.0.2.54", "other")), "else they are listed"
 
@@ -216,12 +216,12 @@ def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int
 def test_so_many_paths_are_followed() -> None:
     clock = [100.0]
     reader, side = Reader(clock), Side(known(), Overlay(), START)
-    keys = [f"path?{n}" for n in range(MOST_FOLLOWED + 2)]
+    keys = [f"path?{n}" for n in range(MAX_FOLLOWED + 2)]
     for turn in range(3):
         clock[0] = 100.0 + turn * AGAIN
         readings: dict[str, Any] = {key: reader.read(key, side, keys) for key in keys}
-    assert [reader.traced.count(key) for key in keys] == [3] * MOST_FOLLOWED + [1, 1]
-    assert [readings[key].followed for key in keys] == [True] * MOST_FOLLOWED + [False] * 2
+    assert [reader.traced.count(key) for key in keys] == [3] * MAX_FOLLOWED + [1, 1]
+    assert [readings[key].followed for key in keys] == [True] * MAX_FOLLOWED + [False] * 2
     clock[0] += AGAIN
     reader.read(keys[-1], side, keys[3:])
     assert reader.traced.count(keys[-1]) == 2, "there is room again"

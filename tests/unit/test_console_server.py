@@ -20,7 +20,7 @@ from dnsteer.console.desk import Picture
 from dnsteer.console.live import FullError, LivePages
 from dnsteer.console.numbers import number, ranges, rounded
 from dnsteer.console.rates import POINTS, Series
-from dnsteer.console.runs import MOST_RUNS, Runs
+from dnsteer.console.runs import MAX_RUNS, Runs
 from dnsteer.console.verbs import Asked, VerbOutcome
 from tests.unit.commands import in_process
 from tests.unit.console_cases import HOST, SCRIPT, SPEC, Console, entry, known, record
@@ -104,7 +104,7 @@ def test_files_are_not_sent_twice_and_there_are_no_others() -> None:
 
 
 def test_too_many_requests_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "MOST_REQUESTS", 0)
+    monkeypatch.setattr(app_module, "MAX_REQUESTS", 0)
     answer = Console(known()).ask("/")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
@@ -304,7 +304,7 @@ def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "MOST_STREAMS", 2)
+    monkeypatch.setattr(live_module, "MAX_STREAMS", 2)
     console = Console(known())
 
     async def test(of: LivePages) -> None:
@@ -324,7 +324,7 @@ def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "_MOST_TOPICS", 3)
+    monkeypatch.setattr(live_module, "_MAX_TOPICS", 3)
     console = Console(known())
 
     async def test(of: LivePages) -> None:
@@ -341,10 +341,10 @@ def test_the_last_changes_that_were_begun_are_kept() -> None:
             return VerbOutcome(0)
 
         runs, names = Runs(run_verb), []
-        for _ in range(MOST_RUNS + 3):
+        for _ in range(MAX_RUNS + 3):
             names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), Asked((), "ann")))
             await runs.wait(names[-1], 5)
-        assert [name for name in names if runs.find(name)] == names[-MOST_RUNS:]
+        assert [name for name in names if runs.find(name)] == names[-MAX_RUNS:]
 
     asyncio.run(test())
 

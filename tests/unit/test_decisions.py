@@ -13,7 +13,7 @@ import pytest
 from dnsteer.agent.decide import PoolRules, decide
 from dnsteer.agent.held_switch import SwitchMemory
 from dnsteer.console.attention import Reached, attention
-from dnsteer.console.change_log import MOST_DECISIONS, ChangeLog
+from dnsteer.console.change_log import MAX_DECISIONS, ChangeLog
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
 from dnsteer.slots.decisions import decisions_between, is_decided, stamped
@@ -216,9 +216,9 @@ def test_a_panic_is_behind_the_end_of_what_was_coming_back() -> None:
 
 
 def test_the_decisions_of_a_change_are_bounded() -> None:
-    steps = [replace(entry("ns1", "drain", over=999.0), gone=n, decision=f"id{n}") for n in range(2 * MOST_DECISIONS)]
+    steps = [replace(entry("ns1", "drain", over=999.0), gone=n, decision=f"id{n}") for n in range(2 * MAX_DECISIONS)]
     (change,) = seen_of(*((Overlay((step,)), step.decision) for step in steps)).changes
-    assert change.decisions == tuple(f"id{n}" for n in range(MOST_DECISIONS))
+    assert change.decisions == tuple(f"id{n}" for n in range(MAX_DECISIONS))
 
 
 def test_items_that_need_attention_name_their_decision() -> None:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.events.event import COMMON, KINDS, Event, Name
-from dnsteer.events.formats import MOST, Format, as_logfmt, as_text, event_as_json
+from dnsteer.events.formats import MAX, Format, as_logfmt, as_text, event_as_json
 from dnsteer.events.journal import Journal, encoded, is_journal
 from dnsteer.events.log import Log
 
@@ -83,7 +83,7 @@ def test_a_hostile_value_forges_nothing() -> None:
 
 def test_a_long_value_is_cut() -> None:
     value = json.loads(event_as_json(event("y" * 100_000, reason="x" * 100_000, backends=["z" * 100_000])))
-    assert [len(value["reason"]), len(value["message"]), len(value["backends"][0])] == [MOST] * 3
+    assert [len(value["reason"]), len(value["message"]), len(value["backends"][0])] == [MAX] * 3
     assert value["reason"].endswith("x...")
 
 

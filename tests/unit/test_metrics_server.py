@@ -140,7 +140,7 @@ def test_a_reading_that_fails_is_tried_again_later() -> None:
 
 
 def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
     with server.listen_at("127.0.0.1", 0) as listener, ExitStack() as stack:
 
         def connect() -> socket.socket:
@@ -166,7 +166,7 @@ def test_a_listener_has_so_many_connections_and_can_end_them(monkeypatch: pytest
 
 def test_connections_end_with_their_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them, one after the other, than there may be at once: a scraper need not keep one."""
-    monkeypatch.setattr(server, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 20)
 
     async def work() -> None:
         at: asyncio.Queue[str] = asyncio.Queue()

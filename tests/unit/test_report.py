@@ -237,12 +237,12 @@ def test_a_warning_says_what_it_is_about() -> None:
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "MOST_VIPS", 20)
-    monkeypatch.setattr(content, "MOST_BACKENDS", 5 * 16)
-    monkeypatch.setattr(content, "MOST_PICTURES", 3)
-    monkeypatch.setattr(content, "MOST_ENTRIES", 10)
-    monkeypatch.setattr(content, "MOST_ITEMS", 10)
-    monkeypatch.setattr(content, "MOST_SPEC", 1000)
+    monkeypatch.setattr(content, "MAX_VIPS", 20)
+    monkeypatch.setattr(content, "MAX_BACKENDS", 5 * 16)
+    monkeypatch.setattr(content, "MAX_PICTURES", 3)
+    monkeypatch.setattr(content, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(content, "MAX_ITEMS", 10)
+    monkeypatch.setattr(content, "MAX_SPEC", 1000)
     out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
     text = report_page(facts(many_vips(40, pools=10), *out))
     assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5

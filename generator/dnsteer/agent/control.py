@@ -31,7 +31,7 @@ from dnsteer.events.event import Say
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
 
-_MOST = 32 << 20
+_MAX = 32 << 20
 """Bytes of a request."""
 _PATIENCE = 10.0
 """Seconds for a client to send its request."""
@@ -220,7 +220,7 @@ class Control:
         self._path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_MOST)
+            self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_MAX)
         finally:
             os.umask(before)
         return self._path
@@ -341,7 +341,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
     except (TimeoutError, asyncio.TimeoutError):
         raise MalformedRequestError(f"no whole request came within {_PATIENCE:g} s") from None
     except ValueError:
-        raise MalformedRequestError(f"found a request of more than {_MOST >> 20} MiB") from None
+        raise MalformedRequestError(f"found a request of more than {_MAX >> 20} MiB") from None
     if not line.endswith(b"\n"):
         raise MalformedRequestError("found half a line") if line else EOFError
     return line

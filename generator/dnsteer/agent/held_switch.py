@@ -28,7 +28,7 @@ _OF_THE_RECORD = {
 """Columns that dnsteer itself writes with each change."""
 
 
-_MOST_DECISIONS = 64
+_MAX_DECISIONS = 64
 
 
 class SwitchMemory:
@@ -87,7 +87,7 @@ class SwitchMemory:
         """A decision leads to an overlay."""
         self._decisions.pop(overlay, None)
         self._decisions[overlay] = decision
-        for old in list(self._decisions)[:-_MOST_DECISIONS]:
+        for old in list(self._decisions)[:-_MAX_DECISIONS]:
             self._decisions.pop(old, None)  # another thread may have
 
     def decision_of(self, overlay: Overlay) -> str:

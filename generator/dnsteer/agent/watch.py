@@ -23,7 +23,7 @@ _UNANSWERED = 5.0
 """Seconds after which a question is given up, and asked again."""
 _PORTS_TOO = "1"
 """The length of packets to the controller, of which there are none; without it there are no messages about ports either."""
-_MOST = 1 << 18
+_MAX = 1 << 18
 _EVENT = re.compile(r"\w+_FLOW_MONITOR reply|OFPT_ECHO_REQUEST | event=(?:ADDED|MODIFIED) (.*)")
 """Where a message begins, one of a quiet minute, or a flow that was added or got other actions."""
 
@@ -94,10 +94,10 @@ async def _follow(switch: HeldSwitch, bridge: str, failing: Callable[[str], None
     async with _monitor(switch, bridge) as events:
         first = (await events.readline()).decode(errors="replace")
         if not _EVENT.match(first):
-            return (first + (await events.read(_MOST)).decode(errors="replace")).strip() or "it printed nothing"
+            return (first + (await events.read(_MAX)).decode(errors="replace")).strip() or "it printed nothing"
         failing("")
         memory.notice()
-        while read := await events.read(_MOST):
+        while read := await events.read(_MAX):
             *lines, rest = (rest + read).split(b"\n")
             if not all(_is_sent(line.decode(errors="replace"), memory.sent) for line in lines):
                 memory.notice()  # what it is, a look at the tables tells

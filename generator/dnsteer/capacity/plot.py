@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DEPTHS = range(1, 31)
 _COLORS = ("#0b6fa4", "#c4501b", "#3d7d2c", "#7a4fa3", "#9c7a00", "#5a5a5a")
-_MOST = len(_COLORS)
+_MAX = len(_COLORS)
 _STYLE: Any = {
     "svg.hashsalt": "dnsteer",  # without it the picture's ids are random
     "svg.fonttype": "none",  # text stays text: smaller and searchable
@@ -69,7 +69,7 @@ def _curves(report: CapacityReport) -> Iterator[tuple[str, PathGroup]]:
             (path.depth, path.rewrites > 0, path.conntrack, hops) if path.offloaded == "yes" else (path.offloaded, hops)
         )
         sorts.setdefault(key, []).append(group)
-    for found in list(sorts.values())[:_MOST]:
+    for found in list(sorts.values())[:_MAX]:
         path = found[0].path
         place = f"{len(path.hops)} passes" if path.hops else f"depth {path.depth}"
         place = place if in_hardware(path) else "Arm cores"

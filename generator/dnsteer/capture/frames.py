@@ -14,7 +14,7 @@ _ICMP, _ICMPV6 = 1, 58
 _ERRORS = {_ICMP: (3, 4, 5, 11, 12), _ICMPV6: (1, 2, 3, 4)}
 _OPTIONS = (0, 43, 60)  # hop-by-hop, routing, destination options
 _FRAGMENT = 44
-_MOST_HEADERS = 8
+_MAX_HEADERS = 8
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _network(frame: bytes, at: int, *, errors: bool = True, tunnels: bool = True
         protocol = frame[at + 6]
         source, destination = struct.unpack_from("16s16s", frame, at + 8)
         at += 40
-        for _ in range(_MOST_HEADERS):
+        for _ in range(_MAX_HEADERS):
             if protocol == _FRAGMENT and not later:
                 later = bool(struct.unpack_from("!H", frame, at + 2)[0] & 0xFFF8)
                 protocol, at = frame[at], at + 8

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-MOST_ADDRESSES = 100
+MAX_ADDRESSES = 100
 """Addresses of a family up to which they are compared; above, all packets of the family pass. The kernel's limit on the
 program is 4096 instructions."""
 _ALL = 0xFFFFFFFF
@@ -45,7 +45,7 @@ def filter_program(addresses: Collection[bytes]) -> list[Instruction]:
 
 
 def _family(protocol_at: int, icmp: int, places: tuple[int, ...], addresses: list[bytes]) -> list[Instruction]:
-    if len(addresses) > MOST_ADDRESSES:
+    if len(addresses) > MAX_ADDRESSES:
         return [Instruction(_RETURN, 0, 0, _ALL)]
     return [
         Instruction(_BYTE, 0, 0, protocol_at),

@@ -15,7 +15,7 @@ from typing import Protocol
 from dnsteer.capture.kernel_filter import Instruction, attach
 from dnsteer.switch.tools import SwitchError
 
-MOST_READ = 4096
+MAX_READ = 4096
 """Packets that are read in one turn."""
 LARGEST = 1 << 17
 _BUFFER = 64 << 20
@@ -47,7 +47,7 @@ class MirrorReader(Protocol):
         """Begin to read what leaves by *port*, which is open. Raises SwitchError."""
 
     def read(self) -> list[Captured]:
-        """Return the packets that are there, at most MOST_READ. Raises SwitchError when the port is gone."""
+        """Return the packets that are there, at most MAX_READ. Raises SwitchError when the port is gone."""
 
     def dropped(self) -> int:
         """Return how many packets were lost since there was no room for them."""
@@ -91,7 +91,7 @@ class DeviceReader:
     def read(self) -> list[Captured]:
         """Return the packets that are there."""
         out: list[Captured] = []
-        while len(out) < MOST_READ:
+        while len(out) < MAX_READ:
             try:
                 data, more, _, _ = self._socket.recvmsg(LARGEST, 256)
             except BlockingIOError:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """What serves something, by what that is."""
 
 
-_MOST_TOLD = 100
+_MAX_TOLD = 100
 """Refused senders that are told of, each once."""
 
 
@@ -220,7 +220,7 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
     told = set[str]()
 
     def refused(text: str) -> None:
-        if text not in told and len(told) < _MOST_TOLD:
+        if text not in told and len(told) < _MAX_TOLD:
             told.add(text)
             say(text, "access", "warning")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dnsteer.capacity.report import CapacityReport
     from dnsteer.spec.loaded import Loaded
 
-_MOST_BYTES = 8900
+_MAX_BYTES = 8900
 """Largest DNS message that is taken to be in one packet: a jumbo frame's, with room for headers."""
 
 
@@ -53,10 +53,10 @@ def capacity(
         ),
     ] = None,
     query_bytes: Annotated[
-        int | None, typer.Option(min=17, max=_MOST_BYTES, help="Bytes of a DNS query, without headers.", show_default="54")
+        int | None, typer.Option(min=17, max=_MAX_BYTES, help="Bytes of a DNS query, without headers.", show_default="54")
     ] = None,
     answer_bytes: Annotated[
-        int | None, typer.Option(min=12, max=_MOST_BYTES, help="Bytes of a DNS answer, without headers.", show_default="844")
+        int | None, typer.Option(min=12, max=_MAX_BYTES, help="Bytes of a DNS answer, without headers.", show_default="844")
     ] = None,
     arm_cores: Annotated[
         int, typer.Option(min=1, max=64, help="Cores of the card that Open vSwitch forwards with (pmd-cpu-mask).")

@@ -16,7 +16,7 @@ from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure
 from dnsteer.cli.capacity_totals import changed_totals, each_vip, totals
 from dnsteer.spec.errors import escape
 
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 """VIPs that are named where more have paths alike."""
 _WAYS = {"query": "queries", "answer": "answers"}
 _OFFLOADED = {
@@ -105,8 +105,8 @@ def _title(alike: Sequence[PathGroup]) -> Text:
     group = alike[0]
     path = group.path
     names = [each.path.vip for each in alike]
-    if len(names) > _MOST_NAMES:
-        names = [*names[:_MOST_NAMES], f"{len(names) - _MOST_NAMES} more VIPs"]
+    if len(names) > _MAX_NAMES:
+        names = [*names[:_MAX_NAMES], f"{len(names) - _MAX_NAMES} more VIPs"]
     heading = f"{', '.join(names)} {_WAYS[path.direction]} {FAMILIES[path.family]} {' '.join(group.services)}"
     text = Text(heading, style="bold")
     each = "each " if len(alike) > 1 else ""

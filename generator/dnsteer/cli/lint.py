@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dnsteer.lint.run import LintReport
     from dnsteer.offload.packet_path import PacketPath
 
-_MOST_PATHS = 40
-_MOST_ALIKE = 3
+_MAX_PATHS = 40
+_MAX_ALIKE = 3
 _WIDTH = 1000
 """Columns that no table has."""
 
@@ -130,10 +130,10 @@ def _show_kinds(heading: str, found: Mapping[str, Counter[str]]) -> None:
     if found:
         out.print(heading)
     for kind, reasons in found.items():
-        for reason, count in reasons.most_common(_MOST_ALIKE):
+        for reason, count in reasons.most_common(_MAX_ALIKE):
             out.print(f"  {_KINDS[kind]:<12} {count:>5} flows  {reason}")
-        if len(reasons) > _MOST_ALIKE:
-            out.print(f"  {_KINDS[kind]:<12}        {len(reasons) - _MOST_ALIKE} more reasons (--json)")
+        if len(reasons) > _MAX_ALIKE:
+            out.print(f"  {_KINDS[kind]:<12}        {len(reasons) - _MAX_ALIKE} more reasons (--json)")
 
 
 CPUS = {"ovs-doca": "the CPU (on a BlueField: the Arm cores)"}
@@ -175,7 +175,7 @@ def _show_paths(report: LintReport) -> None:
         table.add_column(heading)
     for heading in ("slots", "rules", "passes", "bytes", "tables"):
         table.add_column(heading, justify="right")
-    for path in report.paths[:_MOST_PATHS]:
+    for path in report.paths[:_MAX_PATHS]:
         directions = {"query": "queries", "answer": "answers"}
         numbers = (path.slots, path.rules, path.passes, path.match_bytes, path.depth)
         head = (path.vip, path.service, path.family, directions[path.direction])
@@ -189,8 +189,8 @@ def _show_paths(report: LintReport) -> None:
     options = out.rich.options.update(width=_WIDTH)
     table.width = out.rich.measure(table, options=options).maximum
     out.rich.print(table)
-    if len(report.paths) > _MOST_PATHS:
-        out.print(f"{len(report.paths) - _MOST_PATHS} more (--json)\n")
+    if len(report.paths) > _MAX_PATHS:
+        out.print(f"{len(report.paths) - _MAX_PATHS} more (--json)\n")
 
 
 def _hops(path: PacketPath) -> Iterator[tuple[str, ...]]:
@@ -208,11 +208,11 @@ def _show_findings(report: LintReport, verbose: bool) -> None:
     alike: Counter[str] = Counter()
     for finding in report.findings:
         alike[finding.code.code] += 1
-        if alike[finding.code.code] <= _MOST_ALIKE or verbose:
+        if alike[finding.code.code] <= _MAX_ALIKE or verbose:
             _show_finding(report, finding, verbose)
     for code, count in alike.items():
-        if count > _MOST_ALIKE and not verbose:
-            out.print(f"{count - _MOST_ALIKE} more of {code} (--verbose)")
+        if count > _MAX_ALIKE and not verbose:
+            out.print(f"{count - _MAX_ALIKE} more of {code} (--verbose)")
 
 
 def _show_finding(report: LintReport, finding: LintFinding, verbose: bool) -> None:

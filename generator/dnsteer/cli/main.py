@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 NAME = "dnsteer"
 _ERROR, _USAGE, _INTERRUPTED = 1, 64, 130  # as in output.Exit
-_GARBAGE = 100_000
-"""Objects between two searches for garbage: a start makes many, and none is garbage."""
+_GC_THRESHOLD = 100_000
+"""New objects between two garbage collections: a start makes many, and none is garbage."""
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _signals_received: list[int] = []  # signals that asked to end
 
@@ -127,7 +127,7 @@ def _say_version(asked: bool) -> None:
 
 def run() -> None:
     """Entry point."""
-    gc.set_threshold(_GARBAGE, 20, 20)
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)
     _install_signal_handlers()
     if sys.stdout is None:  # closed by whoever started us (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process

@@ -14,7 +14,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 from dnsteer.spec.model.types import Address
 
-_MOST = 1000
+_MAX = 1000
 
 
 def _address(text: str) -> Address:
@@ -49,7 +49,7 @@ def probes(
         list[str] | None, typer.Option(metavar="PROTO/PORT", help="Leave this service out, such as tcp/853.")
     ] = None,
     ports: Annotated[
-        int, typer.Option("--ports", metavar="N", min=1, max=_MOST, help="Source ports named for each question.")
+        int, typer.Option("--ports", metavar="N", min=1, max=_MAX, help="Source ports named for each question.")
     ] = 1,
     bridge: Bridge = None,
     json: Json = False,

@@ -45,16 +45,16 @@ NeverAsks = Annotated[
         "--yes", "-y", help="Accepted for scripts; giving a backend its own slots back never needs confirmation."
     ),
 ]
-MOST_NOTE = 500
+MAX_NOTE = 500
 _FILES = {"spec", "plan"}
 """Arguments whose files an agent is given. A verb that writes a file does its work itself."""
-_MOST = 16 << 20
+_MAX = 16 << 20
 
 
 def _note(text: str) -> str:
     """A note, which stands in the switch's database and on one line of status and history."""
-    if len(text) > MOST_NOTE:
-        raise typer.BadParameter(f"found {len(text)} characters; expected at most {MOST_NOTE}")
+    if len(text) > MAX_NOTE:
+        raise typer.BadParameter(f"found {len(text)} characters; expected at most {MAX_NOTE}")
     strange = next((c for c in text if not c.isprintable()), None)
     if strange is not None:
         raise typer.BadParameter(
@@ -66,7 +66,7 @@ def _note(text: str) -> str:
 Note = Annotated[
     str,
     typer.Option(
-        "--note", metavar="TEXT", help=f"Why, in at most {MOST_NOTE} characters; shown by status and history.",
+        "--note", metavar="TEXT", help=f"Why, in at most {MAX_NOTE} characters; shown by status and history.",
         callback=_note,
     ),
 ]  # fmt: skip
@@ -133,7 +133,7 @@ def _through_agent(switch: TargetSwitch, given: Mapping[str, Any]) -> int | None
     named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
     options = [word for name, value in named.items() if value for word in (name, value)]
     try:
-        held = {str(file): read_whole(file, _MOST) for file in files.values()}
+        held = {str(file): read_whole(file, _MAX) for file in files.values()}
     except (OSError, ValueError, UnreadableError):
         return None  # the verb itself says why
     try:

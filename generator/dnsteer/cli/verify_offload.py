@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dnsteer.offload.profile import Profile
     from dnsteer.spec.loaded import Loaded
 
-_MOST = 10
+_MAX = 10
 
 
 def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Profile:
@@ -74,17 +74,17 @@ def _show(loaded: Loaded, observation: Observation) -> None:
     bridge = loaded.spec.switch.bridge
     for text in observation.settings:
         out.print(f"setting: {text}")
-    for observed in observation.missing[:_MOST]:
+    for observed in observation.missing[:_MAX]:
         out.print(f"not in hardware ({observed.actual}): {owners_in_words(observed.owners)}")
         out.print(f"    {observed.flow.text}")
-    if len(observation.missing) > _MOST:
-        out.print(f"{len(observation.missing) - _MOST} more that should be in hardware (--json)")
-    for observed in observation.surprising[:_MOST]:
+    if len(observation.missing) > _MAX:
+        out.print(f"{len(observation.missing) - _MAX} more that should be in hardware (--json)")
+    for observed in observation.surprising[:_MAX]:
         out.print(
             f"in hardware, though {observation.profile.name} says that it cannot be: {owners_in_words(observed.owners)}"
         )
         out.print(f"    {observed.predicted.why_software}")
-    for unreadable_flow in observation.unreadable[:_MOST]:
+    for unreadable_flow in observation.unreadable[:_MAX]:
         out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")
     for why, here, not_here in observation.unpublished_cases:
         out.print(f"not published, but observed here: {here} flows in hardware, {not_here} not: {why}")
@@ -92,7 +92,7 @@ def _show(loaded: Loaded, observation: Observation) -> None:
         o for o in observation.flows if o.predicted.verdict in ("no", "partial") and not o.surprising
     ]
     software = Counter(o.predicted.why_software for o in in_software_as_predicted)
-    for why, count in software.most_common(_MOST) if observation.profile.hardware else ():
+    for why, count in software.most_common(_MAX) if observation.profile.hardware else ():
         out.print(f"in software, as expected: {count} flows: {why}")
     for command, text in observation.extras.items():
         out.print(f"{command}:")

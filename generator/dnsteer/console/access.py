@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from dnsteer.console.forms import MOST_BYTES, FormError, is_of_session, is_same_origin, read_form
+from dnsteer.console.forms import MAX_BYTES, FormError, is_of_session, is_same_origin, read_form
 from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.sessions import LONGEST, Sessions
 from dnsteer.console.tokens import ROLES, Token, TokenFile
@@ -109,7 +109,7 @@ class Access:
         return f"__Host-{name}" if self._secure else name
 
     async def posted(
-        self, request: Request, most: int = MOST_BYTES, thread: Executor | None = None
+        self, request: Request, most: int = MAX_BYTES, thread: Executor | None = None
     ) -> tuple[Visitor, Mapping[str, str]]:
         """Who sent a form, and its fields, as `read_form`. Raises FormError unless a page of theirs sent it."""
         visitor = visitor_of(request)

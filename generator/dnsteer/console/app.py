@@ -42,7 +42,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-MOST_REQUESTS = 128
+MAX_REQUESTS = 128
 """Requests that are answered at once, streams among them."""
 SERVER = {"read_timeout": None, "keep_alive_timeout": 20}
 """Settings of the server: a stream of events has nothing to read. A request that does not end is ended by the second."""
@@ -58,7 +58,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestGuard:
-    """Refuses what is not for this console by name, more than MOST_REQUESTS at once, and whom *access* does not admit.
+    """Refuses what is not for this console by name, more than MAX_REQUESTS at once, and whom *access* does not admit.
 
     Adds HEADERS to all answers. *names* are those that it answers by besides the machine's own, where browsers are served;
     forms go to *posts* alone.
@@ -100,7 +100,7 @@ class RequestGuard:
             self._busy -= 1
 
     def _refusal(self, scope: Scope) -> Response | None:
-        if self._busy > MOST_REQUESTS:
+        if self._busy > MAX_REQUESTS:
             return PlainTextResponse("too many requests at once\n", 503, {"retry-after": "5"})
         if not self._access.serves_browsers:
             # Scrapers may use any name of the machine. The check is against DNS rebinding, which borrows what a browser

@@ -24,7 +24,7 @@ from dnsteer.spec.model.spec import Backend
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER
 
-MOST_BACKENDS = 20
+MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""
 _NAMED = 8
 _PATIENCE = 5.0
@@ -151,11 +151,11 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
         looks = _ask(side, pool, names[0]) if names else ()
         yield AttentionItem("critical", f"Pool {pool}: panic", text, looks, pool, seen.decisions.get(pool, ""))
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
-    for entry in unhealthy[:MOST_BACKENDS]:
+    for entry in unhealthy[:MAX_BACKENDS]:
         yield _unhealthy(side, entry, options)
-    if len(unhealthy) > MOST_BACKENDS:
+    if len(unhealthy) > MAX_BACKENDS:
         text = "They are named on the pages of their pools."
-        yield AttentionItem("warning", f"{len(unhealthy) - MOST_BACKENDS} more backends are unhealthy", text)
+        yield AttentionItem("warning", f"{len(unhealthy) - MAX_BACKENDS} more backends are unhealthy", text)
     in_use = {entry.pool: entry.decision for entry in reversed(side.overlay.entries) if entry.kind == "backup"}
     pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
     for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):

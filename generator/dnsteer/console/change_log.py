@@ -15,10 +15,10 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
 
-MOST_CHANGES = 200
-MOST_DECISIONS = 50
+MAX_CHANGES = 200
+MAX_DECISIONS = 50
 """Ids of a change that are kept, the first ones."""
-MOST_TURNS = 50
+MAX_TURNS = 50
 """States of a backend that are kept."""
 
 
@@ -62,7 +62,7 @@ class Turn:
 class ChangeLog:
     """The changes, newest first; the last one of each pool, by title; and the states of each backend, by title and name."""
 
-    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MOST_CHANGES))
+    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     pools: dict[str, PoolChange] = field(default_factory=dict)
     turns: dict[tuple[str, str], deque[Turn]] = field(default_factory=dict)
     _side: Side | None = None
@@ -88,7 +88,7 @@ class ChangeLog:
         if not change.words and self.changes:  # the last one goes on
             last = self.changes.popleft()
             decisions = dict.fromkeys((*last.decisions, *change.decisions))
-            change = replace(last, last=after.time, decisions=tuple(decisions)[:MOST_DECISIONS])
+            change = replace(last, last=after.time, decisions=tuple(decisions)[:MAX_DECISIONS])
             moved = _sum([*change.moves, *moved])
         change = replace(change, moves=tuple(moved))
         self.changes.appendleft(change)
@@ -113,7 +113,7 @@ class ChangeLog:
                 word, why = str(backend.state), backend.entry.note if backend.entry else ""
                 if word == "up" and whys:
                     word, why = "failing", next(iter(whys.values()))
-                turns = self.turns.setdefault(key, deque(maxlen=MOST_TURNS))
+                turns = self.turns.setdefault(key, deque(maxlen=MAX_TURNS))
                 if not turns or turns[-1].word != word:
                     turns.append(Turn(time, word, why))
         for key in self.turns.keys() - there:
@@ -135,7 +135,7 @@ def _change(before: Side, after: Side, applied: int) -> Change:
     decisions = decisions_between(before.overlay, after.overlay, after.decision)
     if any(entry.returns and same_entry(after.overlay, entry) is None for entry in before.overlay):
         decisions += (after.decision,)  # where that was not its last step: a panic, or somebody who did not wait
-    decisions = tuple(dict.fromkeys(filter(None, decisions)))[:MOST_DECISIONS]
+    decisions = tuple(dict.fromkeys(filter(None, decisions)))[:MAX_DECISIONS]
     return Change(after.time, after.time, tuple(words), by, notes, decisions=decisions)
 
 

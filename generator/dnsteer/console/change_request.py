@@ -18,7 +18,7 @@ VERBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rollback": ("Roll back to state", ("note",)),
 }
 """The verbs, what pages call them, and the options that they take."""
-MOST_NOTE = 500
+MAX_NOTE = 500
 """Characters of a note, as on the command line."""
 _TIME = re.compile(r"\d{1,9}(\.\d{1,3})?[smhd]?")
 
@@ -65,8 +65,8 @@ def request_of(fields: Mapping[str, str], backends: Collection[str]) -> ChangeRe
         if name in options and not _TIME.fullmatch(options[name]):
             raise WrongRequestError(f"{what}: found {options[name][:20]!r}; expected a time such as 90s, 15m, 2h or 1d")
     note = options.get("note", "")
-    if len(note) > MOST_NOTE or not note.isprintable():
-        raise WrongRequestError(f"Note: expected one line of at most {MOST_NOTE} characters")
+    if len(note) > MAX_NOTE or not note.isprintable():
+        raise WrongRequestError(f"Note: expected one line of at most {MAX_NOTE} characters")
     return ChangeRequest(verb, about, options)
 
 

@@ -21,7 +21,7 @@ from dnsteer.console.offload_content import KEY as OFFLOAD
 from dnsteer.console.offload_content import OffloadParts, offload_page
 from dnsteer.console.path_content import path_page, path_parts
 from dnsteer.console.path_query import KEY as PATH
-from dnsteer.console.path_query import MOST_LISTED, is_key
+from dnsteer.console.path_query import MAX_LISTED, is_key
 from dnsteer.console.pool_content import pool_parts
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
@@ -71,7 +71,7 @@ def _templates() -> jinja2.Environment:
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
         colour=drawing.colour, variant=drawing.variant, places=_places,
     )  # fmt: skip
-    env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells, most_listed=MOST_LISTED)
+    env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells, most_listed=MAX_LISTED)
     return env
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dnsteer.console.change_log import Turn
 
 CELL, GAP = 10, 1
-MOST_LABELLED = 256
+MAX_LABELLED = 256
 """Slots up to which each cell has the number of its backend in it."""
 COLOURS = 8
 """Colours of backends; the ninth has the first again, with a line across its cells, and so on."""
@@ -121,7 +121,7 @@ def slot_map(owners: Sequence[str], numbers: Mapping[str, int], moved: Iterable[
         for n, slots in sorted(by_number.items())
     )
     labels: list[CellLabel] = []
-    if len(owners) <= MOST_LABELLED:
+    if len(owners) <= MAX_LABELLED:
         middle = (CELL - GAP) / 2
         for slot, name in enumerate(owners):
             n = numbers.get(name, 0)

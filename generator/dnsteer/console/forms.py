@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-MOST_BYTES = 64 << 10
+MAX_BYTES = 64 << 10
 """Largest form."""
 PATIENCE = 10.0
 """Seconds in which a form must have come whole."""
 _KIND = "application/x-www-form-urlencoded"
-_MOST_FIELDS = 32
+_MAX_FIELDS = 32
 
 
 class FormError(Exception):
@@ -30,7 +30,7 @@ class FormError(Exception):
         self.status = status
 
 
-async def read_form(request: Request, most: int = MOST_BYTES, thread: Executor | None = None) -> Mapping[str, str]:
+async def read_form(request: Request, most: int = MAX_BYTES, thread: Executor | None = None) -> Mapping[str, str]:
     """The fields of a form of at most so many bytes; large ones are parsed in a *thread*. Raises FormError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _KIND:
@@ -52,7 +52,7 @@ async def read_form(request: Request, most: int = MOST_BYTES, thread: Executor |
 def _fields(data: bytes) -> Mapping[str, str]:
     """The fields of a form. Raises FormError."""
     try:
-        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     except (ValueError, UnicodeError):
         raise FormError(400, "the form cannot be read") from None
     fields = dict(pairs)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
-MOST_KEYS = 4096
+MAX_KEYS = 4096
 """Callers that are remembered; the one that tried nothing for longest is forgotten first."""
 
 
@@ -47,7 +47,7 @@ class RateLimit:
         """Count that *caller* has done it."""
         own = self._callers.setdefault(caller, _Bucket(self._each.burst, self._clock()))
         self._callers.move_to_end(caller)
-        while len(self._callers) > MOST_KEYS:
+        while len(self._callers) > MAX_KEYS:
             self._callers.popitem(last=False)
         for bucket, rate in ((own, self._each), (self._total, self._all)):
             self._fill(bucket, rate)
@@ -57,7 +57,7 @@ class RateLimit:
         """Remember a caller that did it right, so that others cannot shut it out."""
         self._known[caller] = None
         self._known.move_to_end(caller)
-        while len(self._known) > MOST_KEYS:
+        while len(self._known) > MAX_KEYS:
             self._known.popitem(last=False)
 
     def _fill(self, bucket: _Bucket, rate: AllowedRate) -> float:

@@ -38,13 +38,13 @@ INTERVAL, IDLE = 2.0, 15.0
 """Seconds between readings while somebody looks, where they cost little; and while nobody does, or they cost much."""
 BEAT = 5.0
 """Seconds without a message after which one is sent all the same, so that the browser knows that the agent is there."""
-MOST_STREAMS = 64
+MAX_STREAMS = 64
 """Browsers that are served at once."""
-MOST_POOLS = 4
+MAX_POOLS = 4
 """Pools of which the slots are counted at once."""
 FIRST = "overview"
 """The page that is kept up to date though nobody looks, as browsers come to it first."""
-_MOST_TOPICS = 64
+_MAX_TOPICS = 64
 _TOGETHER = 0.1
 """Seconds within which changes are sent together."""
 _TIMEOUT = 5.0
@@ -163,7 +163,7 @@ class LivePages:
         """Packets by slot of the pools that are looked at."""
         if seen.now is None:
             return {}
-        wanted = [m for m in seen.now.known.state.members if m.pool in pools[:MOST_POOLS]]
+        wanted = [m for m in seen.now.known.state.members if m.pool in pools[:MAX_POOLS]]
         elsewhere = set(seen.now.known.state.elsewhere)
         found: dict[str, dict[int, int]] = {}
         for members in wanted:
@@ -286,17 +286,17 @@ class LivePages:
 
     def _forget(self) -> None:
         idle = sorted((t for t in self._topics.values() if not t.watchers and t.key != FIRST), key=lambda t: t.used)
-        for topic in idle[: max(0, len(self._topics) - _MOST_TOPICS)]:
+        for topic in idle[: max(0, len(self._topics) - _MAX_TOPICS)]:
             del self._topics[topic.key]
 
     async def stream(self, key: str, since: str) -> AsyncIterator[bytes]:
         """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
-        if self.watchers >= MOST_STREAMS:
+        if self.watchers >= MAX_STREAMS:
             raise FullError
         return self._follow(await self._topic(key), _version(since, self.epoch))
 
     async def _follow(self, topic: Topic, version: int) -> AsyncIterator[bytes]:
-        if self.watchers >= MOST_STREAMS:
+        if self.watchers >= MAX_STREAMS:
             return
         topic.watchers += 1
         self._topics[topic.key] = topic

@@ -17,9 +17,9 @@ from dnsteer.offload.observe import ObservedFlow
 from dnsteer.offload.owners import owners_in_words
 
 KEY = "offload"
-MOST_ROWS = 500
+MAX_ROWS = 500
 """Datapath flows that are shown, the busiest."""
-MOST_MASKS = 100
+MAX_MASKS = 100
 _USUAL = ("recirc_id=0", "packet_type=(0,0x0)")
 """What nearly every flow matches, and says nothing."""
 
@@ -85,8 +85,8 @@ def _parts(macros: Any, flavor: str, read: OffloadLook) -> tuple[dict[str, str],
     if view is None or view.profile is None or reading is None:
         parts["totals"] = str(macros.unread(view, TOO_MANY))
         return {**parts, **dict.fromkeys(("flows", "mask-total", "masks", "why"), "")}, {}
-    rows = list(_rows(view, view.profile, reading.flows[:MOST_ROWS]))
-    masks = reading.masks[:MOST_MASKS]
+    rows = list(_rows(view, view.profile, reading.flows[:MAX_ROWS]))
+    masks = reading.masks[:MAX_MASKS]
     verdicts = Counter(each.predicted.verdict for each in reading.flows)
     parts["totals"] = str(macros.totals(view, reading, verdicts))
     parts["flows"] = str(macros.flows(view, reading, rows))

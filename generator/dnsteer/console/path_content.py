@@ -7,7 +7,7 @@ from typing import Any
 from dnsteer.console import numbers
 from dnsteer.console.desk import Picture
 from dnsteer.console.path_query import KEY, BadQueryError, Form, form_of, query_of
-from dnsteer.console.path_reading import MOST_FOLLOWED, PathReading
+from dnsteer.console.path_reading import MAX_FOLLOWED, PathReading
 from dnsteer.status.path import Way
 
 REFUSED = "refused"
@@ -27,7 +27,7 @@ def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[s
     if read.bad is not None:
         return f"{REFUSED} {shape}", {"way": ""}, {}
     values: dict[str, Any] = {}
-    parts = {"read": str(macros.read(read, MOST_FOLLOWED)), "summary": str(macros.summary(read, side.known.state))}
+    parts = {"read": str(macros.read(read, MAX_FOLLOWED)), "summary": str(macros.summary(read, side.known.state))}
     if read.view is None:
         return shape, {**parts, "way": "", "answer": ""}, values
     parts["way"] = str(macros.way(read.view.way, "q", read, side.known.state))

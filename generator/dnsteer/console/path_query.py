@@ -14,7 +14,7 @@ from dnsteer.status.path import PathQuery
 
 KEY = "path"
 FIELDS = ("client", "port", "vip", "service", "uplink")
-MOST_LISTED = 500
+MAX_LISTED = 500
 """VIP addresses that are listed to choose from; where there are more, one is typed."""
 _LONGEST = 100
 """Characters of a value; no address or name that the form asks for has as many."""

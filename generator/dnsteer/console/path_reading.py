@@ -26,7 +26,7 @@ from dnsteer.tables.cookies import GROUP_BASE
 
 AGAIN, RARELY = 2.0, 10.0
 """Seconds between two traces of one path, at least, and where one takes long."""
-MOST_FOLLOWED = 4
+MAX_FOLLOWED = 4
 """Paths that are traced again while somebody looks; further ones are traced once."""
 _KEPT = 64
 
@@ -81,12 +81,12 @@ class PathReader:
         self._paths.move_to_end(key)
         while len(self._paths) > _KEPT:
             self._paths.popitem(last=False)
-        again = key not in followed or key in list(followed)[:MOST_FOLLOWED]
+        again = key not in followed or key in list(followed)[:MAX_FOLLOWED]
         due = again and self._clock() >= path.due
         if path.reading is None or due or path.known is not side.known:
             path.known, began = side.known, self._clock()
             path.reading = self._read(key, side, path.series)
-            cost = (self._clock() - began) * min(MOST_FOLLOWED, max(1, len(followed)))
+            cost = (self._clock() - began) * min(MAX_FOLLOWED, max(1, len(followed)))
             path.due = began + next_pause(cost, AGAIN, RARELY)
         path.reading.followed = again
         return path.reading

@@ -14,7 +14,7 @@ from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import now
 
 _KEPT = 64
-_MOST_UNDER_WAY = 64
+_MAX_UNDER_WAY = 64
 
 
 class PathWatch:
@@ -35,7 +35,7 @@ class PathWatch:
             query_of(key, side.known.spec)
         except BadQueryError as err:
             return PathReading(now(), bad=err)  # without the switch
-        if key not in self._under_way and len(self._under_way) < _MOST_UNDER_WAY:
+        if key not in self._under_way and len(self._under_way) < _MAX_UNDER_WAY:
             self._begin(key, side, followed)
         if wait and key in self._under_way:
             await briefly(self._under_way[key])

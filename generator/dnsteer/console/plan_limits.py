@@ -9,7 +9,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.model.spec import Spec
 
-MOST = SpecSize(200_000, 4_000_000)
+MAX = SpecSize(200_000, 4_000_000)
 """Flows, and choices of slots by backends; or twice those of the applied spec, where that is more."""
 
 
@@ -21,8 +21,8 @@ def too_large(file: str, text: str, applied: Spec | None) -> str:
         return ""
     size, now = size_of_spec(spec), size_of_spec(applied) if applied is not None else SpecSize(0, 0)
     for what, found, most in (
-        ("flows", size.flows, max(MOST.flows, 2 * now.flows)),
-        ("choices of slots (slots times backends)", size.choices, max(MOST.choices, 2 * now.choices)),
+        ("flows", size.flows, max(MAX.flows, 2 * now.flows)),
+        ("choices of slots (slots times backends)", size.choices, max(MAX.choices, 2 * now.choices)),
     ):
         if found > most:
             return (

@@ -11,7 +11,7 @@ from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.recorder import Check, Duration, Known
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
-_MOST_STEPS = 1000
+_MAX_STEPS = 1000
 """Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""
 
 
@@ -78,7 +78,7 @@ class ConsoleRecorder(AgentMetrics):
         side = self._side
         if side is None or side.known is not known or side.overlay != overlay:
             self._side = Side(known, overlay, self._clock(), decision)
-            self._steps = [*self._steps[-_MOST_STEPS:], self._side]
+            self._steps = [*self._steps[-_MAX_STEPS:], self._side]
         if self._side is not side or pending != self._pending:
             self._pending = pending
             self.changed()

@@ -12,7 +12,7 @@ from dnsteer.console.change_request import ChangeRequest, plain_answer
 from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.deploy.target_switch import now
 
-MOST_RUNS = 64
+MAX_RUNS = 64
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Runs:
         run = self._runs[name] = VerbRun(request, asked.by, now(), asyncio.create_task(self._outcome(asked)))
         run.task.add_done_callback(lambda done: _end(run, done))
         ended = [key for key, each in self._runs.items() if each.outcome is not None]
-        for old in ended[: max(0, len(self._runs) - MOST_RUNS)]:
+        for old in ended[: max(0, len(self._runs) - MAX_RUNS)]:
             del self._runs[old]
         return name
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from dnsteer.console.tokens import Token
 
-MOST_SESSIONS = 256
+MAX_SESSIONS = 256
 """Sessions at once. Of the token that has most, the one that was not used for longest makes room for another."""
-MOST_OF_TOKEN = 16
+MAX_OF_TOKEN = 16
 """Sessions of one token at once; its longest unused one makes room for another, not one of somebody else's."""
 LONGEST, IDLE = 12 * 3600.0, 3600.0
 """Seconds after which a session ends: since it began, and since it was used."""
@@ -40,9 +40,9 @@ class Sessions:
         """Begin a session, and return its id for the cookie."""
         self._end_old()
         of = Counter(session.token for session in self._sessions.values())
-        if of[token] >= MOST_OF_TOKEN:
+        if of[token] >= MAX_OF_TOKEN:
             self._end_unused(token)
-        elif len(self._sessions) >= MOST_SESSIONS:
+        elif len(self._sessions) >= MAX_SESSIONS:
             self._end_unused(of.most_common(1)[0][0])
         name, now = secrets.token_urlsafe(32), self._clock()
         self._sessions[_key(name)] = ConsoleSession(token, now, now)

@@ -21,7 +21,7 @@ from dnsteer.console.access import Access, refused, visitor_of
 from dnsteer.console.change_request import plain_answer
 from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import States
-from dnsteer.console.forms import MOST_BYTES, FormError
+from dnsteer.console.forms import MAX_BYTES, FormError
 from dnsteer.console.masking import masked
 from dnsteer.console.plan_limits import too_large
 from dnsteer.console.seen import Seen
@@ -33,11 +33,11 @@ from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
 PLAN = "/plan"
-MOST_SPEC = 1 << 20
+MAX_SPEC = 1 << 20
 """Bytes of a spec that is sent. As a form it may take three times as many."""
-MOST_LINES = 5000
+MAX_LINES = 5000
 """Lines of a difference that are shown."""
-MOST_VIEWS = 10
+MAX_VIEWS = 10
 """Pages of states that are kept: as many as there are states."""
 FILE = "spec.yaml"
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class SpecPages:
         found = self._views.get(key)
         if found is None:
             found = self._views[key] = state_view(states, number)
-            while len(self._views) > MOST_VIEWS:
+            while len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
         return found
 
@@ -124,7 +124,7 @@ class SpecPages:
 
     async def _plan(self, request: Request) -> Response:
         try:
-            visitor, fields = await self._access.posted(request, 3 * MOST_SPEC + MOST_BYTES, self._thread)
+            visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
             spec = await self._work(_sent, fields)
             if self._plans.locked():
                 raise FormError(503, "another plan is being made; try again in some seconds")
@@ -172,8 +172,8 @@ class SpecPages:
 def _sent(fields: Mapping[str, str]) -> bytes:
     """The spec of a form. Raises FormError."""
     spec = fields.get("spec", "").replace("\r\n", "\n").encode()
-    if len(spec) > MOST_SPEC:
-        raise FormError(413, f"expected a spec of at most {MOST_SPEC >> 20} MiB")
+    if len(spec) > MAX_SPEC:
+        raise FormError(413, f"expected a spec of at most {MAX_SPEC >> 20} MiB")
     return spec
 
 
@@ -201,4 +201,4 @@ def state_view(states: Sequence[AppliedState], number: int) -> StateView:
             words = tuple(difference.text for difference in compare_specs(spec_of(earlier), spec_of(state)))
         except SwitchError as error:
             words = (f"not compared in words: {error}",)
-    return StateView(state, earlier, words, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))
+    return StateView(state, earlier, words, tuple(lines[:MAX_LINES]), max(0, len(lines) - MAX_LINES))

@@ -26,7 +26,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FORM = "NAME ROLE SHA256"
 PREFIX = "dnsteer-"
 """What tokens begin with, so that one that was published by mistake is found by a search."""
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Largest file that is read."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _AGAIN = 1.0
@@ -87,9 +87,9 @@ def _read(file: Path) -> str:
             raise SwitchError(f"{file}: others than its owner may use it (mode {mode:04o}): chmod 600 {file}")
         if found.st_uid not in (0, os.geteuid()):
             raise SwitchError(f"{file}: belongs to user {found.st_uid}; expected root or the agent's user: chown it")
-        data = stream.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise SwitchError(f"{file}: found more than {MOST_BYTES >> 20} MiB; expected a line for each token: {FORM}")
+        data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise SwitchError(f"{file}: found more than {MAX_BYTES >> 20} MiB; expected a line for each token: {FORM}")
     try:
         return data.decode()
     except UnicodeDecodeError:

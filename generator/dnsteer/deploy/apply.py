@@ -9,15 +9,15 @@ done. What a kill -9 leaves is mended by the next apply, since each starts from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 
+from dnsteer.deploy.attempt import Attempt
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
-from dnsteer.deploy.journal import JournalEntry, begin, begin_or_nothing, commit, take_back
-from dnsteer.deploy.ports import finish_ports, ports_in_place, set_smallest_fragment
+from dnsteer.deploy.journal import Begun, JournalEntry, begin, begin_or_nothing, commit
+from dnsteer.deploy.ports import add_ports, finish_ports, set_smallest_fragment
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
-from dnsteer.deploy.send import Applied, Sending, Stage
+from dnsteer.deploy.send import Applied, Sending
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.slots.maintenance import Overlay
@@ -41,35 +41,32 @@ def apply_change(
     tables become the new ones also while the extension is away. Raises SwitchError or its kinds, which say what became of
     the switch.
     """
-    stage = Stage()
-    with _taken_back_on_failure(session, found, stage), ExitStack() as until_done:
+    attempt = Attempt(session, wanted.bridge.name, is_new=found.before is None)
+    with attempt.undone_on_failure():
         if found.before is not None and (found.changed or entry.stale):
             with defer_signals():  # else nobody would know whether it was written
-                stage.begun = begin_or_nothing(session, entry)
-        with ports_in_place(wanted, found, database, client, stage, progress) as tables:
-            signals = until_done.enter_context(defer_signals())  # obeyed when a failure is undone, or all is done
-            if found.before is None:
-                stage.begun = begin(session, entry)
-            warnings = set_smallest_fragment(wanted, found, database)
-            stage.fenced = has_fence(tables)
-            away = found.handover.away if found.handover is not None else None
-            todo = _table_changes(wanted, found, tables)
-            todo = replace(todo, role=tuple(_role_lines(session, wanted, found, tables)))
-            done = Applied(found.settings, todo, loaded=found.loads, away=away, warnings=warnings)
-            Sending(client, wanted, stage, signals, grace, needs_extension, progress).change_tables(
-                done, tables, found.handover
-            )
-            done.recorded = entry.stale
-            if done.changed:
-                stage.sent = True
-                _finish(wanted, tables, entry, stage, session, database, client, done)
-    done.state = stage.begun.pending.number if stage.begun else entry.state.number
-    return done
+                attempt.begun = begin_or_nothing(session, entry)
+        tables = add_ports(wanted, found, database, client, attempt, progress)
+        signals = attempt.defer_signals()
+        if found.before is None:
+            attempt.begun = begin(session, entry)
+        warnings = set_smallest_fragment(wanted, found, database)
+        attempt.fenced = has_fence(tables)
+        todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
+        away = found.handover.away if found.handover is not None else None
+        result = Applied(found.settings, todo, loaded=found.loads, recorded=entry.stale, away=away, warnings=warnings)
+        sending = Sending(client, wanted, attempt, signals, grace, needs_extension, progress)
+        sending.change_tables(result, tables, found.handover)
+        if result.changed:
+            attempt.sent = True
+            _finish(wanted, tables, entry, attempt.begun, session, database, client, result)
+    result.state = attempt.begun.pending.number if attempt.begun else entry.state.number
+    return result
 
 
-def _table_changes(wanted: Wanted, found: SwitchDiff, tables: Tables) -> TableChanges:
-    """Return what the bundle must change; compared again when ports are new or the bridge has lost its tables."""
-    if tables is found.tables:
+def _changes_now(wanted: Wanted, found: SwitchDiff, tables: Tables) -> TableChanges:
+    """Return what the bundle must change; compared again when ports are new: the bridge may have lost its tables."""
+    if not found.adds_ports:
         return found.todo
     gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
     return replace(compare_tables(wanted.lines, wanted.groups, tables), restore=gone)
@@ -86,36 +83,21 @@ def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tab
 
 
 def _finish(
-    wanted: Wanted, tables: Tables, entry: JournalEntry, stage: Stage, session: Session, database: db.Database,
-    client: OpenFlow, done: Applied,
+    wanted: Wanted, tables: Tables, entry: JournalEntry, begun: Begun | None, session: Session, database: db.Database,
+    client: OpenFlow, result: Applied,
 ) -> None:  # fmt: skip
+    """Bring the role, remove ports that leave, and commit to the record."""
     try:
-        if done.flows.role:
+        if result.flows.role:
             with suppress(DamagedError):  # the role may have been changed since
                 bring_role(session, client, wanted.bridge.name, wanted.loaded.spec)
         settings = finish_ports(wanted, tables, database, client)
-        if stage.begun is not None:
-            commit(session, entry, stage.begun)
+        if begun is not None:
+            commit(session, entry, begun)
     except SwitchError as err:
         raise reworded(err, f"the new tables are loaded, but {err}; apply again to finish") from None
-    if settings or done.settings:
+    if settings or result.settings:
         database.wait_for_switch()  # else ovsdb-server logs an error when it sends its next update
-
-
-@contextmanager
-def _taken_back_on_failure(session: Session, found: SwitchDiff, stage: Stage) -> Iterator[None]:
-    """Drop the pending change from the record when the block fails before its bundle is sent."""
-    try:
-        yield
-    except BaseException as err:
-        left = "" if stage.sent or found.before is None else take_back(session, stage.begun)
-        if isinstance(err, KeyboardInterrupt) and not str(err):
-            failed = err.__context__ if isinstance(err.__context__, SwitchError) else None
-            end = "the change was already made" if stage.sent else "nothing was changed"
-            raise KeyboardInterrupt("; ".join(filter(None, [str(failed or end), left]))) from None
-        if left and isinstance(err, SwitchError):
-            raise reworded(err, f"{err}; {left}") from None
-        raise
 
 
 def apply_state(

@@ -46,7 +46,8 @@ def _in_the_end(number: int, digest: str, overlay: Overlay) -> str:
 def refuse_outdated(record: BridgeRecord | None, *, again: bool = False) -> None:
     """Raise SwitchError if the caller has previewed its change on another record.
 
-    Later records are its own doing, as with a gradual drain; unless *again*, where nothing was done after the first.
+    Only the first record counts, since later ones are the caller's own doing, as in a gradual drain. With *again* they count
+    too: where the first was only read, and nothing was done.
     """
     caller = CALLER.get()
     basis = caller.basis if caller is not None else None

@@ -48,6 +48,11 @@ class SwitchDiff:
         return [*(d.todo for d in self.differ), *([found.todo] if found is not None and found.differs else [])]
 
     @property
+    def adds_ports(self) -> bool:
+        """Whether the bridge or its ports change before the tables do."""
+        return any(difference.first for difference in self.differ)
+
+    @property
     def loads(self) -> bool:
         """Whether the extension gets another program."""
         return self.handover is not None and self.handover.loads
@@ -88,7 +93,7 @@ def diff_switch(
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables)
         differ += br.setting_differences(seen)
         found = deviations(seen, Level.NAMED, Level.WARNED)
-        warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # which the summary warns of
+        warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
     return SwitchDiff(before, differ, tables, todo, handover, warnings, fragment)

@@ -22,7 +22,7 @@ from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.slot import SlotTable
 
-_MOST = 10
+_MAX = 10
 """VIPs that are named one by one."""
 
 
@@ -129,8 +129,8 @@ def _listed(names: Sequence[str]) -> str:
         *vip, protocol, port = name.split("/") if name.count("/") == 3 else (name, "", "")
         ports.setdefault((*vip, port), []).append(protocol)
     out = [_one(key, protocols) for key, protocols in ports.items()]
-    more = len(out) - _MOST
-    return ", ".join(out[:_MOST]) + (f" and {more} more" if more > 0 else "")
+    more = len(out) - _MAX
+    return ", ".join(out[:_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _one(key: Iterable[str], protocols: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The step that plans: the spec and overlay that a deployment leads to, from the request and the record."""
+"""The spec and overlay that a deployment leads to, from the spec that is deployed and the record."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Goal:
 def make_goal(
     sourced: SourcedSpec, session: Session, record: BridgeRecord | None, time: datetime, *, rename: bool, note: str
 ) -> Goal:
-    """Return the request with the slots and maintenance that the bridge keeps. Raises SwitchError or SpecError."""
+    """Return the spec with the slots and maintenance that the bridge keeps. Raises SwitchError or SpecError."""
     system, switch_name = session.switch()
     _refuse_other_switch(sourced.loaded.spec.switch.name or "", switch_name, rename)
     applied = _applied(session, record)

@@ -28,7 +28,7 @@ from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, BridgeRecord
-from dnsteer.switch.table_changes import TableChanges, compare_tables
+from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
 from dnsteer.tables.order import PIPELINE
@@ -128,7 +128,7 @@ def change_overlay(
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now())
             question = (record.uuid, record.ids, final_moves, change.ask) if change.ask and not dry_run else None
-            if not agreement.is_missing(question):
+            if agreement.covers(question):
                 break
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
@@ -189,16 +189,19 @@ def _move_or_repair(at: _LockedSwitch, change: OverlayChange, pool: str, dry_run
         return
     handover = _plan_handover(at, after, touched)
     in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    have = _tables_as_recorded(at, before, in_tables)
-    if have is not None and change.edited and _move_slots(at, after, in_tables, have, handover):
-        return
-    if have is None or change.edited:  # they differed, or ovs-vswitchd has lost them meanwhile
-        change.what = "the tables"
+    have, differs = _tables_as_recorded(at, before, in_tables), ""
+    if have is None:
+        differs = "the tables"
+    elif change.edited:
+        try:
+            _move_slots(at, after, in_tables, have, handover)
+        except RestartedError:  # ovs-vswitchd has lost the tables, or somebody the fence
+            differs = "the tables"
     elif handover is not None and handover.loads:
-        change.what = "the extension's program"
-    else:
+        differs = "the extension's program"
+    if not differs:
         return
-    change.repaired = True
+    change.repaired, change.what = True, differs
     if not dry_run:
         _repair(at, change, progress, needs_extension=handover is not None)
 
@@ -223,40 +226,20 @@ def _tables_as_recorded(at: _LockedSwitch, before: Overlay, pools: Sequence[Memb
 
 def _move_slots(
     at: _LockedSwitch, after: Overlay, pools: Sequence[Membership], have: Tables, handover: Handover | None
-) -> bool:
-    """Move the slots of pools. False if ovs-vswitchd was restarted: the tables are empty, or the fence alone is gone."""
-    todo = compare_tables(*overlay_flows(at.state, after, pools), have)
-    try:
-        with at.switch.moving(at.record.bridge, at.state, after, todo):
-            _move_in_order(at, at.switch.client(at.record.bridge), after, todo, handover)
-    except RestartedError:
-        return False
-    return True
-
-
-def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, needs_extension: bool) -> None:
-    """Apply the whole recorded state with the overlay that is wanted. Unless it *needs_extension*, that may be away."""
-    from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
-
-    other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
-    why = f"{change.what} {change.is_or_are} not as recorded" if at.state.version == __version__ else other
-    progress(f"{why}: applying the whole recorded state")
-    applied = apply_state(at.switch, at.session, at.state, change.after, progress, needs_extension=needs_extension)
-    if applied.away is not None:
-        change.warnings.append(f"the extension did not get its program: {applied.away}")
-
-
-def _move_in_order(
-    at: _LockedSwitch, client: OpenFlow, after: Overlay, todo: TableChanges, handover: Handover | None
 ) -> None:
-    """Move the slots: the journal, the extension, which may refuse, then one bundle; and record it."""
+    """Move the slots of pools: the journal, the extension, which may refuse, then one bundle; and record it.
+
+    Raises SwitchError, or RestartedError where the tables are no longer what *have* says; nothing was changed then.
+    """
+    todo = compare_tables(*overlay_flows(at.state, after, pools), have)
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
-    with defer_signals():  # it is short
+    # Signals are deferred, since it is short.
+    with at.switch.moving(at.record.bridge, at.state, after, todo), defer_signals():
         begun = begin_or_nothing(at.session, entry)
         if handover is not None and handover.loads:
             _load_slots(at.session, begun, handover)
         try:
-            send_bundle(client, todo.bundle(), fenced=True)
+            send_bundle(at.switch.client(at.record.bridge), todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # the outcome is unknown; the next verb settles it
         except SwitchError as err:
@@ -287,6 +270,18 @@ def _load_slots(session: Session, begun: Begun, handover: Handover) -> None:
         if left and isinstance(err, SwitchError):
             raise reworded(err, f"{err}; {left}") from None
         raise
+
+
+def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, needs_extension: bool) -> None:
+    """Apply the whole recorded state with the overlay that is wanted. Unless it *needs_extension*, that may be away."""
+    from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
+
+    other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
+    why = f"{change.what} {change.is_or_are} not as recorded" if at.state.version == __version__ else other
+    progress(f"{why}: applying the whole recorded state")
+    applied = apply_state(at.switch, at.session, at.state, change.after, progress, needs_extension=needs_extension)
+    if applied.away is not None:
+        change.warnings.append(f"the extension did not get its program: {applied.away}")
 
 
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:

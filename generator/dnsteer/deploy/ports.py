@@ -1,55 +1,38 @@
-"""The step that changes the bridge and its ports in OVSDB, and undoes that when a later step fails."""
+"""The steps that change the bridge and its ports in OVSDB: what is added before the bundle, and removed after it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 
+from dnsteer.deploy.attempt import Attempt
 from dnsteer.deploy.diff import SwitchDiff
-from dnsteer.deploy.send import Stage
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.settings import SettingsInput, repair_settings
-from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import REMOVED
 from dnsteer.switch.table_changes import lines_to_restore
-from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
+from dnsteer.switch.tools import SwitchError
 
 
-@contextmanager
-def ports_in_place(
-    wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, stage: Stage, progress: Callable[[str], None]
-) -> Iterator[Tables]:  # fmt: skip
-    """Create the bridge and ports that are wanted, and yield the tables then; nothing is removed yet.
+def add_ports(
+    wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, attempt: Attempt,
+    progress: Callable[[str], None],
+) -> Tables:  # fmt: skip
+    """Create the bridge and ports that are wanted, and return the tables then; nothing is removed yet.
 
-    Undone when the block fails before its bundle is sent: an apply does all or nothing.
+    The *attempt* undoes it when it fails before its bundle is sent.
     """
-    if not any(d.first for d in found.differ):
+    if not found.adds_ports:
         database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
-        yield found.tables
-        return
+        return found.tables
     progress(f"bridge {wanted.bridge.name}: {'; '.join(found.settings)}")
-    try:
-        br.set_up_bridge(database, wanted.bridge, found.before)
-        yield _wait_for_ports_and_dump(wanted, database, client)
-    except BaseException as err:
-        if stage.sent:  # the new tables are there, or may be, and they need the ports
-            raise
-        end = "nothing was changed" if found.before else f"bridge {wanted.bridge.name} was removed again"
-        try:
-            with defer_signals():
-                _undo(wanted, found, database, client, follow=not isinstance(err, UnavailableError))
-        except SwitchError as why:
-            end = f"the bridge could not be restored to what it was ({why}); fix the cause and apply again"
-        if isinstance(err, KeyboardInterrupt):
-            raise KeyboardInterrupt(end) from None
-        if isinstance(err, SwitchError):
-            failed = str(err).removesuffix("; nothing was changed")
-            raise reworded(err, f"{failed}; {end}") from None
-        raise
+    attempt.restore_ports = partial(_restore_ports, wanted, found, database, client)
+    br.set_up_bridge(database, wanted.bridge, found.before)
+    return _wait_for_ports_and_dump(wanted, database, client)
 
 
 def _wait_for_ports_and_dump(wanted: Wanted, database: db.Database, client: OpenFlow) -> Tables:
@@ -59,7 +42,8 @@ def _wait_for_ports_and_dump(wanted: Wanted, database: db.Database, client: Open
     return client.dump(lambda: wanted.lines, patience=database.timeout)
 
 
-def _undo(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, *, follow: bool) -> None:
+def _restore_ports(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, follow: bool) -> None:
+    """Make the bridge and its ports what they were; with *follow* wait until a switch without the bridge has followed."""
     before = found.before
     br.restore_bridge(database, wanted.bridge, before)
     if before is not None and br.disturbs_tables(wanted.bridge, before):

@@ -29,7 +29,7 @@ class StateSource:
 
     def read(self, session: Session, record: BridgeRecord | None, time: datetime) -> SourcedSpec:
         """Return the spec of that state, with the maintenance that returns with it."""
-        assert record is not None  # it was the bridge's name that was found
+        assert record is not None  # `find_bridge` has read it
         loaded, state = chosen(session, record, self.number)
         returned, unknown = returning_maintenance(session.states(record), loaded, time)
         return SourcedSpec(loaded, f"rollback to state {state.number}", tuple(returned), tuple(unknown))

@@ -78,17 +78,16 @@ def deploy(
     """
     agreement = Agreement(confirm, progress)
     while True:
-        read_ahead = prefetch or Prefetch(switch)
         try:
-            with _no_garbage_collection(), read_ahead.session() as session:
+            with _no_garbage_collection(), _session(switch, prefetch) as session:
                 # lock, read, settle
                 bridge = source.find_bridge(session)
                 session.lock(bridge)
                 record = settle_or_replace(switch, session, session.record(bridge), progress)
                 refuse_outdated(record, again=True)
                 with switch.database() as database:
-                    # plan, diff
-                    client = read_ahead.client(record) or switch.client(bridge)
+                    # plan, diff: the plan is computed while the switch dumps its tables
+                    client = _client(switch, bridge, record, prefetch)
                     at = _OpenSwitch(switch, session, record, database, client)
                     goal, wanted, found = _plan_and_diff(source, at, options)
                     role = first_role(switch, record) if options.standby else ""
@@ -96,7 +95,7 @@ def deploy(
                     review(summary)
                     # ask
                     question = (summary.ask, summary.basis()) if summary.ask and summary.changed else None
-                    if not agreement.is_missing(question):
+                    if agreement.covers(question):
                         # begin, ports, bundle, commit
                         entry = JournalEntry(
                             bridge, new_state(goal, wanted), goal.overlay, summary.record_stale, goal.name, record, role
@@ -118,14 +117,13 @@ def preview(
     source: SpecSource, switch: TargetSwitch, options: Options = Options(), *, prefetch: Prefetch | None = None
 ) -> PlanSummary:
     """Return what `deploy` would do. Changes nothing."""
-    read_ahead = prefetch or Prefetch(switch)
-    with _no_garbage_collection(), read_ahead.session() as session:
+    with _no_garbage_collection(), _session(switch, prefetch) as session:
         bridge = source.find_bridge(session)
         now_recorded = session.record(bridge)
         record = as_settled(switch, now_recorded) if now_recorded is not None else None
         refuse_outdated(record)
         with switch.database() as database:
-            client = read_ahead.client(record) or switch.client(bridge)
+            client = _client(switch, bridge, record, prefetch)
             at = _OpenSwitch(switch, session, record, database, client)
             goal, wanted, found = _plan_and_diff(source, at, options, needs_extension=False)
         role = first_role(switch, now_recorded) if options.standby else ""
@@ -144,6 +142,16 @@ class _OpenSwitch:
     record: BridgeRecord | None
     database: Database
     client: OpenFlow
+
+
+def _session(switch: TargetSwitch, prefetch: Prefetch | None) -> Session:
+    """Return the session of the prefetch, or a new one."""
+    return prefetch.session() if prefetch is not None else switch.session()
+
+
+def _client(switch: TargetSwitch, bridge: str, record: BridgeRecord | None, prefetch: Prefetch | None) -> OpenFlow:
+    """Return the OpenFlow whose dump the prefetch has begun, or a new one."""
+    return (prefetch.client(record) if prefetch is not None else None) or switch.client(bridge)
 
 
 def _plan_and_diff(

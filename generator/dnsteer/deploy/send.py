@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
+from dnsteer.deploy.attempt import Attempt
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
@@ -17,7 +18,6 @@ from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.journal import Begun
     from dnsteer.extension.handover import FlowStages, Handover
 
 _COOKIE = re.compile(r"cookie[=:](0x[0-9a-f]+)")
@@ -49,18 +49,6 @@ class Applied:
         return bool(self.settings) or bool(self.flows) or self.recorded or self.loaded
 
 
-@dataclass
-class Stage:
-    """The progress of a change, which determines what is undone when it fails.
-
-    *sent*: the bundle is under way or done, so that nothing can be taken back. *fenced*: the switch has the fence.
-    """
-
-    begun: Begun | None = None
-    sent: bool = False
-    fenced: bool = False
-
-
 @dataclass(frozen=True)
 class Sending:
     """Sends bundles to the switch and programs to the extension. *needs_extension*: a failing extension ends the change.
@@ -70,7 +58,7 @@ class Sending:
 
     client: OpenFlow
     wanted: Wanted
-    stage: Stage
+    attempt: Attempt
     signals: list[int]
     grace: float
     needs_extension: bool
@@ -91,10 +79,10 @@ class Sending:
         try:
             self._now(stages.now)
         except SwitchError as err:
-            if self.stage.sent:
+            if self.attempt.sent:
                 raise  # nobody knows what became of it: the program serves both
             self._take_back(stages, err, handover)
-        self.stage.sent = True
+        self.attempt.sent = True
         if not handover.keeps or done.away is not None:
             self._later(stages.later)
             return
@@ -119,7 +107,7 @@ class Sending:
             n = len(stages.early)
             self.progress(f"sending {n} flow{'s' if n > 1 else ''} for packets from the new program")
             self._lines([f"flow add {f.line()}" for f in stages.early])
-            self.stage.sent = False
+            self.attempt.sent = False
             self._pause(min(self.grace, SETTLE))
         self.progress("loading the program of the extension")
         for name in handover.between.left_out:
@@ -129,7 +117,7 @@ class Sending:
         try:
             handover.load_both()
         except LostError as err:
-            self.stage.sent = self.needs_extension  # the outcome is unknown; the next verb settles it
+            self.attempt.sent = self.needs_extension  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(
                 done, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
             )
@@ -148,7 +136,7 @@ class Sending:
                 self._lines(stages.lines_to_take_back())
             except SwitchError as why:
                 failed.append(f"flows that were added early stay until the next apply ({why})")
-        self.stage.sent = False
+        self.attempt.sent = False
         said = "; ".join(filter(None, failed))
         if said or handover is None:
             raise _worded(err, "", f"; {said or 'nothing was changed'}") from None
@@ -181,19 +169,19 @@ class Sending:
             time.sleep(_LOOK)
 
     def _lines(self, lines: list[str]) -> None:
-        earlier, self.stage.sent = self.stage.sent, True
+        earlier, self.attempt.sent = self.attempt.sent, True
         try:
-            send_bundle(self.client, lines, fenced=self.stage.fenced)
-            self.stage.fenced = True
+            send_bundle(self.client, lines, fenced=self.attempt.fenced)
+            self.attempt.fenced = True
         except RejectedError as err:
-            self.stage.sent = earlier
+            self.attempt.sent = earlier
             subject = self._subject(err.what)
             about = f" for {subject.title} ({self.wanted.loaded.file}:{subject.line})" if subject else ""
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None
         except SwitchError:  # before anything was sent
-            self.stage.sent = earlier
+            self.attempt.sent = earlier
             raise
 
     def _subject(self, text: str) -> Subject | None:

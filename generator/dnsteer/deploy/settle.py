@@ -98,7 +98,7 @@ def _settle(switch: TargetSwitch, session: Session, record: BridgeRecord, pendin
         progress("the pending change was not on the switch: the record is corrected")
     elif done:
         state = session.state(record, pending.number)
-        # First, since it forwards that, whatever becomes of the rest.
+        # Recorded first: this is what the switch forwards by, even if applying it again fails.
         session.commit(record, pending, state, more_to_do=bool(state.extended))
         progress(f"an earlier change was interrupted; the switch has state {pending.number}, as its tables show")
         _apply_again(switch, session, state, pending.overlay, progress)

@@ -84,9 +84,9 @@ class Agreement:
         self._confirm, self._progress = confirm, progress
         self._agreed: object = None
 
-    def is_missing(self, question: object) -> bool:
-        """Whether this *question* is still to be asked; None: there is none."""
-        return self._confirm is not None and question is not None and question != self._agreed
+    def covers(self, question: object) -> bool:
+        """Whether the operator has agreed to this *question*, or need not be asked; None: there is none."""
+        return self._confirm is None or question is None or question == self._agreed
 
     def ask(self, question: object, reasons: list[str], words: list[str]) -> None:
         """Ask. Raises what *confirm* raises when the operator does not agree."""

@@ -86,7 +86,7 @@ class Wanted:
         becomes, groups = overlay_flows(state, overlay, pools)
         gone = {group.number for group in groups_before}
         lines = {line: None for line in self.lines if line not in was}
-        new.__dict__.update(
+        new.__dict__.update(  # the cached properties, so that they are not computed
             plan=self.plan,
             lines=lines | becomes,
             groups=(*(group for group in self.groups if group.number not in gone), *groups),

@@ -15,7 +15,7 @@ from dnsteer.switch.tools import SwitchError
 
 Key = tuple[str, str, int]
 """Identifies a VIP in the program: address, protocol and port."""
-_MOST_SLOTS = 16
+_MAX_SLOTS = 16
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _of_vip(
     probed, to_probe = now.get("probes", {}), want.get("probes", {})
     if probed != to_probe:
         names = sorted(n for n in {**probed, **to_probe} if probed.get(n) != to_probe.get(n))
-        shown = ", ".join(names[:_MOST_SLOTS]) + (", ..." if len(names) > _MOST_SLOTS else "")
+        shown = ", ".join(names[:_MAX_SLOTS]) + (", ..." if len(names) > _MAX_SLOTS else "")
         yield f"differs in the probes of {shown}"
     if len(now["slots"]) != len(want["slots"]):
         yield f"has {len(now['slots'])} slots, should have {len(want['slots'])}"
@@ -130,7 +130,7 @@ def _of_vip(
     pairs = [(a, b) for a, b in zip(now["slots"], want["slots"], strict=True)]
     slots = [i for i, (a, b) in enumerate(pairs) if a != b]
     if slots:
-        shown = ", ".join(map(str, slots[:_MOST_SLOTS])) + (", ..." if len(slots) > _MOST_SLOTS else "")
+        shown = ", ".join(map(str, slots[:_MAX_SLOTS])) + (", ..." if len(slots) > _MAX_SLOTS else "")
         ways = Counter(pairs[i] for i in slots).most_common(3)
         said = "; ".join(f"{n} go to {a}, should go to {b}" for (a, b), n in ways)
         yield f"{'slot' if len(slots) == 1 else 'slots'} {shown}: {said}"

@@ -38,7 +38,7 @@ OUTSTANDING = 100
 """Queries in flight. The raw sockets of the userspace datapath hold about 250 small frames (rmem_default 212,992 bytes)."""
 LEAST_QUERIES = 100_000
 """Fewest queries to the VIPs, and from one socket to a sprayed one."""
-MOST_QUERIES = 1_000_000
+MAX_QUERIES = 1_000_000
 """Above this, no more queries are sent just to measure a sprayed share more precisely; its tolerance is then wider."""
 ROUNDS = 6
 """Fewest alternations between VIP and direct path: many short ones, so that other load on the machine affects both alike."""
@@ -165,7 +165,7 @@ class _Demo:
                             return  # the result is clear, and every lost query delays the load
                 total = self.expected.total
                 enough = self._vip_seconds() >= self.seconds and total >= LEAST_QUERIES
-                enough = enough and (self.expected.enough_sprayed() or total >= MOST_QUERIES)
+                enough = enough and (self.expected.enough_sprayed() or total >= MAX_QUERIES)
                 if (number + 1 >= ROUNDS and enough) or time.monotonic() - started > _MAX_SECONDS:
                     break
 
@@ -246,7 +246,7 @@ class _Demo:
             console.print(f"from one socket: {target.label}", highlight=False)
             expected = ExpectedQueries(self.spec, self.topology.server_of)
             wanted = queries_needed(expected.shares(target.pool, target.reached))
-            wanted = max(LEAST_QUERIES, min(wanted, MOST_QUERIES // 2))
+            wanted = max(LEAST_QUERIES, min(wanted, MAX_QUERIES // 2))
             seen = self._query_counts()
             load = Load(
                 str(target.address), target.endpoint.port, clients=1, outstanding=OUTSTANDING,

@@ -28,7 +28,7 @@ from dnsteer.switch.session import Session
 
 QPS = 2000
 """Queries a second."""
-_MOST_PORTS = 512
+_MAX_PORTS = 512
 _LEAD, _GONE, _TRAIL = 2.0, 3.0, 1.0
 """Seconds of load before the server is killed, from when the agent knows it to its start, and after all is as it was."""
 _START, _PATIENCE = 10.0, 30.0
@@ -112,7 +112,7 @@ class _Load:
         client = lab.client()
         local = next(a for a in client.addresses if (":" in a) == (target.address.version == 6))
         slots = len(slots_of(spec, spec.pools[target.pool], target.reached))
-        ports = min(2 * slots, _MOST_PORTS)  # each slot twice
+        ports = min(2 * slots, _MAX_PORTS)  # each slot twice
         first = traffic.reserve_ports(local, ports)
         flows = [(str(target.address), target.endpoint.port, first + number) for number in range(ports)]
         self._process = subprocess.Popen(

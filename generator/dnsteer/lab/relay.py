@@ -12,7 +12,7 @@ import sys
 from contextlib import suppress
 
 _CHUNK = 1 << 16
-_MOST = 128
+_MAX = 128
 """Connections at once."""
 
 
@@ -28,7 +28,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 async def relay(listening: socket.socket, port: int) -> None:
     """Relay until cancelled."""
-    places = asyncio.Semaphore(_MOST)
+    places = asyncio.Semaphore(_MAX)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with places:

@@ -17,7 +17,7 @@ from dnsteer.spec.model.types import Address
 
 FEW_SOCKETS = 16
 """Number of sockets that one dnsperf handles with little CPU time."""
-MOST_WINDOWS = 4
+MAX_WINDOWS = 4
 """Runs that a target's source ports are divided into, unless one dnsperf cannot have so many sockets."""
 
 
@@ -47,7 +47,7 @@ class LoadTarget:
     @property
     def clients(self) -> int:
         """Sockets of one dnsperf: few, since it polls each in turn for answers, but enough to avoid many runs."""
-        return min(max(FEW_SOCKETS, self.source_ports // MOST_WINDOWS), traffic.MAX_CLIENTS)
+        return min(max(FEW_SOCKETS, self.source_ports // MAX_WINDOWS), traffic.MAX_CLIENTS)
 
     @property
     def windows(self) -> int:

@@ -41,7 +41,7 @@ from dnsteer.tables.vip import TRANSPORT
 
 TIMEOUT = 5.0
 """Seconds that the switch may take to answer: less than Prometheus waits."""
-_MOST_REASON = 120
+_MAX_REASON = 120
 """Characters of a reason."""
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
@@ -302,10 +302,10 @@ def _out(backend: BackendView) -> tuple[str, str] | None:
     """State and reason of a backend that is not as the spec has it."""
     if backend.state != "up":
         note = backend.entry.note if backend.entry else "down in the spec" if backend.in_spec else ""
-        return backend.state, note[:_MOST_REASON]
+        return backend.state, note[:_MAX_REASON]
     if backend.given is not None:
         note = f"weight {backend.given.weight}" + (f": {backend.given.note}" if backend.given.note else "")
-        return backend.given.kind, note[:_MOST_REASON]
+        return backend.given.kind, note[:_MAX_REASON]
     return None
 
 

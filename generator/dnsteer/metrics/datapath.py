@@ -14,11 +14,11 @@ from dnsteer.switch.megaflows import read_counters, read_megaflow
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Appctl
 
-MOST_DUMPED = 2000
+MAX_DUMPED = 2000
 """Megaflows up to which they are dumped: reading more takes CPU time that packets need."""
 _DUMP_AGAIN = 60.0
 """Seconds between two dumps."""
-MOST_MASKS = 32
+MAX_MASKS = 32
 _LOOKUPS = re.compile(r"lookups: hit:(\d+) missed:(\d+) lost:(\d+)")
 _FLOWS = re.compile(r"^  flows: (\d+)", re.M)
 _MASKS = re.compile(r"masks: hit:(\d+) total:(\d+)")
@@ -60,7 +60,7 @@ class DatapathReader:
 
     def _dump(self, switch: Appctl, kind: str, found: Datapath) -> None:
         """Add what only a dump of all megaflows tells, at most once in _DUMP_AGAIN seconds."""
-        if found.gauges.get("megaflows", 0) > MOST_DUMPED:
+        if found.gauges.get("megaflows", 0) > MAX_DUMPED:
             self._dumped = None
             return
         if self._dumped is None or self._clock() >= self._dumped[0] + _DUMP_AGAIN:
@@ -116,7 +116,7 @@ def _read_dump(text: str) -> tuple[dict[str, float], dict[str, int]]:
         m = _PACKETS.search(line)
         packets[show_mask(read_megaflow(line).mask)] += int(m[1]) if m else 0
         offloaded += "offloaded:yes" in line
-    return {"masks": len(packets), "megaflows_offloaded": offloaded}, dict(packets.most_common(MOST_MASKS))
+    return {"masks": len(packets), "megaflows_offloaded": offloaded}, dict(packets.most_common(MAX_MASKS))
 
 
 def _megaflow_lines(text: str) -> Iterator[str]:

@@ -41,7 +41,7 @@ SHARE = 0.05
 """Share of the time that readings may take, within these bounds."""
 AGAIN = 5.0
 """Seconds until an address that is in use is tried again."""
-MOST_CONNECTIONS = 512
+MAX_CONNECTIONS = 512
 """Connections of a listener at once."""
 _SWITCH_INTERVAL = 0.0005
 """Seconds after which Python's threads take turns: its usual 5 ms would delay a decision by many times that."""
@@ -154,7 +154,7 @@ _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Listener(socket.socket):
-    """A listening socket that knows its connections: more than MOST_CONNECTIONS are closed at once."""
+    """A listening socket that knows its connections: more than MAX_CONNECTIONS are closed at once."""
 
     def __init__(self, family: socket.AddressFamily, kind: socket.SocketKind) -> None:
         super().__init__(family, kind)
@@ -163,7 +163,7 @@ class Listener(socket.socket):
     def accept(self) -> tuple[socket.socket, Any]:
         """Accept a connection. Raises BlockingIOError where there is none, and ConnectionAbortedError for one too many."""
         connection, address = super().accept()
-        if sum(other.fileno() >= 0 for other in self._connections) >= MOST_CONNECTIONS:
+        if sum(other.fileno() >= 0 for other in self._connections) >= MAX_CONNECTIONS:
             connection.close()
             raise ConnectionAbortedError
         self._connections.add(connection)
@@ -182,7 +182,7 @@ def listen_at(host: str, port: int) -> Listener:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
-        sock.listen(MOST_CONNECTIONS)
+        sock.listen(MAX_CONNECTIONS)
         return sock
     except BaseException:
         sock.close()

@@ -13,7 +13,7 @@ from dnsteer.offload.packet_path import Verdict
 from dnsteer.switch.masks import Mask, show_mask
 from dnsteer.switch.megaflows import read_megaflow
 
-MOST_JUDGED = 2_000
+MAX_JUDGED = 2_000
 """Flows that are judged, the busiest ones: each takes about a millisecond the first time."""
 _UFID = re.compile(r"\bufid:([0-9a-f-]+)")
 _PACKETS = re.compile(r"\bpackets:(\d+)")
@@ -62,7 +62,7 @@ class _Line:
 class OffloadReader:
     """Reads a datapath again and again. What does not change of a flow is parsed once."""
 
-    def __init__(self, most: int = MOST_JUDGED) -> None:
+    def __init__(self, most: int = MAX_JUDGED) -> None:
         self._most = most
         self._parsed: dict[tuple[str, str], DatapathFlow | Unreadable] = {}
 

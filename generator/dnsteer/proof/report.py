@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-_MOST_FAILURES = 20
+_MAX_FAILURES = 20
 """Failures that are kept with their details; all are counted."""
 
 
@@ -52,7 +52,7 @@ class CheckReport:
     @property
     def is_full(self) -> bool:
         """Whether further failures are only counted."""
-        return len(self.failures) >= _MOST_FAILURES
+        return len(self.failures) >= _MAX_FAILURES
 
     def add(self, failure: Failure) -> None:
         """Count a failure, and keep it if it is one of the first."""
@@ -63,7 +63,7 @@ class CheckReport:
     def include(self, other: CheckReport, covers: str) -> None:
         """Add the result of a second run; *covers* says what it tried. Flows and megaflows stay those of the first."""
         self.packets = {kind: n + other.packets.get(kind, 0) for kind, n in self.packets.items()}
-        self.failures = [*self.failures, *other.failures][:_MOST_FAILURES]
+        self.failures = [*self.failures, *other.failures][:_MAX_FAILURES]
         self.failed += other.failed
         self.extended += other.extended
         self.coverage += f", {covers}"

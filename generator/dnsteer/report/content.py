@@ -26,12 +26,12 @@ from dnsteer.status.vips import VipView
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.state import AppliedState
 
-MOST_ITEMS, MOST_ENTRIES, MOST_WARNINGS = 100, 500, 200
-MOST_VIPS, MOST_BACKENDS = 2000, 2000
+MAX_ITEMS, MAX_ENTRIES, MAX_WARNINGS = 100, 500, 200
+MAX_VIPS, MAX_BACKENDS = 2000, 2000
 """Rows of the tables; of more VIPs the busiest are listed, of more backends those of pools with somebody out first."""
-MOST_PICTURES = 24
+MAX_PICTURES = 24
 """Pools whose slots are drawn; those with somebody out first."""
-MOST_SPEC = 1 << 19
+MAX_SPEC = 1 << 19
 """Characters of a spec that is printed."""
 _OPEN_LINES = 300
 """Lines of a spec up to which it is shown without a click."""
@@ -69,7 +69,7 @@ def report_page(facts: ReportFacts, parts: Iterable[Maskable] = (), options: str
     found = items(facts, options)
     status = facts.status
     values = {
-        "facts": facts, "status": status, "items": found[:MOST_ITEMS], "more_items": len(found) - MOST_ITEMS,
+        "facts": facts, "status": status, "items": found[:MAX_ITEMS], "more_items": len(found) - MAX_ITEMS,
         "left_out": [part.value for part in Maskable if part in left], "python": platform.python_version(),
         **_switch_values(status, left),
     }  # fmt: skip
@@ -96,11 +96,11 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
         "vips": vips, "more_vips": len(status.vips) - len(vips), "queries": _sum(v.rate.queries for v in status.vips),
         "packets": _sum(v.rate.packets for v in status.vips), "services": services,
         "pools": pools, "pool_lines": [(view, *_serving(view)) for view in status.pools], "shown": shown,
-        "entries": entries[:MOST_ENTRIES], "more_entries": len(entries) - MOST_ENTRIES,
+        "entries": entries[:MAX_ENTRIES], "more_entries": len(entries) - MAX_ENTRIES,
         "drift": [d.text(state.file if state is not None else "") for d in status.drift or ()],
         "checked": status.drift is not None, "more_drift": (status.drift_count or 0) - len(status.drift or ()),
-        "warnings": status.warnings[:MOST_WARNINGS], "more_warnings": len(status.warnings) - MOST_WARNINGS,
-        "spec": spec if len(spec) <= MOST_SPEC else "", "spec_is_long": len(spec) > MOST_SPEC,
+        "warnings": status.warnings[:MAX_WARNINGS], "more_warnings": len(status.warnings) - MAX_WARNINGS,
+        "spec": spec if len(spec) <= MAX_SPEC else "", "spec_is_long": len(spec) > MAX_SPEC,
         "spec_left_out": state is not None and not spec, "open": spec.count("\n") <= _OPEN_LINES,
     }  # fmt: skip
 
@@ -126,9 +126,9 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
 
 
 def _vips(vips: Sequence[VipView]) -> Sequence[VipView]:
-    if len(vips) <= MOST_VIPS:
+    if len(vips) <= MAX_VIPS:
         return vips
-    return sorted(vips, key=lambda vip: -(vip.rate.packets or 0))[:MOST_VIPS]
+    return sorted(vips, key=lambda vip: -(vip.rate.packets or 0))[:MAX_VIPS]
 
 
 def services(vip: VipView) -> str:
@@ -147,7 +147,7 @@ def _serving(view: PoolView) -> tuple[int, int]:
 def _sections(status: Status, state: AppliedState | None) -> list[PoolSection]:
     """The pools in full, in the order of the spec, as many as may be listed; those with somebody out first."""
     views = sorted(status.pools, key=lambda view: all(b.state == "up" and b.given is None for b in view.backends))
-    room, drawn, chosen = MOST_BACKENDS, MOST_PICTURES, dict[str, PoolSection]()
+    room, drawn, chosen = MAX_BACKENDS, MAX_PICTURES, dict[str, PoolSection]()
     members = {m.title: m for m in state.members} if state is not None else {}
     vips = state.vips if state is not None else {}
     for view in views:

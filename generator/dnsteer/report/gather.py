@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import TargetSwitch, now
-from dnsteer.metrics.datapath import MOST_DUMPED, Datapath, DatapathReader
+from dnsteer.metrics.datapath import MAX_DUMPED, Datapath, DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.report.ovsdb import SwitchFacts, read_facts
 from dnsteer.status.report import Observer, Status
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dnsteer.spec.loaded import Loaded
 
 _VERSION = re.compile(r"\d+\.\d+\.\S+")
-MOST_DRIFT = 200
+MAX_DRIFT = 200
 """Differences that are listed; all are counted."""
 _T = TypeVar("_T")
 
@@ -65,7 +65,7 @@ def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> ReportF
         return None
 
     try:
-        status = facts.status = Observer(switch, bridge, interval=interval, most_drift=MOST_DRIFT).observe()
+        status = facts.status = Observer(switch, bridge, interval=interval, most_drift=MAX_DRIFT).observe()
     except UnavailableError as err:
         facts.unread.append(("the database", str(err)))
         return facts
@@ -84,7 +84,7 @@ def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> ReportF
     if loaded is None or status.unreachable:
         return facts
     facts.datapath = readable("the datapath", lambda: _datapath(switch, loaded, facts))
-    if facts.datapath is not None and facts.datapath.gauges.get("megaflows", 0) <= MOST_DUMPED:
+    if facts.datapath is not None and facts.datapath.gauges.get("megaflows", 0) <= MAX_DUMPED:
         facts.offload = readable("the offload", lambda: _offload(switch, status, loaded))
     return facts
 

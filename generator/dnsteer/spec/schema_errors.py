@@ -27,8 +27,8 @@ from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, 
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
-_MOST_KNOWN = 2000  # known words that are looked at
-_MOST_COMPARED = 100  # known words that a wrong one is compared with
+_MAX_KNOWN = 2000  # known words that are looked at
+_MAX_COMPARED = 100  # known words that a wrong one is compared with
 
 _PLAIN = {
     "model_type": "a mapping",
@@ -42,15 +42,15 @@ _PLAIN = {
 
 def near(word: object, known: Iterable[str]) -> str:
     """A hint that names the nearest known word, or lists the known ones."""
-    words = list(islice(known, _MOST_KNOWN))
+    words = list(islice(known, _MAX_KNOWN))
     if not words:
         return "there are none yet"
     text = str(word).lower()
     if len(text) <= 64:
         folded = {w.lower(): w for w in reversed(words)}
-        if len(folded) > _MOST_COMPARED:
+        if len(folded) > _MAX_COMPARED:
             alike = (w for w in reversed(folded) if w[:1] == text[:1] and abs(len(w) - len(text)) <= 2)
-            folded = {w: folded[w] for w in islice(alike, _MOST_COMPARED)}
+            folded = {w: folded[w] for w in islice(alike, _MAX_COMPARED)}
         match = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
         if match:
             return f'did you mean "{folded[match[0]]}"?'

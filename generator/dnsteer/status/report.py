@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dnsteer.status.verify import Drift
 
 TABLES_DIFFER = "the tables differ from the record; dnsteer restore loads the recorded tables"
-MOST_DRIFT = 10
+MAX_DRIFT = 10
 """Differences that are shown; all are counted."""
 _VERIFY_AGAIN = 10.0
 _VERIFY_SHARE = 10
@@ -44,7 +44,7 @@ class Status:
     """The status of a switch.
 
     *tables_match* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
-    MOST_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
+    MAX_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
     *loaded* is the applied spec, None if there is none that this version accepts.
     """
 
@@ -151,7 +151,7 @@ class Observer:
         interval: float = 1,
         check: bool = True,
         rates: bool = True,
-        most_drift: int = MOST_DRIFT,
+        most_drift: int = MAX_DRIFT,
     ) -> None:
         self.switch = switch
         self.bridge = bridge

@@ -33,7 +33,7 @@ from dnsteer.tables.vip import ServiceRow
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
-_MOST_SLOTS = 16
+_MAX_SLOTS = 16
 _TRIES = 5
 CAPTURED = "capture"
 """The kind of what is said of a capture."""
@@ -250,7 +250,7 @@ def _group_drift(plan: Plan, todo: TableChanges, have: dict[int, Group]) -> Iter
     for group in todo.replace_groups:
         now, want = _buckets(have[group.number]), _buckets(group)
         slots = [s for s in sorted(want.keys() | now.keys()) if want.get(s) != now.get(s)]
-        shown = ", ".join(map(str, slots[:_MOST_SLOTS])) + (", ..." if len(slots) > _MOST_SLOTS else "")
+        shown = ", ".join(map(str, slots[:_MAX_SLOTS])) + (", ..." if len(slots) > _MAX_SLOTS else "")
         what = f"slot{'s' if len(slots) > 1 else ''} {shown} differ{'s' if len(slots) == 1 else ''}"
         detail = f"group {group.number}: {what if slots else 'its settings differ'}"
         yield Drift("group changed", subjects[group.number].title, detail, subjects[group.number].line)

@@ -118,7 +118,7 @@ def other_datapath(want: WantedBridge, have: db.Bridge) -> bool:
 
 
 def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
-    """Whether set_up changes an existing bridge in a way that loses flows.
+    """Whether `set_up_bridge` changes an existing bridge in a way that loses flows.
 
     With another fail mode or datapath type the switch drops all flows and groups. A port that is opened anew gets a new
     number, which the flows do not know.
@@ -222,7 +222,7 @@ def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
 
 
 def restore_bridge(base: db.Database, want: WantedBridge, before: db.Bridge | None) -> None:
-    """Undo set_up: the bridge as it was before, or no bridge."""
+    """Undo `set_up_bridge`: the bridge as it was before, or no bridge."""
     api = base.api
     with base.transaction() as txn:
         if before is None:

@@ -18,7 +18,7 @@ _VALUE = re.compile(r"(?<=[=(])(0x[0-9a-f]+|\d[\d.]*|[0-9a-f]*:[0-9a-f:.]*)(?:/(
 _UFID = re.compile(r"^ufid:[0-9a-f-]+, ")
 _FIRST_PASS = re.compile(r"\brecirc_id\(0(x0)?\)")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_MOST_SHAPES = 4096
+_MAX_SHAPES = 4096
 _MASKS: dict[str, Mask] = {}  # of matches by their shape: the match without its values
 
 
@@ -80,7 +80,7 @@ def _mask_of(match: str) -> Mask:
     if found is None:
         with every_name_is_known():
             found = mask_of_match(tuple(fields_of(dict(ODPFlow(match + ", actions:drop").match))))
-        if len(_MASKS) >= _MOST_SHAPES:
+        if len(_MASKS) >= _MAX_SHAPES:
             _MASKS.clear()
         _MASKS[shape] = found
     return found

@@ -25,7 +25,7 @@ from dnsteer.switch.tools import SwitchError, TimedOutError, find_program, run, 
 _START_TIMEOUT = 10.0
 _END_TIMEOUT = 5.0
 _ANSWER_TIMEOUT = 60.0
-_MOST_PATH = 80  # a socket's path may have 107 bytes, and a bridge's is "/", 15 characters and ".mgmt" longer
+_MAX_PATH = 80  # a socket's path may have 107 bytes, and a bridge's is "/", 15 characters and ".mgmt" longer
 _LOG = ("-vconsole:off", "-vsyslog:off", "-vfile:info")
 
 
@@ -70,7 +70,7 @@ class PrivateSwitch:
         self.stop()
 
     def _start(self) -> None:
-        if len(os.fsencode(self.dir)) > _MOST_PATH:
+        if len(os.fsencode(self.dir)) > _MAX_PATH:
             raise SwitchError(
                 f"{self.dir.parent} is too long a name for a directory of sockets; set TMPDIR to a shorter one"
             )

@@ -35,7 +35,7 @@ class UnwrittenError(SwitchError):
 
 
 def reworded(err: SwitchError, text: str) -> SwitchError:
-    """Return the error with another text and the same type."""
+    """Return the error with another text; an UnavailableError or UnwrittenError stays one, others become a SwitchError."""
     for kind in (UnavailableError, UnwrittenError):
         if isinstance(err, kind):
             return kind(text)

@@ -80,7 +80,7 @@ asked:
   returned: always
   type: int
 """
-MOST_FAILURES = 20
+MAX_FAILURES = 20
 _SECONDS = 60
 """A program that takes longer has lost its way."""
 _SAID = 400
@@ -108,7 +108,7 @@ class Asking:
 
     def _ask(self, question: dict[str, Any], turn: int) -> bool:
         """Ask it, from the source ports that belong to this turn until one is free; whether the answer is good."""
-        if len(self.failed) >= MOST_FAILURES:
+        if len(self.failed) >= MAX_FAILURES:
             return False
         self.asked += 1
         each = question.get("source_ports") or [None]
@@ -150,7 +150,7 @@ class Asking:
         if not self.failed:
             return ""
         names = list(dict.fromkeys(name for name, _ in self.failed))
-        more = f", and no more was asked after {MOST_FAILURES}" if len(self.failed) >= MOST_FAILURES else ""
+        more = f", and no more was asked after {MAX_FAILURES}" if len(self.failed) >= MAX_FAILURES else ""
         return f"no good answer at {self.params['host']} from {', '.join(names)}{more}; {self.failed[0][1]}"
 
 

@@ -33,7 +33,7 @@ _AGAIN = 1.0
 """Seconds after which what failed is tried again."""
 _CHECK = 5.0
 """Seconds between two looks at what BIRD has."""
-_MOST_TOLD = 3
+_MAX_TOLD = 3
 _TROUBLE = "the announcement of VIPs"
 
 
@@ -183,15 +183,15 @@ class Announcer:
             self._start_guard(report)
         self._tell(known.spec, publisher.has, report)
         if wrong:
-            report.fails(_TROUBLE, "; ".join(wrong[:_MOST_TOLD]))
+            report.fails(_TROUBLE, "; ".join(wrong[:_MAX_TOLD]))
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
 
     def _tell_stuck(self, unknown: list[str], known: Situation, report: Reporter) -> None:
         """Say why VIPs of which it is *unknown* whether they work do not come back, if no look at the switch will tell."""
         if known.doubt and unknown:
-            more = f" and {len(unknown) - _MOST_TOLD} more" if len(unknown) > _MOST_TOLD else ""
-            text = f"VIPs that are withdrawn stay so ({', '.join(unknown[:_MOST_TOLD])}{more}): {known.doubt}"
+            more = f" and {len(unknown) - _MAX_TOLD} more" if len(unknown) > _MAX_TOLD else ""
+            text = f"VIPs that are withdrawn stay so ({', '.join(unknown[:_MAX_TOLD])}{more}): {known.doubt}"
             report.fails("the withdrawn VIPs", text)
         else:
             report.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")

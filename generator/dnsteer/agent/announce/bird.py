@@ -17,7 +17,7 @@ _STOPPED = 8004
 """BIRD was reconfigured while it printed, by another client: what it printed is not all."""
 _AGAIN = 0.01
 """Seconds before a command that was cut off so is repeated."""
-_MOST = 4 << 20
+_MAX = 4 << 20
 
 
 class BirdError(Exception):
@@ -154,7 +154,7 @@ class Bird:
     def _line(self) -> str:
         while b"\n" not in self._rest:
             more = self._socket.recv(1 << 16)
-            if not more or len(self._rest) > _MOST:
+            if not more or len(self._rest) > _MAX:
                 raise BirdError(f"BIRD at {self._control} ended the connection")
             self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")

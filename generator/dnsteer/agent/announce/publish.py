@@ -21,7 +21,7 @@ _MODE = 0o644
 
 _PATIENCE, _LOOK = 2.0, 0.05
 """Seconds that BIRD may take for a change, and between two looks."""
-_MOST = 4
+_MAX = 4
 _READ_ONLY = (
     "under systemd the agent may write only where its unit says (ReadWritePaths), to directories that were there when it "
     "was started: if BIRD has made this one since, systemctl restart dnsteer-agent"
@@ -130,7 +130,7 @@ class Publisher:
             if time.monotonic() > deadline:
                 differ = sorted(found ^ wanted)
                 raise PublishError(
-                    f"BIRD has read {self._file}, and has other routes than it: {', '.join(differ[:_MOST])}"
+                    f"BIRD has read {self._file}, and has other routes than it: {', '.join(differ[:_MAX])}"
                 )
             time.sleep(_LOOK)
         return wanted

@@ -13,7 +13,7 @@ from dnsteer.agent.balance.metric import MetricError
 from dnsteer.spec.model.metric_source import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Bytes of a page: a node exporter's has some 100,000."""
 _AT_ONCE = 32
 _HEADERS = {"accept": "text/plain; version=0.0.4", "accept-encoding": "identity"}
@@ -69,8 +69,8 @@ async def _page(client: httpx.AsyncClient, url: str) -> str:
         body = bytearray()
         async for part in response.aiter_raw():  # not decompressed: few bytes may become many
             body += part
-            if len(body) > MOST_BYTES:
-                raise MetricError(f"the page has more than {MOST_BYTES} bytes")
+            if len(body) > MAX_BYTES:
+                raise MetricError(f"the page has more than {MAX_BYTES} bytes")
     return body.decode(errors="replace")
 
 

@@ -14,7 +14,7 @@ from dnsteer.agent.probes.tcp import connected, trusting
 
 PATH = "/dns-query"
 _MEDIA = "application/dns-message"
-_CHUNK, _MOST = 4096, 1 << 17
+_CHUNK, _MAX = 4096, 1 << 17
 """Bytes that are read at once and in all. An answer has less than 65536, which fits the flow control windows of HTTP/2."""
 _TLS = trusting("h2")
 
@@ -45,7 +45,7 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth
     )  # fmt: skip
     http.send_data(stream, query, end_stream=True)
     received, body = 0, bytearray()
-    while received < _MOST:
+    while received < _MAX:
         writer.write(http.data_to_send())
         await asyncio.sleep(
             0
@@ -65,4 +65,4 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth
                 return bytes(body)
             elif isinstance(event, StreamReset | ConnectionTerminated):
                 raise ValueError(f"ended HTTP/2 with error code {int(event.error_code or 0)}")
-    raise ValueError(f"sent more than {_MOST >> 10} KiB by HTTP/2")
+    raise ValueError(f"sent more than {_MAX >> 10} KiB by HTTP/2")

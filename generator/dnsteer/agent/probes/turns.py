@@ -17,7 +17,7 @@ from typing import Protocol
 from dnsteer.agent.health import CheckState
 from dnsteer.agent.probes.targets import Key, ProbeTarget
 
-MOST_OTHERS = 3
+MAX_OTHERS = 3
 """VIPs other than the first that are asked at one interval."""
 
 
@@ -69,7 +69,7 @@ class Turns:
         due = [self._others[0]]
         if self._states[self._first.target.key].answers:
             failed = (p for p in islice(self._others, 1, None) if not self._states[p.target.key].steady)
-            due += islice(failed, MOST_OTHERS - 1)
+            due += islice(failed, MAX_OTHERS - 1)
         for probe in due:
             self._others.remove(probe)
             self._others.append(probe)

@@ -12,9 +12,9 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget
 
 _LARGEST = 65535
-_MOST_AT_ONCE = 16
+_MAX_AT_ONCE = 16
 """Datagrams that are read before others get their turn: a backend that floods gets no more."""
-_MOST_UNASKED = 1000
+_MAX_UNASKED = 1000
 """Datagrams that are read while no answer is awaited. With more the socket is closed until the next probe."""
 
 Report = Callable[[ProbeTarget, Result], None]
@@ -89,7 +89,7 @@ class UdpProbe:
             self._socket = None
 
     def _read(self) -> None:
-        for _ in range(_MOST_AT_ONCE):
+        for _ in range(_MAX_AT_ONCE):
             if self._socket is None:
                 return
             try:
@@ -102,7 +102,7 @@ class UdpProbe:
                 return
             if self._timeout is None:
                 self._unasked += 1
-                if self._unasked > _MOST_UNASKED:
+                if self._unasked > _MAX_UNASKED:
                     self._close()
             elif self._question.is_answer(data, self._number):
                 self._result(self._question.judge(data))

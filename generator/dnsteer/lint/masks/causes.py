@@ -13,7 +13,7 @@ from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection, Vip
 
-_MOST = 3
+_MAX = 3
 
 MaskCause = Callable[[Loaded], tuple[str, Loaded] | None]
 """Return a description of a cause of masks and the spec without it; None if the spec does not have this cause."""
@@ -34,7 +34,7 @@ def why_many(loaded: Loaded, bound: MaskBound) -> list[str]:
     if out:
         return out
     tables = bound.why
-    return [*tables[:_MOST], *([f"and {len(tables) - _MOST} more"] if len(tables) > _MOST else [])]
+    return [*tables[:_MAX], *([f"and {len(tables) - _MAX} more"] if len(tables) > _MAX else [])]
 
 
 def _total(loaded: Loaded) -> int:

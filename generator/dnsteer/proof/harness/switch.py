@@ -31,7 +31,7 @@ _BATCH = 100  # a dummy device queues 100 packets and drops any more
 _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
 """Idle time after which megaflows expire and maximum revalidation interval (both ms); maximum number of megaflows."""
 _STUCK = 60.0  # seconds
-_MOST_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
+_MAX_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
 
 
 class Harness:
@@ -110,7 +110,7 @@ class Harness:
         """
         self._put(frames)
         out, to_extension = self._collect()
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             if self.extension is None or not to_extension:
                 return out
             results = self.extension.run([(self._extension_ports[frame.port], frame.data) for frame in to_extension])

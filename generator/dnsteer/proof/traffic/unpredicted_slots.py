@@ -15,7 +15,7 @@ from dnsteer.proof.traffic.senders import Senders, Vector
 
 _CHANCE = 1e-9
 """Queries with independent slots may all reach one backend by chance; if that is likelier than this, they prove nothing."""
-_MOST_QUERIES = 256
+_MAX_QUERIES = 256
 """Maximum number of queries in a spread group."""
 _PORT_SPREAD = 40503  # odd, so that no port comes up twice
 
@@ -65,7 +65,7 @@ def varied_queries(senders: Senders, service: AddressService) -> Iterator[Vector
 
     Addresses and ports are scattered: for consecutive ones a CRC may choose few slots, perhaps all of one backend.
     """
-    count = next((n for n in range(2, _MOST_QUERIES + 1) if enough_queries(service, n)), None)
+    count = next((n for n in range(2, _MAX_QUERIES + 1) if enough_queries(service, n)), None)
     if count is None:
         return
     uplink = senders.uplinks[0]

@@ -19,7 +19,7 @@ PLACEHOLDERS = {"address": "192.0.2.1", "pool": "pool", "backend": "backend", "w
 _SERIES = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\Z")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|\Z)')
 _WORDS: dict[str, dict[str, Any]] = {"probe-latency": {"probe": "latency"}, "push": {"push": True}}
-_MOST = 1e12
+_MAX = 1e12
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -72,7 +72,7 @@ def parse_series(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _full(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX:
         raise wanted("a number above 0")
     return float(value)
 
