@@ -26,7 +26,7 @@ sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in 
 
 from bench.machine import machine
 from dnsteer.slots.assignment import assign
-from dnsteer.slots.overlay import with_members_down
+from dnsteer.slots.takeover import with_members_down
 
 SIZES = (64, 128, 256, 512, 1024)
 GROUPS = ((2, 8), (9, 32), (33, 64))

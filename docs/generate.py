@@ -1,4 +1,4 @@
-"""Write docs/spec.md, pipeline.md, settings.md, metrics.md, tables in pages and Grafana's dashboard from the code, and outputs of commands in pages.
+"""Write docs/spec.md, pipeline.md, settings.md, metrics.md, modules.md, tables in pages and Grafana's dashboard from the code, and outputs of commands in pages.
 
 `--check` writes nothing and fails when a page is stale.
 """
@@ -67,7 +67,7 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`pools.NAME.balance`", balance.Balance),
     ("`pools.NAME.balance.source`", metric_source.MetricSource),
     ("`pools.NAME.health[]`", health.HealthCheck),
-    ("`pools.NAME.health[].query`", health.HealthQuery),
+    ("`pools.NAME.health[].query`", health.Query),
     ("`pools.NAME.health[].query.expect`", health.Expect),
     ("`vips.NAME`", spec.Vip),
     ("`vips.NAME.services[]`", spec.Service),
@@ -123,7 +123,7 @@ def spec_page() -> str:
 
 def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
-    if value is None or value == {} or value == [] or isinstance(value, health.HealthQuery | health.Expect):
+    if value is None or value == {} or value == [] or isinstance(value, health.Query | health.Expect):
         return ""  # of the last two the page has the defaults key by key
     if isinstance(value, float):
         return f"`{health.spelt(value)}`"
@@ -266,6 +266,7 @@ PAGES = {
     "agent.md": agent_page,
     "architecture.md": architecture_page,
     "architecture.svg": architecture_picture,
+    "modules.md": lambda: MADE + packages.modules(),
     "spec.md": spec_page,
     "pipeline.md": pipeline_page,
     "settings.md": lambda: MADE + settings_page.page(),

@@ -17,6 +17,7 @@ import tomllib
 from dnsteer.tables.order import TABLES
 
 _ROOT = Path(__file__).resolve().parents[1]
+_CODE = _ROOT / "generator" / "dnsteer"
 _TABLE = re.compile(r"(<!-- packages -->\n).*?(<!-- end of packages -->)", re.DOTALL)
 _PIPELINE = re.compile(r"(<!-- tables -->\n).*?(<!-- end of tables -->)", re.DOTALL)
 _WIDTH, _HEIGHT, _LINE, _GAP, _MARGIN, _TEXT = 1040, 46, 15, 12, 16, 6.4
@@ -34,8 +35,25 @@ def layers() -> list[list[str]]:
 
 def purpose(package: str) -> str:
     """What a package is for."""
-    source = (_ROOT / "generator" / "dnsteer" / package / "__init__.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
+    return _first_line(_CODE / package / "__init__.py")
+
+
+def _first_line(file: Path) -> str:
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")[0]
+
+
+def modules() -> str:
+    """docs/modules.md: what each module is for."""
+    out = [
+        "# Modules\n\nThe modules of `generator/dnsteer`, by the first line of each. [architecture.md](architecture.md) has the packages and the ways through them."
+    ]
+    for package in (package for layer in layers() for package in layer):
+        out.append(f"## {package}\n\n{purpose(package)}\n\n| module | what it is for |\n|---|---|")
+        for file in sorted((_CODE / package).rglob("*.py"), key=lambda file: (len(file.parts), file)):
+            name = str(file.relative_to(_CODE / package)).replace("__init__.py", "")
+            if name:
+                out[-1] += f"\n| `{name}` | {_first_line(file).replace('|', chr(92) + '|')} |"
+    return "\n\n".join(out) + "\n"
 
 
 def page(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.send import Applied
+from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.loaded import Loaded
@@ -28,11 +28,11 @@ def apply(
     adopt: bool = False,
     timeout: float = 10,
     progress: Callable[[str], None] = lambda _: None,
-) -> Applied:
+) -> ApplyResult:
     """Deploy, and what was done to the switch."""
     return deploy(
         FileSource(loaded), TargetSwitch(remote, openflow, timeout), Options(adopt=adopt, grace=0), progress=progress
-    ).applied
+    ).result
 
 
 def add_foreign(switch: Private, bridge: str = BRIDGE) -> None:

@@ -19,7 +19,8 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
-from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now, stamp
 from tests.packet.command import Ran, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import in_terminal, make_overdue, overlay, states
 from tests.packet.switches import BRIDGE, ROOT, Switch

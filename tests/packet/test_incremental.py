@@ -17,7 +17,8 @@ from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.run import Deployed, Options
 from dnsteer.deploy.run import deploy as patient_deploy
 from dnsteer.deploy.spec_source import FileSource
-from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
@@ -165,7 +166,7 @@ def test_a_spec_after_another_with_overlays_is_as_on_an_empty_switch(shared: Swi
     assert not any("bucket" in line.split()[1] for lines in bundles for line in lines)
     assert find_drift(other, shared.database) == []
     conf = shared.conf()
-    assert not deploy(other, target(shared)).applied.changed
+    assert not deploy(other, target(shared)).result.changed
     assert shared.conf() == conf
     assert state(shared) == expected
 
@@ -185,7 +186,7 @@ def test_quick_verbs_are_full_applies(shared: Switch, data: st.DataObject) -> No
         assert not done.repaired
         assert shared.tables() == tables
         assert sum(map(len, bundles)) == differ(before, shared.tables())
-        assert not deploy(spec, target(shared)).applied.changed
+        assert not deploy(spec, target(shared)).result.changed
     assert find_drift(spec, shared.database) == []
     set_overlay(shared, NO_OVERLAY)
     assert state(shared) == base
@@ -244,7 +245,7 @@ def test_a_pool_that_goes_dark_and_comes_back(shared: Switch, selection: str, ch
     done = set_overlay(shared, everybody)
     assert len(done.warnings) == 1
     assert state(shared) == all_down
-    assert not deploy(spec, target(shared)).applied.changed
+    assert not deploy(spec, target(shared)).result.changed
     set_overlay(shared, last)
     assert state(shared) == one_left
     set_overlay(shared, NO_OVERLAY)
@@ -279,7 +280,7 @@ def test_the_deployment_says_what_it_sent(shared: Switch) -> None:
     before = shared.tables()
     heavier = spec_of(LARGE.replace("'02:00:00:00:03:03', port: vf2", "'02:00:00:00:03:03', port: vf2, weight: 3"))
     done: Deployed = deploy(heavier, target(shared))
-    assert len(done.applied.flows) == differ(before, shared.tables())
+    assert len(done.result.flows) == differ(before, shared.tables())
     moved = differ(without_marker(before), without_marker(shared.tables()))
     assert [m.moved for m in done.summary.moves] == [moved] == [8]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.send import Applied
+from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
@@ -113,10 +113,10 @@ vips:
 """All that the extension does, with backends behind uplinks and ports, and devices that are not called as the ports are."""
 
 
-def apply_in_lab(loaded: Loaded) -> Applied:
+def apply_in_lab(loaded: Loaded) -> ApplyResult:
     """Apply to the running lab."""
     switch = TargetSwitch(names.db_target(), extension=str(names.EXTENSION_SOCKET))
-    return deploy(FileSource(loaded), switch, Options(grace=0), progress=lambda _: None).applied
+    return deploy(FileSource(loaded), switch, Options(grace=0), progress=lambda _: None).result
 
 
 def drift_in_lab(loaded: Loaded) -> list[Drift]:

@@ -22,7 +22,8 @@ from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.spec_source import FileSource
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.slots.maintenance import Kind

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.agent.probes.question import Question
-from dnsteer.spec.model.health import HealthQuery
+from dnsteer.spec.model.health import Query
 
 NUMBER = 4711
 
 
 def question(**query: object) -> Question:
-    return Question(HealthQuery.model_validate({"name": "example.org", **query}))
+    return Question(Query.model_validate({"name": "example.org", **query}))
 
 
 def answer(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.deploy.target_switch import expire
+from dnsteer.deploy.times import expire
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay, marker
 from dnsteer.slots.owners import owners

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dnsteer
 from dnsteer.slots.assignment import assign, quotas, worst_share
-from dnsteer.slots.overlay import with_members_down
+from dnsteer.slots.takeover import with_members_down
 
 WEIGHTS = st.dictionaries(st.text(min_size=1, max_size=8), st.integers(0, 100), min_size=1, max_size=20).filter(
     lambda weights: any(weights.values())
@@ -150,7 +150,7 @@ def test_another_process_agrees(seed: str) -> None:
     names = list(weights)
     random.Random(seed).shuffle(names)
     program = (
-        "import hashlib; from dnsteer.slots.overlay import with_members_down; from dnsteer.slots.assignment import assign\n"
+        "import hashlib; from dnsteer.slots.takeover import with_members_down; from dnsteer.slots.assignment import assign\n"
         f"weights = dict({[(name, weights[name]) for name in names]})\n"
         f"base = assign(weights, {slots}); down = {{'backend-3', 'backend-16', 'backend-9'}}\n"
         "for table in base, with_members_down(base, weights, down):\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.slots.overlay import with_maintenance, with_members_down
+from dnsteer.slots.takeover import with_maintenance, with_members_down
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "slots.md").read_text()

@@ -84,7 +84,7 @@ class SwitchMemory:
             self.fault = f"its tables cannot be made as they were applied: {err}"
 
     def decided(self, overlay: Overlay, decision: str) -> None:
-        """A decision leads to an overlay."""
+        """Remember which decision has led to an overlay."""
         self._decisions.pop(overlay, None)
         self._decisions[overlay] = decision
         for old in list(self._decisions)[:-_MAX_DECISIONS]:
@@ -167,7 +167,7 @@ class _RememberingSession(Session):
         self._memory = switch.memory
 
     def state(self, record: BridgeRecord, number: int) -> AppliedState:
-        """One recorded state, read only where another one was read before. Raises as the original."""
+        """One recorded state; the one that was read last is not read again. Raises as the original."""
         row = self.row_of(record, number)
         known = self._memory.state
         if known is None or known[0] != row:

@@ -84,7 +84,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
         memory.seen = bridge, marker(state.digest, record.overlay), events
     return Look(
         (*_words(found, wanted, repair), *(["flows of the switch's role"] if role else [])),
-        flows=len(found.todo),
+        flows=len(found.flows),
         settings=len(found.settings) + found.loads,
         warnings=tuple(found.warnings),
         foreign=tuple(f"{found.tables.line(flow)}" for flow in found.tables.other.values()),
@@ -102,7 +102,7 @@ def _words(found: SwitchDiff, wanted: Wanted, repair: bool) -> list[str]:
         pool = next((row.subject for row in wanted.plan.rows.of(GroupRow) if row.group == group.number), None)
         return f"{group.number}{f' ({about(pool, wanted.loaded.file)})' if pool is not None else ''}"
 
-    todo = found.todo
+    todo = found.flows
     words = [f"{d.by}: {d.todo}" if repair else f"{d.about} {d.detail}" for d in found.differ]
     if found.fragment is not None and found.fragment.differs:
         words.append(found.fragment.todo)

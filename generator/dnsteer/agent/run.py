@@ -40,7 +40,8 @@ from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
 from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.decision import IDS
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
 from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay

@@ -21,7 +21,8 @@ from dnsteer.capture.readers import Captured, DeviceReader, MirrorReader, Stream
 from dnsteer.capture.selection import PacketSelection, select
 from dnsteer.capture.sinks import Sink
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, stamp
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch
+from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.status.live import read_live
 from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession

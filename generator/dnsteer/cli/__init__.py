@@ -1,1 +1,1 @@
-"""The `dnsteer` command: one thin module per verb."""
+"""The `dnsteer` command: a module for each verb, or for verbs of one kind, and what prints their results."""

@@ -8,10 +8,10 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
-from dnsteer.deploy.target_switch import TargetSwitch, merged_error
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import DRAINED, STATE_WORDS, Kind
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import UnavailableError
+from dnsteer.switch.tools import UnavailableError, merged_error
 
 if TYPE_CHECKING:
     from dnsteer.deploy.overlay_change import Edit, OverlayChange
@@ -166,7 +166,7 @@ def report_change(change: OverlayChange, name: str, dry_run: bool, json: bool, n
     for warning in change.warnings:
         err.print(f"warning: {warning}")
     if not change.edited:
-        are, it = ("were", "they") if change.is_or_are == "are" else ("was", "it")
+        are, it = ("were", "they") if change.be == "are" else ("was", "it")
         put = f"{change.what} {'would be' if dry_run else are} corrected: {it} differed from the record"
         said = put if change.repaired else "nothing to change"
         out.print(f"{change.bridge}: {said}; {nothing}")

@@ -158,7 +158,7 @@ def print_summary(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
         out.print(f"{bridge}: nothing to change")
         return
     out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(summary, lines=True))]))
-    out.print(f"  on the switch: {', '.join(counted(summary.found.todo)) or 'no flow or group'}")
+    out.print(f"  on the switch: {', '.join(counted(summary.found.flows)) or 'no flow or group'}")
     if verbose:
         out.print("\n".join(details(summary)))
 
@@ -172,10 +172,10 @@ def print_deployed(done: Deployed, json: bool) -> None:
     """Print what was changed."""
     from dnsteer.deploy.summary import count_changes, counted, sentences, summary_as_json
 
-    bridge, changed = done.summary.loaded.spec.switch.bridge, done.applied.changed
+    bridge, changed = done.summary.loaded.spec.switch.bridge, done.result.changed
     if json:
         value = {**summary_as_json(done.summary, verbose=False), **spec_warnings(done.summary.loaded)}
-        print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.applied.flows)})
+        print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.result.flows)})
         return
     for warning in done.summary.warnings:
         err.print(f"warning: {escape(warning)}")
@@ -183,7 +183,7 @@ def print_deployed(done: Deployed, json: bool) -> None:
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
-    said = escape("; ".join([*sentences(done.summary), *counted(done.applied.flows)]))
+    said = escape("; ".join([*sentences(done.summary), *counted(done.result.flows)]))
     out.print(f"{bridge}: applied as state {done.state}; {said}")
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.output import passed, utc
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import escape
 from dnsteer.status.pools import BackendView, PoolView

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, Literal
 
 from dnsteer.cli.output import passed
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance

@@ -14,7 +14,6 @@ from typing import Literal
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
-from dnsteer.deploy.target_switch import WAITS
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.checked_services import own_port
 from dnsteer.spec.derived import address_of
@@ -23,6 +22,7 @@ from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Backend
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER
+from dnsteer.switch.state import NOT_FORWARDING
 
 MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""
@@ -109,7 +109,7 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
     record = seen.record
     pending = seen.pending is not None and (now - seen.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
-        yield AttentionItem("critical", "The switch does not forward", WAITS, _mend("restore", options))
+        yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _mend("restore", options))
     if pending and seen.pending is not None:
         text = (
             f"A change of bridge {seen.bridge} is pending since {moment(seen.pending)} UTC; "

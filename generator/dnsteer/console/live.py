@@ -30,7 +30,8 @@ from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.seen import Seen
 from dnsteer.console.topic import Page, Topic
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
 

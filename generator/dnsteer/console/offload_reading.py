@@ -15,7 +15,8 @@ from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import read_figures
 from dnsteer.metrics.recorder import Known
 from dnsteer.offload.capabilities import Profile

@@ -15,7 +15,8 @@ from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan

@@ -11,7 +11,7 @@ from dnsteer.console.pace import briefly
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.path_reading import PathReader, PathReading
 from dnsteer.console.seen import Side
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 
 _KEPT = 64
 _MAX_UNDER_WAY = 64

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from dnsteer.console.seen import DriftCounts, Seen, Side
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.recorder import Check, Duration, Known
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from dnsteer.console.change_request import ChangeRequest, plain_answer
 from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 
 MAX_RUNS = 64
 

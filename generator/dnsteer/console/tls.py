@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 from dnsteer.render.atomic_files import naming
 from dnsteer.switch.tools import SwitchError
 

@@ -1,6 +1,6 @@
 """The steps that change a switch: begin, ports, bundle, commit. Every verb that sends all tables goes through them.
 
-In this order: ports are added, the bundle makes the tables anew in one step, and only then ports are removed and the
+In this order: ports are added, one bundle changes the tables to the new ones, and only then ports are removed and the
 record is written. So at any moment the tables are the old or the new ones, complete, and every port that they name is
 there. Where the extension serves VIPs, its program is changed around the bundle: see extension.handover.
 What fails or is interrupted before the bundle is undone; from the bundle on, SIGINT and SIGTERM are deferred until all is
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from dnsteer.deploy.attempt import Attempt
 from dnsteer.deploy.diff import SwitchDiff, diff_switch
 from dnsteer.deploy.journal import Begun, JournalEntry, begin, begin_or_nothing, commit
-from dnsteer.deploy.ports import add_ports, finish_ports, set_smallest_fragment
+from dnsteer.deploy.ports import add_ports, finish_ports, restore_ports, set_smallest_fragment
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
-from dnsteer.deploy.send import Applied, Sending
+from dnsteer.deploy.send import ApplyResult, Sending
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.slots.maintenance import Overlay
@@ -34,7 +35,7 @@ from dnsteer.switch.tools import SwitchError, reworded
 def apply_change(
     wanted: Wanted, found: SwitchDiff, entry: JournalEntry, session: Session, database: db.Database, client: OpenFlow, *,
     grace: float = GRACE, needs_extension: bool = True, progress: Progress = silent,
-) -> Applied:  # fmt: skip
+) -> ApplyResult:  # fmt: skip
     """Change the switch to what is wanted, given what differs, and record it.
 
     *grace* is how long, in seconds, answers of backends that leave may still take. Unless it *needs_extension*, the
@@ -46,16 +47,19 @@ def apply_change(
         if found.before is not None and (found.changed or entry.stale):
             with defer_signals():  # else nobody would know whether it was written
                 attempt.begun = begin_or_nothing(session, entry)
-        tables = add_ports(wanted, found, database, client, attempt, progress)
+        if found.adds_ports:
+            attempt.restore_ports = partial(restore_ports, wanted, found, database, client)
+        tables = add_ports(wanted, found, database, client, progress)
         signals = attempt.defer_signals()
         if found.before is None:
             attempt.begun = begin(session, entry)
         warnings = set_smallest_fragment(wanted, found, database)
-        attempt.fenced = has_fence(tables)
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
-        result = Applied(found.settings, todo, loaded=found.loads, recorded=entry.stale, away=away, warnings=warnings)
-        sending = Sending(client, wanted, attempt, signals, grace, needs_extension, progress)
+        result = ApplyResult(
+            found.settings, todo, loaded=found.loads, recorded=entry.stale, away=away, warnings=warnings
+        )
+        sending = Sending(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
         sending.change_tables(result, tables, found.handover)
         if result.changed:
             attempt.sent = True
@@ -67,7 +71,7 @@ def apply_change(
 def _changes_now(wanted: Wanted, found: SwitchDiff, tables: Tables) -> TableChanges:
     """Return what the bundle must change; compared again when ports are new: the bridge may have lost its tables."""
     if not found.adds_ports:
-        return found.todo
+        return found.flows
     gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
     return replace(compare_tables(wanted.lines, wanted.groups, tables), restore=gone)
 
@@ -84,7 +88,7 @@ def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tab
 
 def _finish(
     wanted: Wanted, tables: Tables, entry: JournalEntry, begun: Begun | None, session: Session, database: db.Database,
-    client: OpenFlow, result: Applied,
+    client: OpenFlow, result: ApplyResult,
 ) -> None:  # fmt: skip
     """Bring the role, remove ports that leave, and commit to the record."""
     try:
@@ -108,7 +112,7 @@ def apply_state(
     progress: Progress,
     *,
     needs_extension: bool = True,
-) -> Applied:
+) -> ApplyResult:
     """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
 
     Unless it *needs_extension*, the tables become that also while the extension is away; the result says why it is.

@@ -20,7 +20,7 @@ class Attempt:
 
     *begun* is its journal entry, *restore_ports* what undoes its change of the bridge and ports: it is told whether to wait
     until the switch has followed, and may raise SwitchError. *sent*: the bundle is under way or done, so that nothing can be
-    taken back. *fenced*: the switch has the fence.
+    taken back; who sends it says so.
     """
 
     def __init__(self, session: Session, bridge: str, *, is_new: bool) -> None:
@@ -29,7 +29,6 @@ class Attempt:
         self.begun: Begun | None = None
         self.restore_ports: Callable[[bool], None] | None = None
         self.sent = False
-        self.fenced = False
 
     def defer_signals(self) -> list[int]:
         """From here on, requests to end are obeyed when a failure is undone, or all is done. Returns those that come."""

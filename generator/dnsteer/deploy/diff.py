@@ -36,7 +36,7 @@ class SwitchDiff:
     before: db.Bridge | None
     differ: list[br.BridgeDifference]
     tables: Tables
-    todo: TableChanges
+    flows: TableChanges
     handover: Handover | None = None
     warnings: Sequence[str] = ()
     fragment: Smallest | None = None
@@ -44,8 +44,8 @@ class SwitchDiff:
     @property
     def settings(self) -> list[str]:
         """What must change apart from tables and program, in words."""
-        found = self.fragment
-        return [*(d.todo for d in self.differ), *([found.todo] if found is not None and found.differs else [])]
+        fragment = self.fragment
+        return [*(d.todo for d in self.differ), *([fragment.todo] if fragment is not None and fragment.differs else [])]
 
     @property
     def adds_ports(self) -> bool:
@@ -60,7 +60,7 @@ class SwitchDiff:
     @property
     def changed(self) -> bool:
         """Whether anything must change."""
-        return bool(self.settings) or bool(self.todo) or self.loads
+        return bool(self.settings) or bool(self.flows) or self.loads
 
 
 def diff_switch(
@@ -84,8 +84,8 @@ def diff_switch(
     tables = _read_tables(wanted, client, before, database.timeout)
     if reclaim:
         _reclaim(tables, wanted)
-    todo = compare_tables(wanted.lines, wanted.groups, tables)
-    handover = _read_handover(wanted, todo, control, database.timeout, needs_extension)
+    flows = compare_tables(wanted.lines, wanted.groups, tables)
+    handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []
     fragment: Smallest | None = None
@@ -96,7 +96,7 @@ def diff_switch(
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
-    return SwitchDiff(before, differ, tables, todo, handover, warnings, fragment)
+    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment)
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
@@ -131,11 +131,11 @@ def _reclaim(tables: Tables, wanted: Wanted) -> None:
 
 
 def _read_handover(
-    wanted: Wanted, todo: TableChanges, control: str | None, timeout: float, needs_extension: bool
+    wanted: Wanted, flows: TableChanges, control: str | None, timeout: float, needs_extension: bool
 ) -> Handover | None:
     """Plan the handover of the extension's program, if there is or was an extension."""
     extension = wanted.plan.extension
-    had_one = any(f.table == _EXTENSION and f.priority for f in todo.remove)
+    had_one = any(f.table == _EXTENSION and f.priority for f in flows.remove)
     path = wanted.control_socket(control) if extension is not None or had_one else ""
     if not path:
         return None

@@ -11,7 +11,7 @@ from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.recorded import is_applied
 from dnsteer.deploy.spec_source import SourcedSpec
-from dnsteer.deploy.target_switch import expire, stamp
+from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay

@@ -8,9 +8,10 @@ from dnsteer.deploy.caller import pause
 from dnsteer.deploy.movement import Assignment, Move, moves
 from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
-from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, now
+from dnsteer.deploy.target_switch import Progress, TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, merged_error
 
 _STEPS = 60
 _LEAST = 0.5

@@ -17,7 +17,8 @@ from dnsteer.deploy.basis import refuse_outdated
 from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.overlay_flows import overlay_flows
-from dnsteer.deploy.target_switch import WAITS, Agreement, Confirm, Progress, TargetSwitch, expire, now, silent
+from dnsteer.deploy.target_switch import Agreement, Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.times import expire, now
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import register_value
 from dnsteer.slots.maintenance import Kind, Maintenance, Overlay, marker
@@ -27,7 +28,7 @@ from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import AppliedState, BridgeRecord
+from dnsteer.switch.state import NOT_FORWARDING, AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
@@ -78,8 +79,8 @@ class OverlayChange:
         return self.edited or self.repaired
 
     @property
-    def is_or_are(self) -> str:
-        """The verb of a sentence about *what*."""
+    def be(self) -> str:
+        """The verb of a sentence about *what*: is or are."""
         return "are" if self.what.endswith("tables") else "is"
 
     def words(self) -> list[str]:
@@ -132,7 +133,7 @@ def change_overlay(
                 break
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
-        if not (dry_run and change.edited):
+        if not (dry_run and change.edited):  # a dry run looks for repairs alone
             _move_or_repair(_LockedSwitch(switch, session, record, state), change, pool, dry_run, progress)
         return change
 
@@ -162,7 +163,7 @@ def _plan_change(
     change = OverlayChange(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
-        warnings=movement.pools_without_backends(becomes) + ([WAITS] if record.waits else []),
+        warnings=movement.pools_without_backends(becomes) + ([NOT_FORWARDING] if record.waits else []),
         slots={m.pool: m.slots for m in members},
         members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
@@ -277,7 +278,7 @@ def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, nee
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
     other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
-    why = f"{change.what} {change.is_or_are} not as recorded" if at.state.version == __version__ else other
+    why = f"{change.what} {change.be} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
     applied = apply_state(at.switch, at.session, at.state, change.after, progress, needs_extension=needs_extension)
     if applied.away is not None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.overlay_change import Edit
-from dnsteer.deploy.target_switch import stamp
+from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
 from dnsteer.spec.worker_names import names_of

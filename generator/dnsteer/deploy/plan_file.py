@@ -13,7 +13,8 @@ from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.run import Deployed, Options, deploy, preview
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
-from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, now, silent, stamp
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.times import now, stamp
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.source import UnreadableError, read_whole, shown

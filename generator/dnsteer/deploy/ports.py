@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-from dnsteer.deploy.attempt import Attempt
 from dnsteer.deploy.diff import SwitchDiff
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch import bridge as br
@@ -19,18 +17,13 @@ from dnsteer.switch.tools import SwitchError
 
 
 def add_ports(
-    wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, attempt: Attempt,
-    progress: Callable[[str], None],
-) -> Tables:  # fmt: skip
-    """Create the bridge and ports that are wanted, and return the tables then; nothing is removed yet.
-
-    The *attempt* undoes it when it fails before its bundle is sent.
-    """
+    wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, progress: Callable[[str], None]
+) -> Tables:
+    """Create the bridge and ports that are wanted, and return the tables then; nothing is removed yet."""
     if not found.adds_ports:
         database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
         return found.tables
     progress(f"bridge {wanted.bridge.name}: {'; '.join(found.settings)}")
-    attempt.restore_ports = partial(_restore_ports, wanted, found, database, client)
     br.set_up_bridge(database, wanted.bridge, found.before)
     return _wait_for_ports_and_dump(wanted, database, client)
 
@@ -42,8 +35,8 @@ def _wait_for_ports_and_dump(wanted: Wanted, database: db.Database, client: Open
     return client.dump(lambda: wanted.lines, patience=database.timeout)
 
 
-def _restore_ports(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, follow: bool) -> None:
-    """Make the bridge and its ports what they were; with *follow* wait until a switch without the bridge has followed."""
+def restore_ports(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, follow: bool) -> None:
+    """Undo `add_ports`; with *follow* wait until a switch without the bridge has followed. Raises SwitchError."""
     before = found.before
     br.restore_bridge(database, wanted.bridge, before)
     if before is not None and br.disturbs_tables(wanted.bridge, before):

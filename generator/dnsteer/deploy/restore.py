@@ -12,11 +12,11 @@ from typing import Any
 
 from dnsteer.deploy.apply import apply_state, preview_state
 from dnsteer.deploy.settle import as_settled, settle
-from dnsteer.deploy.target_switch import Progress, TargetSwitch, merged_error, silent
+from dnsteer.deploy.target_switch import Progress, TargetSwitch, silent
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import BridgeRecord, BusyError, DamagedError
-from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError, merged_error
 
 _NOTHING = "nothing was applied here"
 
@@ -107,7 +107,7 @@ def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> R
     what = preview_state(switch, session.state(record, number), record.overlay)
     if what.handover is not None and what.handover.away is not None:
         raise _without(what.handover.away, f"{record.bridge}: the extension would not get its program")
-    n = len(what.todo) + len(what.settings) + what.loads
+    n = len(what.flows) + len(what.settings) + what.loads
     text = f"state {number} would be restored ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a pending change would be settled" if cut_off else ""
     return Restored(record.bridge, bool(n) or cut_off, text + end, number)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.recorded import spec_of
-from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now, stamp
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.families import Family

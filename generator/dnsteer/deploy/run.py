@@ -15,12 +15,13 @@ from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.prefetch import Prefetch
 from dnsteer.deploy.role import first_role
-from dnsteer.deploy.send import Applied
+from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.settle import as_settled, settle_or_replace
 from dnsteer.deploy.spec_source import SpecSource
 from dnsteer.deploy.summarize import summarize
 from dnsteer.deploy.summary import PlanSummary, sentences
-from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, now, silent
+from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.times import now
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
@@ -30,6 +31,10 @@ from dnsteer.switch.state import BridgeRecord
 
 _STANDBY = "on standby: the switch answers for none of its VIPs until dnsteer role active, or dnsteer vrrp, says so"
 _PENDING = "a change is pending; the next command that changes the switch settles it first"
+
+
+Review = Callable[[PlanSummary], None]
+"""Sees what would be done, and may raise."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,12 @@ class Deployed:
     """What a deployment did. *state* is the number of the state that is applied now."""
 
     summary: PlanSummary
-    applied: Applied
+    result: ApplyResult
 
     @property
     def state(self) -> int:
         """The number of the state that is applied now."""
-        return self.applied.state
+        return self.result.state
 
 
 def deploy(
@@ -65,52 +70,66 @@ def deploy(
     switch: TargetSwitch,
     options: Options = Options(),
     *,
-    review: Callable[[PlanSummary], None] = lambda _: None,
+    review: Review = lambda _: None,
     confirm: Confirm | None = None,
     prefetch: Prefetch | None = None,
     progress: Progress = silent,
 ) -> Deployed:
     """Change the switch to the spec of *source*, and keep the maintenance. *confirm* is called if many clients are affected.
 
-    *prefetch* may have the tables already. *review* sees what would be done, and may raise. The lock is not held while the
-    operator thinks: the switch is read again afterwards, and the operator asked again when it has changed.
-    Raises SwitchError, or UnavailableError when the switch cannot be reached.
+    *prefetch* may have the tables already. The lock is not held while the operator thinks: the switch is read again
+    afterwards, and the operator asked again when it has changed. Raises SwitchError, or UnavailableError when the switch
+    cannot be reached.
     """
     agreement = Agreement(confirm, progress)
     while True:
         try:
-            with _no_garbage_collection(), _session(switch, prefetch) as session:
-                # lock, read, settle
-                bridge = source.find_bridge(session)
-                session.lock(bridge)
-                record = settle_or_replace(switch, session, session.record(bridge), progress)
-                refuse_outdated(record, again=True)
-                with switch.database() as database:
-                    # plan, diff: the plan is computed while the switch dumps its tables
-                    client = _client(switch, bridge, record, prefetch)
-                    at = _OpenSwitch(switch, session, record, database, client)
-                    goal, wanted, found = _plan_and_diff(source, at, options)
-                    role = first_role(switch, record) if options.standby else ""
-                    summary = _summary(goal, wanted, found, preview=False, role=role)
-                    review(summary)
-                    # ask
-                    question = (summary.ask, summary.basis()) if summary.ask and summary.changed else None
-                    if agreement.covers(question):
-                        # begin, ports, bundle, commit
-                        entry = JournalEntry(
-                            bridge, new_state(goal, wanted), goal.overlay, summary.record_stale, goal.name, record, role
-                        )
-                        done = apply_change(
-                            wanted, found, entry, session, database, client, grace=options.grace, progress=progress
-                        )
-                        return Deployed(replace(summary, warnings=[*summary.warnings, *done.warnings]), done)
+            outcome = _deploy_if_agreed(source, switch, options, review, agreement, prefetch, progress)
         except RestartedError:
             if prefetch is None:
                 raise
             prefetch = None  # its tables are those of before
             progress("ovs-vswitchd was restarted in the meantime; reading the switch again")
             continue
-        agreement.ask(question, summary.ask, sentences(summary))
+        if isinstance(outcome, Deployed):
+            return outcome
+        agreement.ask(_question(outcome), outcome.ask, sentences(outcome))
+
+
+def _deploy_if_agreed(
+    source: SpecSource, switch: TargetSwitch, options: Options, review: Review, agreement: Agreement,
+    prefetch: Prefetch | None, progress: Progress,
+) -> Deployed | PlanSummary:  # fmt: skip
+    """Change the switch; where the operator has not agreed to what would be done, change nothing and return that."""
+    with _no_garbage_collection(), _session(switch, prefetch) as session:
+        # lock, read, settle
+        bridge = source.find_bridge(session)
+        session.lock(bridge)  # until the session ends
+        record = settle_or_replace(switch, session, session.record(bridge), progress)
+        refuse_outdated(record, again=True)
+        with switch.database() as database:
+            # plan, diff: the plan is computed while the switch dumps its tables
+            client = _client(switch, bridge, record, prefetch)
+            at = _OpenSwitch(switch, session, record, database, client)
+            goal, wanted, found = _plan_and_diff(source, at, options)
+            role = first_role(switch, record) if options.standby else ""
+            summary = _summary(goal, wanted, found, preview=False, role=role)
+            review(summary)
+            # ask
+            if not agreement.covers(_question(summary)):
+                return summary
+            # begin, ports, bundle, commit
+            state = new_state(goal, wanted)
+            entry = JournalEntry(bridge, state, goal.overlay, summary.record_stale, goal.name, record, role)
+            result = apply_change(
+                wanted, found, entry, session, database, client, grace=options.grace, progress=progress
+            )
+            return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
+
+
+def _question(summary: PlanSummary) -> object:
+    """Return what the operator is asked: the reasons, and what they were found on. None: there is nothing to ask."""
+    return (summary.ask, summary.basis()) if summary.ask and summary.changed else None
 
 
 def preview(

@@ -28,7 +28,7 @@ _NONE = TableChanges((), (), (), (), (), ())
 
 
 @dataclass
-class Applied:
+class ApplyResult:
     """What an apply did. *loaded*: the extension's program changed. *away* is the error that kept it from being loaded.
     *state* is the number of the state that the switch has now.
 
@@ -49,7 +49,7 @@ class Applied:
         return bool(self.settings) or bool(self.flows) or self.recorded or self.loaded
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sending:
     """Sends bundles to the switch and programs to the extension. *needs_extension*: a failing extension ends the change.
 
@@ -59,32 +59,33 @@ class Sending:
     client: OpenFlow
     wanted: Wanted
     attempt: Attempt
+    fenced: bool
     signals: list[int]
     grace: float
     needs_extension: bool
     progress: Callable[[str], None]
 
-    def change_tables(self, done: Applied, tables: Tables, handover: Handover | None) -> None:
+    def change_tables(self, result: ApplyResult, tables: Tables, handover: Handover | None) -> None:
         """Send the bundle, then a second one with what must wait; without waiting after a request to end."""
         if handover is not None and handover.loads:
-            self._with_program(done, tables, handover)
+            self._with_program(result, tables, handover)
             return
-        now, later = done.flows.split_for_grace() if self.grace else (done.flows, _NONE)
-        self._now(now)
-        self._later(later)
+        now, later = result.flows.split_for_grace() if self.grace else (result.flows, _NONE)
+        self._send_now(now)
+        self._send_later(later)
 
-    def _with_program(self, done: Applied, tables: Tables, handover: Handover) -> None:
-        stages = handover.stages(self.wanted.plan, self.wanted.lines, tables, done.flows)
-        self._before_bundle(handover, stages, done)
+    def _with_program(self, result: ApplyResult, tables: Tables, handover: Handover) -> None:
+        stages = handover.stages(self.wanted.plan, self.wanted.lines, tables, result.flows)
+        self._before_bundle(handover, stages, result)
         try:
-            self._now(stages.now)
+            self._send_now(stages.now)
         except SwitchError as err:
             if self.attempt.sent:
                 raise  # nobody knows what became of it: the program serves both
             self._take_back(stages, err, handover)
         self.attempt.sent = True
-        if not handover.keeps or done.away is not None:
-            self._later(stages.later)
+        if not handover.keeps or result.away is not None:
+            self._send_later(stages.later)
             return
         if self.grace:
             self.progress(
@@ -94,11 +95,11 @@ class Sending:
         try:
             handover.load_new()
         except (SwitchError, PermissionError) as err:
-            self._continue_or_raise(done, err, "the new tables are loaded, but ", "; apply again to finish")
+            self._continue_or_raise(result, err, "the new tables are loaded, but ", "; apply again to finish")
         if stages.later:
-            self._lines(stages.later.bundle())
+            self._send(stages.later.bundle())
 
-    def _before_bundle(self, handover: Handover, stages: FlowStages, done: Applied) -> None:
+    def _before_bundle(self, handover: Handover, stages: FlowStages, result: ApplyResult) -> None:
         """Before the bundle: add flows that nothing uses yet, then load the program for old and new VIPs."""
         from dnsteer.extension.client import LostError
         from dnsteer.extension.handover import SETTLE
@@ -106,7 +107,7 @@ class Sending:
         if stages.early:
             n = len(stages.early)
             self.progress(f"sending {n} flow{'s' if n > 1 else ''} for packets from the new program")
-            self._lines([f"flow add {f.line()}" for f in stages.early])
+            self._send([f"flow add {f.line()}" for f in stages.early])
             self.attempt.sent = False
             self._pause(min(self.grace, SETTLE))
         self.progress("loading the program of the extension")
@@ -119,12 +120,12 @@ class Sending:
         except LostError as err:
             self.attempt.sent = self.needs_extension  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(
-                done, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
+                result, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
             )
         except (SwitchError, PermissionError) as err:
             if self.needs_extension:
                 self._take_back(stages, err)
-            self._continue_or_raise(done, err)
+            self._continue_or_raise(result, err)
 
     def _take_back(
         self, stages: FlowStages, err: SwitchError | PermissionError, handover: Handover | None = None
@@ -133,7 +134,7 @@ class Sending:
         failed = [handover.roll_back()] if handover is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
-                self._lines(stages.lines_to_take_back())
+                self._send(stages.lines_to_take_back())
             except SwitchError as why:
                 failed.append(f"flows that were added early stay until the next apply ({why})")
         self.attempt.sent = False
@@ -143,36 +144,36 @@ class Sending:
         raise err
 
     def _continue_or_raise(
-        self, done: Applied, err: SwitchError | PermissionError, before: str = "", after: str = ""
+        self, result: ApplyResult, err: SwitchError | PermissionError, before: str = "", after: str = ""
     ) -> None:
         """Continue without the extension if it is not needed; else raise *err*."""
         if self.needs_extension:
             raise _worded(err, before, after) from None
-        done.away, done.loaded = err, False
+        result.away, result.loaded = err, False
 
-    def _now(self, todo: TableChanges) -> None:
+    def _send_now(self, todo: TableChanges) -> None:
         if todo:
             self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
-            self._lines(todo.bundle())
+            self._send(todo.bundle())
 
-    def _later(self, todo: TableChanges) -> None:
+    def _send_later(self, todo: TableChanges) -> None:
         if todo:
             self.progress(
                 f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows of the return path are removed"
             )
             self._pause(self.grace)
-            self._lines(todo.bundle())
+            self._send(todo.bundle())
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self.signals and time.monotonic() < until:
             time.sleep(_LOOK)
 
-    def _lines(self, lines: list[str]) -> None:
+    def _send(self, lines: list[str]) -> None:
         earlier, self.attempt.sent = self.attempt.sent, True
         try:
-            send_bundle(self.client, lines, fenced=self.attempt.fenced)
-            self.attempt.fenced = True
+            send_bundle(self.client, lines, fenced=self.fenced)
+            self.fenced = True
         except RejectedError as err:
             self.attempt.sent = earlier
             subject = self._subject(err.what)

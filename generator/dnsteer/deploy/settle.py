@@ -64,8 +64,8 @@ def settle_or_replace(
 def settle(switch: TargetSwitch, session: Session, record: BridgeRecord, progress: Progress) -> BridgeRecord:
     """Complete a pending change or undo it, depending on the tables. Returns the record afterwards.
 
-    The lock must be held. Where they are neither, the change is made: see _holds. Raises UnwrittenError when OVSDB cannot be
-    written: the change stays begun, and nothing of it is forgotten.
+    The lock must be held. Tables that are neither those from before nor those from after it get the change: see `_holds`.
+    Raises UnwrittenError when OVSDB cannot be written: the change stays begun, and nothing of it is forgotten.
     """
     pending = record.pending
     if pending is None:

@@ -11,10 +11,9 @@ from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.removed_services import removed_by_flows, removed_services
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.deploy.summary import PlanSummary
-from dnsteer.deploy.target_switch import WAITS
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance
-from dnsteer.switch.state import BridgeRecord
+from dnsteer.switch.state import NOT_FORWARDING, BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def summarize(
             *_unreadable(wanted, goal.record, found), *removed, *movement.reasons_to_ask(moves, before, after),
         ],
         warnings=[
-            *movement.pools_without_backends(after), *goal.warnings, *([WAITS] if goal.waits else []), *faults,
+            *movement.pools_without_backends(after), *goal.warnings, *([NOT_FORWARDING] if goal.waits else []), *faults,
             *found.warnings, *([fragment] if fragment else []),
         ],
         record_stale=goal.stale,
@@ -81,7 +80,7 @@ def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecD
     spec = wanted.applied_spec
     if spec is not None:
         return compare_specs(spec, new), removed_services(spec, new)
-    by_flows = removed_by_flows(found.todo.remove, new)  # then the tables alone tell
+    by_flows = removed_by_flows(found.flows.remove, new)  # then the tables alone tell
     if applied is None:
         return compare_specs(None, new), by_flows
     why = "the applied spec cannot be read by this version; see the flows with -v"

@@ -72,7 +72,7 @@ class PlanSummary:
             "overlay": record.overlay.to_json() if record else "[]",
             "bridge and ports": hash_of(what),
             "settings": self.found.settings,
-            "its flows or groups": hash_of(self.found.todo.bundle()),
+            "its flows or groups": hash_of(self.found.flows.bundle()),
         }
 
 
@@ -107,7 +107,7 @@ def sentences(summary: PlanSummary, *, lines: bool = False) -> list[str]:
     fragment = summary.found.fragment
     words += [fragment.todo] if fragment is not None and fragment.differs else []
     words += summary.ended + summary.returned
-    if not words and (summary.found.todo or summary.found.loads):
+    if not words and (summary.found.flows or summary.found.loads):
         words.append("the spec is unchanged; the switch has drifted from it and is corrected")
     if summary.program is not None:
         words += summary.program.words
@@ -118,7 +118,7 @@ def sentences(summary: PlanSummary, *, lines: bool = False) -> list[str]:
 
 def details(summary: PlanSummary) -> list[str]:
     """Return the changed flows and groups as a diff. A flow is followed by its object of the spec, with the line."""
-    changes = summary.found.todo
+    changes = summary.found.flows
 
     def shown(flow: Flow) -> str:
         subject = summary.plan.subject(flow.cookie)  # none for an object that is gone
@@ -149,7 +149,7 @@ def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
         "asks": summary.ask,
         "warnings": summary.warnings,
         "notes": summary.notes,
-        "counts": count_changes(summary.found.todo),
+        "counts": count_changes(summary.found.flows),
     }
     if summary.program is not None:
         value["extension"] = summary.program.as_json()

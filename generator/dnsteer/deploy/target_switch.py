@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
-from dnsteer.switch.tools import SwitchError, UnavailableError, openflow_target
+from dnsteer.switch.tools import openflow_target
 
 if TYPE_CHECKING:
     from dnsteer.deploy.wanted import Wanted
@@ -27,7 +26,6 @@ Progress = Callable[[str], None]
 Confirm = Callable[[list[str], list[str]], None]
 """Takes reasons to ask the operator whether to go on, and what would change, in words; raises when not."""
 SWITCH_CHANGED = "the switch has changed in the meantime; reading it again"
-WAITS = "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Agreement:
         self._agreed: object = None
 
     def covers(self, question: object) -> bool:
-        """Whether the operator has agreed to this *question*, or need not be asked; None: there is none."""
+        """Whether the operator has agreed to this *question*. So it is too where there is none, or nobody to be asked."""
         return self._confirm is None or question is None or question == self._agreed
 
     def ask(self, question: object, reasons: list[str], words: list[str]) -> None:
@@ -99,25 +97,3 @@ class Agreement:
 
 def silent(_: str) -> None:
     """Progress that is discarded."""
-
-
-def now() -> datetime:
-    """The time, in UTC and whole milliseconds."""
-    time = datetime.now(timezone.utc)
-    return time.replace(microsecond=time.microsecond // 1000 * 1000)
-
-
-def stamp(time: datetime) -> str:
-    """Return a time as recorded."""
-    return time.isoformat(timespec="milliseconds" if time.microsecond else "seconds")
-
-
-def merged_error(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:
-    """Merge several errors and further sentences into one error, of the type of the first."""
-    kind = UnavailableError if isinstance(failed[0], UnavailableError) else SwitchError
-    return kind("; ".join([*map(str, failed), *more]))
-
-
-def expire(overlay: Overlay, time: datetime) -> Overlay:
-    """Return the overlay without expired entries."""
-    return overlay.without(a for a in overlay if a.expired(time))

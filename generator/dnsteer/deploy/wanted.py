@@ -76,7 +76,7 @@ class Wanted:
     def with_overlay(self, state: AppliedState, overlay: Overlay) -> Wanted:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.
 
-        The plan stays that of this one, but for a spec with an extension, whose program has slots too.
+        The plan is not computed anew, unless the spec has an extension, whose program holds slots too.
         """
         new = Wanted(self.loaded, overlay, self.applied)
         if state.extended:

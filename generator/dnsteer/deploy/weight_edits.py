@@ -9,7 +9,7 @@ from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.overlay_edits import members_named, refuse_early_end, split_name
-from dnsteer.deploy.target_switch import stamp
+from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.switch.state import AppliedState
 

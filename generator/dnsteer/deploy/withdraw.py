@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.recorded import spec_of
-from dnsteer.deploy.target_switch import TargetSwitch, now, stamp
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec

@@ -16,7 +16,8 @@ from prometheus_client import Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.samples import Sample
 
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
 from dnsteer.metrics.families import metric_family

@@ -8,11 +8,11 @@ from datetime import datetime
 from dnsteer.console.attention import AttentionItem, Command, Level, Reached, attention, dnsteer, sentence
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
-from dnsteer.deploy.target_switch import WAITS
 from dnsteer.metrics.recorder import Known
 from dnsteer.report.gather import ReportFacts
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER, Status
+from dnsteer.switch.state import NOT_FORWARDING
 
 _ORDER: tuple[Level, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")
@@ -83,7 +83,7 @@ def _reached(status: Status) -> Reached:
 
 def _told(status: Status, side: Side | None, time: datetime) -> set[str]:
     """Warnings of `dnsteer status` that are items by themselves."""
-    told = {WAITS, TABLES_DIFFER, *(status.extension.warnings if status.extension is not None else ())}
+    told = {NOT_FORWARDING, TABLES_DIFFER, *(status.extension.warnings if status.extension is not None else ())}
     if side is not None:
         told.update(pools_without_backends(Assignment(side.known.state.members, side.overlay)))
         told.update(backups_in_use(side.overlay))

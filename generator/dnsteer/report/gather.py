@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.target_switch import TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import MAX_DUMPED, Datapath, DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.report.ovsdb import SwitchFacts, read_facts

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.overlay import no_backend_left, with_maintenance, with_moved_slots
+from dnsteer.slots.takeover import no_backend_left, with_maintenance, with_moved_slots
 from dnsteer.slots.weights import Weights, base_table, in_force, reweighted, weights_in_the_end
 
 

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.slots.overlay import not_yet_gone
+from dnsteer.slots.takeover import not_yet_gone
 
 Weights = Mapping[str, int]
 

@@ -19,7 +19,7 @@ from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.gratuitous import Gratuitous
-from dnsteer.spec.model.health import Expect, HealthCheck, HealthQuery
+from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.probe import Probe
@@ -160,7 +160,7 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("the balance of a pool", Balance),
     ("the source of a metric", MetricSource),
     ("a health check", HealthCheck),
-    ("the query of a health check", HealthQuery),
+    ("the query of a health check", Query),
     ("the expected answer of a health check", Expect),
     ("a VIP", Vip),
     ("a service", Service),
@@ -220,7 +220,7 @@ def _model_at(path: Path) -> type[BaseModel] | None:
         case ("pools", _, "health") | ("pools", _, "health", int()):
             return HealthCheck
         case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):
-            return HealthQuery
+            return Query
         case ("pools", _, "health", "query", "expect") | ("pools", _, "health", int(), "query", "expect"):
             return Expect
         case ("vips", _, "services", _):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.settle import as_settled
-from dnsteer.deploy.target_switch import WAITS, TargetSwitch
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.state import AppliedState
+from dnsteer.switch.state import NOT_FORWARDING, AppliedState
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 
@@ -46,5 +46,5 @@ def read_live(switch: TargetSwitch, bridge: str | None) -> Live:
     except UnavailableError as err:
         warnings.append(f"it is unknown whether the tables match the record: {err}")
     if record.waits:
-        warnings.append(WAITS)
+        warnings.append(NOT_FORWARDING)
     return Live(record.bridge, record.name, state, load_state(state), overlay, tuple(warnings))

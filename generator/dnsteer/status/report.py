@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.target_switch import WAITS, TargetSwitch, now
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.status import counters
 from dnsteer.status.pools import PoolView, backups_in_use, overdue, view_pools
 from dnsteer.status.rates import Rates, rates_between
@@ -19,7 +20,7 @@ from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import known_role, role_warnings
 from dnsteer.switch.settings import WAITS as KIND_WAITS
-from dnsteer.switch.state import STATE_KEY, DamagedError
+from dnsteer.switch.state import NOT_FORWARDING, STATE_KEY, DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.withdrawals import withdrawal_warnings, withdrawals_of
 
@@ -308,7 +309,7 @@ class Observer:
         if captured:
             status.warnings.append(f"bridge {reading.record.bridge}: {captured}")
         if reading.record.waits:
-            status.warnings.append(WAITS)
+            status.warnings.append(NOT_FORWARDING)
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:
             status.errors.append("the record has no state: apply the spec with this version of dnsteer")
         if tables_match == "other" and not reading.cut_off:

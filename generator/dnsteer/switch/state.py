@@ -36,6 +36,7 @@ NAME_KEY = "dnsteer-switch"
 
 STILL_BEGUN = "the change is still pending in the record ({}): the next command that can write the record removes it"
 """What is said where a change was not made, and that cannot be written, for the reason given."""
+NOT_FORWARDING = "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
 REMOVED = "bridge {} was removed in the meantime"
 """What is said when a bridge is gone that was there."""
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -40,6 +40,12 @@ def reworded(err: SwitchError, text: str) -> SwitchError:
         if isinstance(err, kind):
             return kind(text)
     return SwitchError(text)
+
+
+def merged_error(failed: Sequence[SwitchError], more: Iterable[str] = ()) -> SwitchError:
+    """Merge several errors and further sentences into one error, of the type of the first."""
+    kind = UnavailableError if isinstance(failed[0], UnavailableError) else SwitchError
+    return kind("; ".join([*map(str, failed), *more]))
 
 
 class TimedOutError(UnavailableError):

@@ -17,7 +17,7 @@ from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import CheckState, Result, Thresholds, after_result
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of

@@ -22,7 +22,7 @@ from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
-from dnsteer.deploy.target_switch import now
+from dnsteer.deploy.times import now
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.decisions import stamped
 from dnsteer.slots.maintenance import Overlay

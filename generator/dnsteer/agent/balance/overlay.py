@@ -9,7 +9,7 @@ from datetime import datetime
 from dnsteer.agent.balance.decide import Counted, Moves
 from dnsteer.agent.balance.rules import Rule
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.target_switch import stamp
+from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of

@@ -15,7 +15,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from dnsteer.spec.model.health import HealthQuery
+from dnsteer.spec.model.health import Query
 
 _HEADER = 12
 _QR, _OPCODE, _AA, _TC, _RCODE = 0x8000, 0x7800, 0x0400, 0x0200, 0x000F
@@ -25,7 +25,7 @@ _HALF = 1 << 31
 class Question:
     """A query as bytes, without its ID, which `wire` adds. Judges answers to it."""
 
-    def __init__(self, query: HealthQuery) -> None:
+    def __init__(self, query: Query) -> None:
         self.query = query
         message = dns.message.make_query(query.name, query.type, id=0)
         message.flags &= ~dns.flags.RD  # what an authoritative server has, and a resolver in its cache

@@ -132,7 +132,7 @@ class Expect(Part):
     )
 
 
-class HealthQuery(Part):
+class Query(Part):
     """The query of a check."""
 
     name: QueryName = Field(default=".", examples=["example.org"], description="The name. Left out: the root.")
@@ -148,7 +148,7 @@ class HealthCheck(Part):
         description="`dns`: a query by UDP. `tcp`, `tls` (DoT), `https` (DoH), `quic` (DoQ): a query by that transport. "
         "`command`: a program's exit code.",
     )
-    query: HealthQuery = Field(default_factory=HealthQuery, description="The query.")
+    query: Query = Field(default_factory=Query, description="The query.")
     command: list[str] = Field(
         default_factory=list,
         description="For `command`: the program and its arguments; {address}, {port}, {pool} and {backend} are replaced.",
