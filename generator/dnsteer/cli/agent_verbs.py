@@ -11,11 +11,11 @@ import typer
 from dnsteer.cli.agent_client import QUICK
 from dnsteer.cli.main import NAME, application
 from dnsteer.cli.output import REDIRECTED, Exit, Redirected
-from dnsteer.cli.running_switch import ASKED, HELD
+from dnsteer.cli.running_switch import AGENT_SIDE, AgentSide
 from dnsteer.deploy.caller import CALLER, Caller
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.source import GIVEN
+from dnsteer.spec.source import SENT_FILES
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -48,10 +48,9 @@ def run_request(say: Say, switch: TargetSwitch, request: Request, channel: Chann
     streams = (("stdout", "out"), ("stderr", "err"))
     said = {stream: cast("TextIO", _Sent(channel, name, request.terminal)) for stream, name in streams}
     REDIRECTED.set(Redirected(said, request.environ, request.terminal))
-    GIVEN.set(request.files)
+    SENT_FILES.set(request.files)
     CALLER.set(Caller(request.by, channel.pause, channel.basis))
-    ASKED.set(channel.ask)
-    HELD.set(switch)
+    AGENT_SIDE.set(AgentSide(switch, channel.ask))
     DECISION.set(request.decision)
     try:
         return _run([*request.argv, *request.options], said["stderr"])

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,10 +85,16 @@ def _options(
     return TargetSwitch(db, openflow, timeout, extension or None)
 
 
-HELD: ContextVar[TargetSwitch | None] = ContextVar("held", default=None)
-"""The switch of the agent that carries a verb out."""
-ASKED: ContextVar[Confirm | None] = ContextVar("asked", default=None)
-"""Asks the operator whom the agent carries a verb out for."""
+@dataclass(frozen=True)
+class AgentSide:
+    """What the agent that does a verb has for it: the *switch* that it knows, and *ask*, which asks the operator."""
+
+    switch: TargetSwitch
+    ask: Confirm
+
+
+AGENT_SIDE: ContextVar[AgentSide | None] = ContextVar("agent_side", default=None)
+"""Set where an agent does the verb."""
 
 
 def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callable[..., None]:
@@ -104,10 +110,12 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     def run(**given: Any) -> None:
         with reporting(bool(given.get("json"))):
             switch = _options(**{name: given.pop(name) for name in options})
-            held = HELD.get()
-            if held is not None and held.remote == switch.remote:
-                switch = replace(held, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension)
-            elif sends_files and held is None:
+            agent = AGENT_SIDE.get()
+            if agent is not None and agent.switch.remote == switch.remote:
+                switch = replace(
+                    agent.switch, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension
+                )
+            elif sends_files and agent is None:
                 code = _through_agent(switch, given)
                 if code is not None:
                     raise typer.Exit(code)
@@ -133,11 +141,11 @@ def _through_agent(switch: TargetSwitch, given: Mapping[str, Any]) -> int | None
     named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
     options = [word for name, value in named.items() if value for word in (name, value)]
     try:
-        held = {str(file): read_whole(file, _MAX) for file in files.values()}
+        contents = {str(file): read_whole(file, _MAX) for file in files.values()}
     except (OSError, ValueError, UnreadableError):
         return None  # the verb itself says why
     try:
-        return ask_agent(path, sys.argv[1:], options, held)
+        return ask_agent(path, sys.argv[1:], options, contents)
     except StuckError as error:
         raise UnavailableError(str(error)) from None
 
@@ -155,9 +163,9 @@ def confirm(yes: bool, json: bool) -> Confirm | None:
 def _ask(json: bool) -> Confirm:
 
     def ask(reasons: list[str], words: list[str]) -> None:
-        elsewhere = ASKED.get()
-        if elsewhere is not None:
-            elsewhere(reasons, words)
+        agent = AGENT_SIDE.get()
+        if agent is not None:
+            agent.ask(reasons, words)
             return
         why = "\n".join(reasons)
         if json or not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -44,7 +44,7 @@ def apply_change(
     """
     attempt = Attempt(session, wanted.bridge.name, is_new=found.before is None)
     with attempt.undone_on_failure():
-        if found.before is not None and (found.changed or entry.stale):
+        if found.before is not None and (found.changed or entry.record_stale):
             with defer_signals():  # else nobody would know whether it was written
                 attempt.begun = begin_or_nothing(session, entry)
         if found.adds_ports:
@@ -57,12 +57,12 @@ def apply_change(
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
         result = ApplyResult(
-            found.settings, todo, loaded=found.loads, recorded=entry.stale, away=away, warnings=warnings
+            found.settings, todo, loaded=found.loads, recorded=entry.record_stale, away=away, warnings=warnings
         )
         sending = Sending(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
         sending.change_tables(result, tables, found.handover)
         if result.changed:
-            attempt.sent = True
+            attempt.keep()
             _finish(wanted, tables, entry, attempt.begun, session, database, client, result)
     result.state = attempt.begun.pending.number if attempt.begun else entry.state.number
     return result

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from dnsteer.deploy.journal import take_back
+from dnsteer.switch.openflow import UnconfirmedError
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
@@ -19,8 +20,7 @@ class Attempt:
     """A change of *bridge*; *is_new*: it creates that.
 
     *begun* is its journal entry, *restore_ports* what undoes its change of the bridge and ports: it is told whether to wait
-    until the switch has followed, and may raise SwitchError. *sent*: the bundle is under way or done, so that nothing can be
-    taken back; who sends it says so.
+    until the switch has followed, and may raise SwitchError.
     """
 
     def __init__(self, session: Session, bridge: str, *, is_new: bool) -> None:
@@ -28,11 +28,32 @@ class Attempt:
         self._deferred = ExitStack()
         self.begun: Begun | None = None
         self.restore_ports: Callable[[bool], None] | None = None
-        self.sent = False
+        self._kept = False
 
     def defer_signals(self) -> list[int]:
         """From here on, requests to end are obeyed when a failure is undone, or all is done. Returns those that come."""
         return self._deferred.enter_context(defer_signals())
+
+    def keep(self) -> None:
+        """From here on nothing is undone: the switch has the new tables, or may have, and they need what was done before."""
+        self._kept = True
+
+    @contextmanager
+    def sending(self, *, early: bool = False) -> Iterator[None]:
+        """In the block a bundle is sent. Nothing is undone afterwards unless the switch has surely not taken it.
+
+        All can be undone after an *early* bundle, whose flows nothing uses yet, if the switch has confirmed it.
+        """
+        before, self._kept = self._kept, True
+        try:
+            yield
+        except UnconfirmedError:
+            raise
+        except SwitchError:  # it was refused, or could not be sent
+            self._kept = before
+            raise
+        if early:
+            self._kept = before
 
     @contextmanager
     def undone_on_failure(self) -> Iterator[None]:
@@ -48,12 +69,12 @@ class Attempt:
             if str(err):
                 raise
             failed = err.__context__  # what the block raised before a request to end was obeyed
-            end = "the change was already made" if self.sent else "nothing was changed"
+            end = "the change was already made" if self._kept else "nothing was changed"
             raise KeyboardInterrupt(str(failed) if isinstance(failed, SwitchError) else end) from None
 
     def _undo(self, err: BaseException) -> None:
         """Undo the last step first, and raise the error with what came of that, where there is something to say."""
-        if self.sent:  # the new tables are there, or may be, and they need the ports
+        if self._kept:
             return
         said, end = str(err), ""
         if self.restore_ports is not None:

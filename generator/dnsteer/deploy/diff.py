@@ -105,10 +105,14 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, tim
         client.end_dump()
         return Tables()
     other = br.other_datapath(wanted.bridge, before)
-    if other:
-        client.end_dump()  # which may have failed for that
     try:
-        tables = client.dump(wanted.compute_lines, patience=0 if other else timeout)
+        if other:
+            client.end_dump()  # which may have failed for that
+            tables = client.dump(wanted.lines)
+        else:
+            with client.dumping():
+                wanted.compute()  # meanwhile
+                tables = client.dump(wanted.lines, patience=timeout)
     except UnavailableError:
         if other:
             return Tables()

@@ -61,7 +61,7 @@ class Goal:
         return self.record.overlay if self.record else NO_OVERLAY
 
     @property
-    def stale(self) -> bool:
+    def record_stale(self) -> bool:
         """Whether the record differs from what is wanted."""
         written = self.record is not None and self.record.digest == self.loaded.digest  # it may be gone by hand
         renamed = bool(self.name and self.name != self.switch_name)

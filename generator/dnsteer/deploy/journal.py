@@ -15,7 +15,7 @@ from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 class JournalEntry:
     """What is recorded of a change. *state* has number 0 when it is new; *name* is the switch's, if it has one.
 
-    *stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
+    *record_stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
     *record* is the bridge's record where it was read since the lock was taken; else it is read when the change begins.
     *role* is the role that a switch without one gets, as it is recorded.
     """
@@ -23,7 +23,7 @@ class JournalEntry:
     bridge: str
     state: AppliedState
     overlay: Overlay
-    stale: bool = True
+    record_stale: bool = True
     name: str = ""
     record: BridgeRecord | None = None
     role: str = ""
@@ -54,10 +54,10 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
         return Begun(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
     except UnwrittenError:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
-        is_so = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
-        if entry.role or not (is_so or goes_on):
+        is_recorded = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
+        if entry.role or not (is_recorded or goes_on):
             raise
-        return Begun(record, wanted, goes_on, unwritten=is_so)
+        return Begun(record, wanted, goes_on, unwritten=is_recorded)
 
 
 def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:

@@ -32,7 +32,7 @@ def _wait_for_ports_and_dump(wanted: Wanted, database: db.Database, client: Open
     """Wait until the switch has the ports, and return its tables then."""
     database.wait_for_switch()
     database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
-    return client.dump(lambda: wanted.lines, patience=database.timeout)
+    return client.dump(wanted.lines, patience=database.timeout)
 
 
 def restore_ports(wanted: Wanted, found: SwitchDiff, database: db.Database, client: OpenFlow, follow: bool) -> None:

@@ -79,11 +79,11 @@ class Sending:
         self._before_bundle(handover, stages, result)
         try:
             self._send_now(stages.now)
+        except UnconfirmedError:
+            raise  # the switch has the old tables or the new ones, and the program serves both
         except SwitchError as err:
-            if self.attempt.sent:
-                raise  # nobody knows what became of it: the program serves both
             self._take_back(stages, err, handover)
-        self.attempt.sent = True
+        self.attempt.keep()
         if not handover.keeps or result.away is not None:
             self._send_later(stages.later)
             return
@@ -107,8 +107,7 @@ class Sending:
         if stages.early:
             n = len(stages.early)
             self.progress(f"sending {n} flow{'s' if n > 1 else ''} for packets from the new program")
-            self._send([f"flow add {f.line()}" for f in stages.early])
-            self.attempt.sent = False
+            self._send([f"flow add {f.line()}" for f in stages.early], early=True)
             self._pause(min(self.grace, SETTLE))
         self.progress("loading the program of the extension")
         for name in handover.between.left_out:
@@ -118,7 +117,8 @@ class Sending:
         try:
             handover.load_both()
         except LostError as err:
-            self.attempt.sent = self.needs_extension  # the outcome is unknown; the next verb settles it
+            if self.needs_extension:
+                self.attempt.keep()  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(
                 result, err, "", "; the old tables are still loaded, and the extension has the old or the new program"
             )
@@ -134,10 +134,9 @@ class Sending:
         failed = [handover.roll_back()] if handover is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
-                self._send(stages.lines_to_take_back())
+                self._send_bundle(stages.lines_to_take_back())
             except SwitchError as why:
                 failed.append(f"flows that were added early stay until the next apply ({why})")
-        self.attempt.sent = False
         said = "; ".join(filter(None, failed))
         if said or handover is None:
             raise _worded(err, "", f"; {said or 'nothing was changed'}") from None
@@ -169,21 +168,21 @@ class Sending:
         while not self.signals and time.monotonic() < until:
             time.sleep(_LOOK)
 
-    def _send(self, lines: list[str]) -> None:
-        earlier, self.attempt.sent = self.attempt.sent, True
+    def _send(self, lines: list[str], *, early: bool = False) -> None:
+        with self.attempt.sending(early=early):
+            self._send_bundle(lines)
+
+    def _send_bundle(self, lines: list[str]) -> None:
+        """Send a bundle. Its errors name what of the spec was refused, or that the outcome is unknown."""
         try:
             send_bundle(self.client, lines, fenced=self.fenced)
             self.fenced = True
         except RejectedError as err:
-            self.attempt.sent = earlier
             subject = self._subject(err.what)
             about = f" for {subject.title} ({self.wanted.loaded.file}:{subject.line})" if subject else ""
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None
-        except SwitchError:  # before anything was sent
-            self.attempt.sent = earlier
-            raise
 
     def _subject(self, text: str) -> Subject | None:
         """Return the object of the spec behind a flow or group that was refused."""

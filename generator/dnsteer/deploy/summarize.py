@@ -45,7 +45,7 @@ def summarize(
             *movement.pools_without_backends(after), *goal.warnings, *([NOT_FORWARDING] if goal.waits else []), *faults,
             *found.warnings, *([fragment] if fragment else []),
         ],
-        record_stale=goal.stale,
+        record_stale=goal.record_stale,
         program=program,
         named=_named(goal.switch_name, goal.name),
         ended=[f"{a.title} is over (it was until {a.until})" for a in goal.expired]
@@ -99,18 +99,18 @@ def _unreadable(wanted: Wanted, record: BridgeRecord | None, found: SwitchDiff) 
 
 def _program(wanted: Wanted, found: SwitchDiff) -> tuple[ProgramChange | None, list[str]]:
     """Return what changes in the extension, if there is one, and its faults."""
-    program = found.handover
-    if program is None:
+    handover = found.handover
+    if handover is None:
         return None, []
     from dnsteer.deploy.extension import change_of, extended_pools
 
     then = "and an apply needs the extension" if extended_pools(wanted.loaded.spec) else "and it keeps its program"
-    away = [f"{_text(program.away)}: what would change in it is unknown, {then}"] if program.away else []
+    away = [f"{_text(handover.away)}: what would change in it is unknown, {then}"] if handover.away else []
     left_out = [
         f"the extension cannot serve {name} and its new VIPs at once: queries in flight to {name} may be lost"
-        for name in program.between.left_out
+        for name in handover.between.left_out
     ]
-    return change_of(program), [*away, *program.faults, *left_out]
+    return change_of(handover), [*away, *handover.faults, *left_out]
 
 
 def _text(err: SwitchError | PermissionError) -> str:

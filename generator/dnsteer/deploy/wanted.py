@@ -53,10 +53,11 @@ class Wanted:
         """The flows in order, as the switch prints them."""
         return dict.fromkeys(lines_of(self.plan))
 
-    def compute_lines(self) -> dict[str, None]:
-        """Return the flows, and compute all that takes long: for the time in which the switch prints its tables."""
-        _ = None if self.same_spec else self.applied_spec
-        return self.lines
+    def compute(self) -> None:
+        """Compute what takes long, for the time in which the switch prints its tables."""
+        _ = self.lines
+        if not self.same_spec:
+            _ = self.applied_spec
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

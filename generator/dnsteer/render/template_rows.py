@@ -16,7 +16,7 @@ from dnsteer.render.templates import environment, resolve, templates_dir
 from dnsteer.tables.order import TABLES
 from dnsteer.tables.table import Table, TemplateError
 
-GIVEN: dict[str, Any] = {"plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
+ALWAYS_GIVEN: dict[str, Any] = {"plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
 """What every template of flows is given besides its rows."""
 
 
@@ -31,14 +31,14 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
     folder = folder or templates_dir()
     for table in tables:
         for name in table.uses:
-            if name in GIVEN:
+            if name in ALWAYS_GIVEN:
                 raise TemplateError(
                     f"{table.file}: rows cannot be called {name!r}, which every template is given already"
                 )
         rows = {name: list[kind] for name, kind in table.uses.items()}  # type: ignore[valid-type]
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
-        reader = TemplateReader(environment(), {**GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
+        reader = TemplateReader(environment(), {**ALWAYS_GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
         for part in ("tables", "groups"):
             file = folder / part / f"{table.name}.j2"
             if file.exists():

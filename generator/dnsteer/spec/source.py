@@ -20,7 +20,7 @@ SHOWN_STDIN = "<stdin>"
 PATIENCE = 5.0
 """Seconds that a writer of a pipe may take to open it."""
 
-GIVEN: ContextVar[Mapping[str, bytes]] = ContextVar("given", default=MappingProxyType({}))
+SENT_FILES: ContextVar[Mapping[str, bytes]] = ContextVar("given", default=MappingProxyType({}))
 """What files hold that somebody else has read, by their names."""
 
 _POLL = 50  # milliseconds
@@ -52,7 +52,7 @@ def read_whole(file: Path, most: int) -> bytes:
     Waits for as long as a writer of a pipe has it open, and PATIENCE seconds for one to open it. Raises UnreadableError for
     what is no file, a pipe that nobody writes to and a standard input that is closed; OSError that names the file.
     """
-    given = GIVEN.get().get(str(file))
+    given = SENT_FILES.get().get(str(file))
     if given is not None:
         return given[: most + 1]
     return _read_stdin(most + 1) if file == STDIN else _read(file, most + 1)

@@ -102,7 +102,7 @@ def _drift(
     try:
         client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
         lines = dict.fromkeys(lines_of(plan))
-        tables = client.dump(lambda: lines)
+        tables = client.dump(lines)
     except UnavailableError:
         if br.other_datapath(want, have):
             return [*drift, *_settings(loaded, seen, ignore_foreign)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse
@@ -199,30 +199,39 @@ class OpenFlow:
             self._begun.close()
             self._begun = None
 
-    def dump(self, expected: Callable[[], Collection[str]] = tuple, only: str = "", patience: float = 0.0) -> Tables:
+    @contextmanager
+    def dumping(self) -> Iterator[None]:
+        """Let the switch print its tables during the block, for the dump() at its end."""
+        if self._begun is None:
+            self.begin_dump()
+        try:
+            yield
+        finally:
+            self.end_dump()
+
+    def dump(self, expected: Collection[str] = (), only: str = "", patience: float = 0.0) -> Tables:
         """All flows, with ports by name, and all groups; with *only* a match, the flows that have it, ports by number.
 
-        *expected* gives the lines that our flows should have; it runs while the switch prints. *patience* is how long the
-        switch may be without the bridge's OpenFlow, which it makes a moment after the bridge, in seconds.
+        *expected* are the lines that our flows should have. *patience* is how long the switch may be without the bridge's
+        OpenFlow, which it makes a moment after the bridge, in seconds.
         """
         if only:
             return self._read(set(), flows=self.ofctl("dump-flows", only))
+        known = set(expected)
         if self._begun is not None:
-            known = set(expected())
             try:
                 return self._read(known, *self._begun.texts())
             except TimedOutError:
                 raise
             except SwitchError:  # such as of a switch that was just started again
-                expected, patience = (lambda: known), self._timeout
+                patience = self._timeout
             finally:
                 self.end_dump()
         deadline = time.monotonic() + patience
         while True:
             try:
                 with closing(self._print()) as printing:
-                    lines = set(expected())
-                    return self._read(lines, *printing.texts())
+                    return self._read(known, *printing.texts())
             except UnavailableError:
                 if time.monotonic() > deadline:
                     raise

@@ -90,7 +90,7 @@ class Harness:
             self.openflow.bundle(compare_tables(lines, groups, Tables()).bundle())
         except RejectedError as err:
             raise SwitchError(load_errors.rejected(err, lines)) from None
-        tables = self.openflow.dump(lambda: lines)
+        tables = self.openflow.dump(lines)
         if compare_tables(lines, groups, tables):
             raise SwitchError(load_errors.shown_differently(lines, groups, tables))
         self.flows = len(tables.same) + len(tables.flows)
