@@ -82,7 +82,7 @@ def test_hardware_by_option_and_by_setting_is_refused(setting: str, command: Com
 def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
     command: Command, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dnsteer.cli.capacity.load_or_exit", lambda *_: pytest.fail("it began"))
+    monkeypatch.setattr("dnsteer.cli.capacity.load_and_warn", lambda *_: pytest.fail("it began"))
     for file, why in ((tmp_path / "none" / "x.svg", f"there is no folder {tmp_path / 'none'}"),
                       (tmp_path / "dir.svg", f"{tmp_path / 'dir.svg'} is a folder; expected a file")):  # fmt: skip
         (tmp_path / "dir.svg").mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ from dnsteer.switch.control_socket import PROTOCOL, find_socket
 QUICK = ("drain", "undrain", "down", "up", "weight", "role", "reconcile", "due", "status", "rollback", "restore")
 """Verbs that read no file of the caller's: their arguments are passed on as they stand."""
 _GREETING = 1.0
-"""Seconds in which an agent greets; one that does not is stuck, and is done without."""
+"""Seconds in which an agent greets. One that does not is stuck, and the verb does its work itself."""
 _SILENCE = 10.0
 """Seconds of silence after which an agent counts as stuck."""
 _TERMINAL = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS")

@@ -14,7 +14,7 @@ from dnsteer.cli.output import (
     SpecFile,
     Verbose,
     fail,
-    load_or_exit,
+    load_and_warn,
     out,
     print_json,
     reporting,
@@ -54,7 +54,7 @@ def bringup(
 
     result: dict[str, object] = {"ok": True}
     with reporting(json):
-        loaded = load_or_exit(spec, json, verbose)
+        loaded = load_and_warn(spec, json, verbose)
         setup = setup_of(loaded)
         if folder is not None:
             result |= _write(setup, folder, force, json)

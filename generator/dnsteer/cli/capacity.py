@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load_or_exit, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load_and_warn, out, print_json, reporting, spec_warnings
 from dnsteer.cli.verify_offload import profile_named
 from dnsteer.spec.model.spec import Flavor, Hardware
 
@@ -95,7 +95,7 @@ def capacity(
         default = DnsSizes()
         sizes = DnsSizes(query_bytes or default.query, answer_bytes or default.answer)
         prediction = _Prediction(hardware, flavor, arm_cores, counters, sizes, frames, json)
-        loaded = load_or_exit(spec, json, verbose)
+        loaded = load_and_warn(spec, json, verbose)
         try:
             before, after = prediction.reports(loaded, settings or [])
         except NoHardwareError as error:

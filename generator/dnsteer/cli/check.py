@@ -13,7 +13,7 @@ from dnsteer.cli.output import (
     SpecFile,
     Verbose,
     err,
-    load_or_exit,
+    load_and_warn,
     out,
     print_json,
     reporting,
@@ -46,7 +46,7 @@ def check(
     from dnsteer.proof.check import prove as run_check
 
     with reporting(json):
-        loaded = load_or_exit(spec, json, verbose)
+        loaded = load_and_warn(spec, json, verbose)
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=err.rich, transient=True, disable=json or not sys.stderr.isatty()) as progress:
             task, sent = progress.add_task("starting a private switch", total=None), 0

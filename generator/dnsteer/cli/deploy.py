@@ -15,9 +15,9 @@ from dnsteer.cli.output import (
     Json,
     SpecFile,
     Verbose,
-    check_or_exit,
+    check_and_warn,
     err,
-    load_or_exit,
+    load_and_warn,
     out,
     print_json,
     spec_warnings,
@@ -140,7 +140,7 @@ def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iter
     with Prefetch(switch) as prefetch:
         document = read_document(spec)
         prefetch.begin(bridge_of(document))
-        yield check_or_exit(document, json, verbose), prefetch
+        yield check_and_warn(document, json, verbose), prefetch
 
 
 def print_summary(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
@@ -216,7 +216,7 @@ def verify(
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
-    loaded = load_or_exit(spec, json, verbose)
+    loaded = load_and_warn(spec, json, verbose)
     if offload:
         from dnsteer.cli.verify_offload import show_offload
 

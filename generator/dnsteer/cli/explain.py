@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load_or_exit, out, print_json, spec_warnings
+from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load_and_warn, out, print_json, spec_warnings
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
@@ -65,7 +65,7 @@ def explain(
         loaded = running.loaded
     else:
         assert spec is not None
-        loaded = load_or_exit(spec, json, verbose)
+        loaded = load_and_warn(spec, json, verbose)
     if query is None:
         _explain_cookie(loaded, running, number, json)
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, load_or_exit, out, print_json, reporting
+from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, load_and_warn, out, print_json, reporting
 
 app = typer.Typer(help="Run a spec in network namespaces with real name servers. Needs root.", no_args_is_help=True)
 
@@ -28,7 +28,7 @@ def up(spec: SpecFile, verbose: Verbose = False) -> None:
     from dnsteer import lab
 
     with reporting():
-        lab.up(load_or_exit(spec, verbose=verbose).spec, progress=_say)
+        lab.up(load_and_warn(spec, verbose=verbose).spec, progress=_say)
 
 
 @app.command()
@@ -89,7 +89,7 @@ def demo(
 
     with reporting():
         _check_page(html)
-        loaded = load_or_exit(spec, verbose=verbose)
+        loaded = load_and_warn(spec, verbose=verbose)
         result = lab_demo.run(loaded.spec, report, console=out.rich, seconds=seconds, file=loaded.file)
         _write_page(report, html)
     if not result.ok:
@@ -103,7 +103,7 @@ def failover(spec: SpecFile, report: Report = _REPORT, html: Html = None, verbos
 
     with reporting():
         _check_page(html)
-        loaded = load_or_exit(spec, verbose=verbose)
+        loaded = load_and_warn(spec, verbose=verbose)
         result = lab_failover.run(loaded.spec, report, console=out.rich, file=loaded.file)
         _write_page(report, html)
     if not result.ok:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import SPEC_HELP, Exit, Json, err, fail, load_or_exit, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import (
+    SPEC_HELP,
+    Exit,
+    Json,
+    err,
+    fail,
+    load_and_warn,
+    out,
+    print_json,
+    reporting,
+    spec_warnings,
+)
 from dnsteer.cli.verify_offload import profile_named
 
 if TYPE_CHECKING:
@@ -66,7 +77,7 @@ def lint(
         from dnsteer.offload.examine import examine
         from dnsteer.offload.profile import JUDGED_AS
 
-        loaded = load_or_exit(spec, json, verbose)
+        loaded = load_and_warn(spec, json, verbose)
         instead = JUDGED_AS.get(loaded.spec.switch.flavor.value) if flavor is None else None
         report = run_lint(examine(loaded, profile_named(flavor or instead, loaded)))
         if sarif is not None:

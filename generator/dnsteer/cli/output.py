@@ -206,15 +206,15 @@ def _where(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
-def load_or_exit(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
+def load_and_warn(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
     """Load the spec and print its warnings, those that are alike on one line unless *verbose*."""
     from dnsteer.spec.document import read_document  # here, since the quick verbs do without
 
-    return check_or_exit(read_document(file), as_json, verbose)
+    return check_and_warn(read_document(file), as_json, verbose)
 
 
-def check_or_exit(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
-    """Check a spec that was read, and print its warnings as `load_or_exit` does."""
+def check_and_warn(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
+    """Check a spec that was read, and print its warnings as `load_and_warn` does."""
     from dnsteer.checks.load import check_document
     from dnsteer.spec.errors import together
 

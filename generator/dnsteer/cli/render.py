@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer import __version__
-from dnsteer.cli.output import Json, SpecFile, Verbose, load_or_exit, out, print_json, reporting, spec_warnings
+from dnsteer.cli.output import Json, SpecFile, Verbose, load_and_warn, out, print_json, reporting, spec_warnings
 
 if TYPE_CHECKING:
     from dnsteer.render.files import State
@@ -45,7 +45,7 @@ def render(
     from dnsteer.render.files import PROGRAM, rendered, write_files
 
     with reporting(json):
-        loaded = load_or_exit(spec, json, verbose)
+        loaded = load_and_warn(spec, json, verbose)
         texts = rendered(loaded)
         states = write_files(texts, folder, stale=[PROGRAM], force=force)
         if json:

@@ -63,7 +63,7 @@ def reload_program(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress
         if record.pending is not None or not record.extended:
             return False
         state = session.state(record, record.number)
-        if not _is_strange(extension_client(switch, load_state(state).spec).status()):
+        if not _may_be_another(extension_client(switch, load_state(state).spec).status()):
             return False
         found = handover_for(switch, state, record.overlay)
         if not dry_run:
@@ -72,7 +72,7 @@ def reload_program(switch: TargetSwitch, bridge: str, *, dry_run: bool, progress
         return found.loads
 
 
-def _is_strange(status: dict[str, Any]) -> bool:
+def _may_be_another(status: dict[str, Any]) -> bool:
     """Whether the program may be another than the one that dnsteer loaded."""
     return status.get("loads") == 1 or status.get("consistent") is False or status.get("draining") is True
 

@@ -110,7 +110,7 @@ def _deploy_if_agreed(
         with switch.database() as database:
             # plan, diff: the plan is computed while the switch dumps its tables
             client = _client(switch, bridge, record, prefetch)
-            at = _OpenSwitch(switch, session, record, database, client)
+            at = _Connections(switch, session, record, database, client)
             goal, wanted, found = _plan_and_diff(source, at, options)
             role = first_role(switch, record) if options.standby else ""
             summary = _summary(goal, wanted, found, preview=False, role=role)
@@ -120,7 +120,7 @@ def _deploy_if_agreed(
                 return summary
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
-            entry = JournalEntry(bridge, state, goal.overlay, summary.record_stale, goal.name, record, role)
+            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, record, summary.role)
             result = apply_change(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
@@ -143,7 +143,7 @@ def preview(
         refuse_outdated(record)
         with switch.database() as database:
             client = _client(switch, bridge, record, prefetch)
-            at = _OpenSwitch(switch, session, record, database, client)
+            at = _Connections(switch, session, record, database, client)
             goal, wanted, found = _plan_and_diff(source, at, options, needs_extension=False)
         role = first_role(switch, now_recorded) if options.standby else ""
         summary = _summary(goal, wanted, found, preview=True, role=role)
@@ -153,8 +153,8 @@ def preview(
 
 
 @dataclass(frozen=True)
-class _OpenSwitch:
-    """The switch as a deployment works on it: its record, its OVSDB and its OpenFlow."""
+class _Connections:
+    """A deployment's connections to the switch: to its record, its OVSDB and its OpenFlow."""
 
     switch: TargetSwitch
     session: Session
@@ -174,7 +174,7 @@ def _client(switch: TargetSwitch, bridge: str, record: BridgeRecord | None, pref
 
 
 def _plan_and_diff(
-    source: SpecSource, at: _OpenSwitch, options: Options, *, needs_extension: bool = True
+    source: SpecSource, at: _Connections, options: Options, *, needs_extension: bool = True
 ) -> tuple[Goal, Wanted, SwitchDiff]:
     """Return the spec and overlay to reach, what follows from them, and how the switch differs.
 
@@ -194,7 +194,7 @@ def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool, ro
     before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
     after = Assignment(wanted.plan.members, goal.overlay)
     summary = summarize(goal, wanted, found, before, after, preview=preview)
-    return replace(summary, record_stale=True, notes=[*summary.notes, _STANDBY]) if role else summary
+    return replace(summary, role=role, notes=[*summary.notes, _STANDBY]) if role else summary
 
 
 @contextmanager

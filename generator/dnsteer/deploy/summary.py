@@ -32,7 +32,8 @@ _COUNTED = (
 class PlanSummary:
     """What a deployment would do. *old* is the state that is applied now, None if none can be read.
 
-    *differences* are those of the specs. *named* is what becomes of the switch's name. *ended* is maintenance that ends, and
+    *differences* are those of the specs. *role* is the one that a switch without one gets, as it is
+    recorded; *named* what becomes of the switch's name. *ended* is maintenance that ends, and
     *returned* what a rollback restores, all in words. *notes* are informational.
     """
 
@@ -48,6 +49,7 @@ class PlanSummary:
     ask: list[str]
     warnings: list[str]
     record_stale: bool
+    role: str = ""
     named: str = ""
     program: ProgramChange | None = None
     ended: list[str] = field(default_factory=list)
@@ -57,7 +59,12 @@ class PlanSummary:
     @property
     def changed(self) -> bool:
         """Whether anything would change."""
-        return self.found.changed or self.record_stale
+        return self.found.changed or self.writes_record
+
+    @property
+    def writes_record(self) -> bool:
+        """Whether the record would change."""
+        return self.record_stale or bool(self.role)
 
     def basis(self) -> dict[str, Any]:
         """Return what the plan depends on: the switch, its current state, and the resulting changes."""

@@ -83,7 +83,7 @@ class Agreement:
         self._agreed: object = None
 
     def covers(self, question: object) -> bool:
-        """Whether the operator has agreed to this *question*. So it is too where there is none, or nobody to be asked."""
+        """Whether the operator has agreed to this *question*; also where there is no question, or no operator to ask."""
         return self._confirm is None or question is None or question == self._agreed
 
     def ask(self, question: object, reasons: list[str], words: list[str]) -> None:

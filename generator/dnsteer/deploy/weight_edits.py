@@ -17,8 +17,8 @@ from dnsteer.switch.state import AppliedState
 def give_weight(
     name: str, weight: int, *, over: float = 0, lasts: float = 0, note: str = "", to_the_end: bool = False
 ) -> Edit:
-    """Return the edit that gives a backend, or each of its workers, a weight; *over* and *lasts* are seconds. The spec's
-    weight is taken back to.
+    """Return the edit that gives a backend, or each of its workers, a weight; *over* and *lasts* are seconds. Given
+    the weight of the spec, the backend gets its slots back over that time, and the entry ends.
 
     A weight that one has already keeps the time, pace and note that are not given anew. With *to_the_end* as it will be when
     a gradual change is done.

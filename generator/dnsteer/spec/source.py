@@ -20,7 +20,7 @@ SHOWN_STDIN = "<stdin>"
 PATIENCE = 5.0
 """Seconds that a writer of a pipe may take to open it."""
 
-SENT_FILES: ContextVar[Mapping[str, bytes]] = ContextVar("given", default=MappingProxyType({}))
+SENT_FILES: ContextVar[Mapping[str, bytes]] = ContextVar("sent_files", default=MappingProxyType({}))
 """What files hold that somebody else has read, by their names."""
 
 _POLL = 50  # milliseconds

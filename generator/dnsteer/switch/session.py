@@ -87,7 +87,7 @@ class Session:
         return sorted(row["name"] for row in rows["rows"])
 
     def record_of(self, named: str | None) -> BridgeRecord:
-        """The bridge of that name, or the only one there is. Raises SwitchError."""
+        """The record of the bridge of that name, or of the only one that is dnsteer's. Raises SwitchError."""
         if named is None:
             found = self.bridges()
             if len(found) != 1:
