@@ -27,6 +27,7 @@ from dnsteer import __version__
 from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.basis import Basis
 from dnsteer.deploy.decision import IDS
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.event import Say
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
@@ -193,6 +194,8 @@ class SocketChannel:
 
 RunRequest = Callable[[Request, Channel], int]
 """Carries a request out and returns the exit code."""
+RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
+"""The same, given the switch as the agent has it."""
 
 
 class Control:

@@ -19,7 +19,7 @@ from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.claim import Claim
-from dnsteer.agent.control import Channel, Control, Request
+from dnsteer.agent.control import Control, RunRequestOn
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
 from dnsteer.agent.gratuitous import NeighborNotices
@@ -56,8 +56,6 @@ TICK = 1.0
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
-RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
-"""Carries out a verb of somebody else on the agent's switch, and returns its exit code."""
 T = TypeVar("T")
 
 
@@ -75,13 +73,9 @@ class Agent:
     """
 
     def __init__(
-        self,
-        switch: TargetSwitch,
-        bridge: str | None,
-        say: Say,
-        run_request: RunRequestOn,
+        self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
         recorder: Recorder | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._report = Reporter(say)
         self._recorder = recorder or Recorder()
         self._run_request = run_request
@@ -134,9 +128,7 @@ class Agent:
                             bridge, balance = self._world.bridge, self.balancer.run
                             beside = [
                                 loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
-                                loop.create_task(
-                                    balance(work, lambda: self._overlay, self._report_effect, self._report)
-                                ),
+                                loop.create_task(balance(work, lambda: self._overlay, self._note_effect, self._report)),
                                 loop.create_task(self._notices.run(work, self._report)),
                                 loop.create_task(self._announcer.run(self._situation, self._report)),
                             ]
@@ -254,9 +246,8 @@ class Agent:
         if self._timed:
             began = loop.time()
             self._timed, self._stepped = False, began
-            self._report_effect(
-                await work(partial(advance_maintenance, self._switch, world.bridge)), loop.time() - began
-            )
+            effect = await work(partial(advance_maintenance, self._switch, world.bridge))
+            self._note_effect(effect, loop.time() - began)
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
         if self._captured is not None:
@@ -276,9 +267,8 @@ class Agent:
             self._changed = None
         rules = [world.rules[pool] for pool in due if pool in world.rules]
         unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
+        args = self._switch, world.bridge, world.number, rules, unhealthy, decision, {*self._panics.slots}
         try:
-            panics = {*self._panics.slots}
-            args = self._switch, world.bridge, world.number, rules, unhealthy, decision, panics
             effect = await work(partial(decide_and_change, *args))
         except BaseException:
             self._put_back(due, decision)
@@ -291,7 +281,7 @@ class Agent:
             self._world = None
             return
         self._follow_up(effect, world.rules)
-        self._report_effect(effect, took)
+        self._note_effect(effect, took)
 
     def _put_back(self, due: set[str], decision: str) -> None:
         self._due |= due
@@ -386,7 +376,7 @@ class Agent:
                 self._under_way.discard(pool)
         self._panics.follow(effect, rules)
 
-    def _report_effect(self, effect: Effect, seconds: float) -> None:
+    def _note_effect(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
             self._recorder.moved(sum(move.moved for move in effect.change.moves))
             if effect.change.edited:

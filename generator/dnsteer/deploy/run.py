@@ -93,7 +93,7 @@ def deploy(
             continue
         if isinstance(outcome, Deployed):
             return outcome
-        agreement.ask(_question(outcome), outcome.ask, sentences(outcome))
+        agreement.ask(outcome.question, outcome.ask, sentences(outcome))
 
 
 def _deploy_if_agreed(
@@ -116,7 +116,7 @@ def _deploy_if_agreed(
             summary = _summary(goal, wanted, found, preview=False, role=role)
             review(summary)
             # ask
-            if not agreement.covers(_question(summary)):
+            if not agreement.covers(summary.question):
                 return summary
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
@@ -125,11 +125,6 @@ def _deploy_if_agreed(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
             return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
-
-
-def _question(summary: PlanSummary) -> object:
-    """Return what the operator is asked: the reasons, and what they were found on. None: there is nothing to ask."""
-    return (summary.ask, summary.basis()) if summary.ask and summary.changed else None
 
 
 def preview(

@@ -66,6 +66,11 @@ class PlanSummary:
         """Whether the record would change."""
         return self.record_stale or bool(self.role)
 
+    @property
+    def question(self) -> object:
+        """What the operator is asked: the reasons, and what they were found on. None: there is nothing to ask."""
+        return (self.ask, self.basis()) if self.ask and self.changed else None
+
     def basis(self) -> dict[str, Any]:
         """Return what the plan depends on: the switch, its current state, and the resulting changes."""
         record, bridge = self.record, self.found.before

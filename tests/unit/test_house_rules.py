@@ -1,0 +1,32 @@
+"""Rules for all code of the tree: a name leads to one place, and a file has one idea and at most 400 lines."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import dnsteer
+
+ROOT = Path(dnsteer.__file__).parents[2]
+PACKAGE = ROOT / "generator" / "dnsteer"
+FOLDERS = ("generator", "templates", "datapath_ext", "bench", "docs", "runbooks", "tests")
+SUFFIXES = {".py", ".c", ".h", ".j2"}
+LINES = 400
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    found = defaultdict[str, list[str]](list)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(file.relative_to(PACKAGE)))
+    assert len(found) > 500
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def test_no_file_is_long() -> None:
+    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.suffix in SUFFIXES]
+    lines = {str(file.relative_to(ROOT)): file.read_text(errors="replace").count("\n") for file in files}
+    assert len(lines) > 1000
+    assert {name: count for name, count in lines.items() if count > LINES} == {}
