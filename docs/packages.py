@@ -50,8 +50,8 @@ def modules() -> str:
     for package in (package for layer in layers() for package in layer):
         out.append(f"## {package}\n\n{purpose(package)}\n\n| module | what it is for |\n|---|---|")
         for file in sorted((_CODE / package).rglob("*.py"), key=lambda file: (len(file.parts), file)):
-            name = str(file.relative_to(_CODE / package)).replace("__init__.py", "")
-            if name:
+            name = str(file.relative_to(_CODE)).removesuffix("__init__.py")
+            if name != f"{package}/":
                 out[-1] += f"\n| `{name}` | {_first_line(file).replace('|', chr(92) + '|')} |"
     return "\n\n".join(out) + "\n"
 

@@ -1,6 +1,9 @@
-"""What templates render must be flows of the plan, each once, with one for all other packets in each table; groups too."""
+"""What templates render must be flows of the plan, each once, with one for all other packets in each table; groups
+too. After their actions a check sees what becomes of a packet."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 
@@ -8,7 +11,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.load_errors import rejected, shown_differently
 from dnsteer.render import flows
-from dnsteer.render.flow_checks import check_flows
+from dnsteer.render.flow_checks import check_actions, check_flows
 from dnsteer.render.flows import flow_lines, groups_of, lines_of, render_table
 from dnsteer.render.template_lines import template_line
 from dnsteer.switch.openflow import RejectedError, Tables
@@ -121,3 +124,24 @@ def test_subjects_are_in_the_spec(spec: object) -> None:
     loaded = load_spec(spec)  # type: ignore[arg-type]
     for subject in build_plan(loaded).subjects.values():
         assert subject.path in loaded.document.lines or subject.path[:-1] in loaded.document.lines, subject
+
+
+def test_lines_that_are_no_flows_are_refused() -> None:
+    """A flow without a cookie would else be left out in silence."""
+    assert flow_lines("# a comment\n\ncookie=0x1, table=0, priority=0 actions=drop\n") == [
+        "cookie=0x1, table=0, priority=0 actions=drop"
+    ]
+    with pytest.raises(TemplateError, match=r"vip.j2: a flow is written cookie=0x.*this line was rendered: prio"):
+        flow_lines("cookie=0x1, table=0, priority=0 actions=drop\npriority=1 actions=drop\n", "vip.j2")
+
+
+@pytest.mark.parametrize(
+    "action", ["CONTROLLER:65535", "NORMAL", "output:p1", "output:2", "p0", "sample(probability=1)"]
+)
+def test_actions_that_check_would_not_see_are_refused(action: str) -> None:
+    """With CONTROLLER each query would go to a controller, and still be forwarded as the spec says."""
+    line = f"cookie=0x1, table=20, priority=1,udp actions=set_field:0x1->reg2,{action},goto_table:30"
+    with pytest.raises(
+        TemplateError, match=re.escape(f"tables/vip.j2: check does not see what {action.partition('(')[0]}")
+    ):
+        check_actions(PLAN, PIPELINE.tables["vip"], [line.replace(f"{action},", "output:p0,"), line])

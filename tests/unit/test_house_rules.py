@@ -1,10 +1,13 @@
-"""Rules for all code of the tree: a name leads to one place, and a file has one idea and at most 400 lines."""
+"""Rules for all of the tree: a name leads to one place, a file has at most 400 lines, and pages name modules that exist."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 import dnsteer
 
@@ -30,3 +33,10 @@ def test_no_file_is_long() -> None:
     lines = {str(file.relative_to(ROOT)): file.read_text(errors="replace").count("\n") for file in files}
     assert len(lines) > 1000
     assert {name: count for name, count in lines.items() if count > LINES} == {}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.stem)
+def test_modules_that_the_docs_name_exist(page: Path) -> None:
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text()))
+    places = (ROOT, ROOT / "generator" / "dnsteer", ROOT / "generator")
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []

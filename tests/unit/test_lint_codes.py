@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
@@ -46,6 +47,18 @@ def test_a_code_that_two_findings_have_is_refused() -> None:
     message = f"test_lint_codes.py: {PASSES.code} is the code of two findings, {PASSES.title!r} and {SPLIT.title!r}"
     with pytest.raises(DefinitionError, match=re.escape(message)):
         codes_of([finder(PASSES)(lambda _: iter(())), finder(taken)(lambda _: iter(()))])
+
+
+def test_a_finder_without_codes_is_refused() -> None:
+    def find(_: LintContext) -> Iterator[LintFinding]:
+        yield from ()
+
+    with pytest.raises(DefinitionError, match=r"declared with its codes, as @finder\(CODE\): found 'find'"):
+        finder(find)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="found none"):
+        finder()
+    with pytest.raises(DefinitionError, match=r"lint/run.py: find in FINDERS is no finder; declare it by @finder"):
+        codes_of([find])  # type: ignore[list-item]
 
 
 def test_a_finding_that_its_finder_does_not_declare_is_refused() -> None:

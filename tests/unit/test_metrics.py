@@ -14,7 +14,7 @@ from dnsteer.agent.effect import Effect
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.report import Reporter
 from dnsteer.metrics.agent import AgentMetrics
-from dnsteer.metrics.collect import read_drops
+from dnsteer.metrics.collect import _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
@@ -311,8 +311,20 @@ def test_families_that_are_defined_wrongly_are_refused() -> None:
     for kind, name in (("counter", "dnsteer_pools"), ("gauge", "dnsteer_pools_total")):
         with pytest.raises(DefinitionError, match=f"metric {name}: the name of a counter ends in _total"):
             Family(name, kind, "State", "Pools.")  # type: ignore[arg-type]
+    with pytest.raises(
+        DefinitionError, match=r"metric dnsteer_pools: found row 'Pool'; expected one of Traffic, Backends"
+    ):
+        Family("dnsteer_pools", "gauge", "Pool", "Pools.")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match='called dnsteer_backend_slot; did you mean "dnsteer_backend_slots"'):
         metric_family("dnsteer_backend_slot")
+
+
+def test_series_have_a_value_for_each_label_of_the_family() -> None:
+    with pytest.raises(
+        DefinitionError,
+        match=r"dnsteer_pool_slots has the labels pool, title; found the values \('farm', 'farm', '4'\)",
+    ):
+        _Made("br-dns", {}).add("dnsteer_pool_slots", ("farm", "farm", "4"), 1)
 
 
 def test_one_of_several_services_is_a_panic_of_the_pool() -> None:

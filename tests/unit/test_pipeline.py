@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -102,6 +101,7 @@ def _edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+AFTER_VIP = leads_to("vip")[0]
 NEXT = PIPELINE.tables["slot"].number
 TOY_ORDER: Order = tuple(sorted((*ORDER, (NEXT - 1, TOY)), key=lambda placed: placed[0]))
 TOY_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@toy, priority=0 actions=goto_table:@slot\n"
@@ -174,7 +174,7 @@ def _no_table(templates: Path) -> None:
             r"groups/slot.j2:\d+: table slot \(30\) cannot lead back to vip \(20\)",
         ),
         (
-            lambda t: _edit(t / "tables" / "vip.j2", "goto_table:@slot", "goto_table:30"),
+            lambda t: _edit(t / "tables" / "vip.j2", f"goto_table:@{AFTER_VIP}", "goto_table:30"),
             r"tables/vip.j2:\d+: goto_table: without the name of a table: write goto_table:@NAME",
         ),
         (
@@ -205,11 +205,13 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
 ) -> None:
     """So that `check`, `render` and `apply` refuse them."""
     plan = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
-    _edit(templates / "tables" / "vip.j2", "goto_table:@slot", "goto_table:@forward")
+    _edit(templates / "tables" / "vip.j2", f"goto_table:@{AFTER_VIP}", "goto_table:@forward")
     monkeypatch.setattr("dnsteer.render.templates.templates_dir", lambda: templates)
     for render in (lines_of, render_flows):
         check_own_templates.cache_clear()
-        with pytest.raises(TemplateError, match="nothing leads to table slot: no template has goto_table:@slot"):
+        with pytest.raises(
+            TemplateError, match=f"nothing leads to table {AFTER_VIP}: no template has goto_table:@{AFTER_VIP}"
+        ):
             render(plan)
     check_own_templates.cache_clear()
 
@@ -224,6 +226,16 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
             "actions=drop",
             "actions={{ unwildcard('ip_prtoo') }}",
             r"tables/state.j2:\d+: no field ip_prtoo; did you mean",
+        ),
+        (
+            "actions=drop",
+            "actions={{ unwildcard('udp_dst[8.15]') }}",
+            r"tables/state.j2:\d+: unwildcard: found 'udp_dst\[8.15\]'; expected udp_dst, or .* as udp_dst\[0..15\]",
+        ),
+        (
+            "actions=drop",
+            "actions={{ unwildcard('udp_dst[8..16]') }}",
+            r"state.j2:\d+: unwildcard: found .*udp_dst\[8..16",
         ),
         ("actions=drop", "actions={{ 'x' | reg }}", r"tables/state.j2:\d+: TypeError: 'x' is no value of a register"),
         ("actions=drop", "actions={{ None | reg }}", r"tables/state.j2:\d+: TypeError: None is no value of a register"),
@@ -275,6 +287,14 @@ class _Numberless(Dsr):
     number = 0
 
 
+class _Misspelt(Dsr):
+    word = "dsr"  # type: ignore[assignment]
+
+
+class _SecondNat(Dsr):
+    word = Forwarding.NAT
+
+
 class _Endless(Dsr):
     backend_end = Mode.backend_end  # type: ignore[assignment]
 
@@ -285,6 +305,8 @@ class _Endless(Dsr):
         (_Nameless(), "forwarding mode _Nameless has no word: its name in the spec"),
         (_Dumb(), "forwarding mode dsr has number 9, so the switch forwards, but no forward_rows"),
         (_Numberless(), "forwarding mode dsr has forward_rows, and no number for register mode"),
+        (_Misspelt(), "the word of forwarding mode _Misspelt is 'dsr'; expected a member of Forwarding"),
+        (_SecondNat(), "_SecondNat has the word nat, which is that of Nat"),
         (_Endless(), "forwarding mode dsr has no backend_end: what identifies a backend's packets"),
     ],
 )
@@ -301,23 +323,6 @@ def test_modes_of_one_number_are_refused() -> None:
     others = [MODES[word] for word in Forwarding if word is not Forwarding.DSR]
     with pytest.raises(DefinitionError, match="forwarding modes nat and dsr both have number 2; 1 is free"):
         by_word([*others, Twice()])
-
-
-@pytest.mark.parametrize("page", sorted((Path(__file__).parents[2] / "docs").glob("*.md")), ids=lambda p: p.stem)
-def test_modules_that_the_docs_name_exist(page: Path) -> None:
-    root = Path(__file__).parents[2]
-    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.py)`", page.read_text()))
-    places = (root, root / "generator" / "dnsteer", root / "generator")
-    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
-
-
-def test_lines_that_are_no_flows_are_refused() -> None:
-    """A flow without a cookie would else be left out in silence."""
-    assert flow_lines("# a comment\n\ncookie=0x1, table=0, priority=0 actions=drop\n") == [
-        "cookie=0x1, table=0, priority=0 actions=drop"
-    ]
-    with pytest.raises(TemplateError, match=r"vip.j2: a flow is written cookie=0x.*this line was rendered: prio"):
-        flow_lines("cookie=0x1, table=0, priority=0 actions=drop\npriority=1 actions=drop\n", "vip.j2")
 
 
 def test_lines_of_a_template_stay_where_they_are() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dnsteer import __version__
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.deploy.apply import apply_change
-from dnsteer.deploy.diff import SwitchDiff, diff_switch
+from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.restore import restore
 from dnsteer.deploy.role import bring_role
@@ -70,7 +70,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
         except SwitchError as err:  # such as of a bridge without OpenFlow 1.5, which is mended below
             failed = err
         with switch.database() as database:
-            found = diff_switch(
+            found = compute_and_diff(
                 wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=False
             )
             if failed is not None and not found.changed:

@@ -166,10 +166,7 @@ def report_change(change: OverlayChange, name: str, dry_run: bool, json: bool, n
     for warning in change.warnings:
         err.print(f"warning: {warning}")
     if not change.edited:
-        are, it = ("were", "they") if change.be == "are" else ("was", "it")
-        put = f"{change.what} {'would be' if dry_run else are} corrected: {it} differed from the record"
-        said = put if change.repaired else "nothing to change"
-        out.print(f"{change.bridge}: {said}; {nothing}")
+        out.print(f"{change.bridge}: {change.repair_text(dry_run=dry_run) or 'nothing to change'}; {nothing}")
         return
     verb = "would change" if dry_run else "changed"
     out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()))

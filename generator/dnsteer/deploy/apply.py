@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from dnsteer.deploy.attempt import Attempt
-from dnsteer.deploy.diff import SwitchDiff, diff_switch
+from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
 from dnsteer.deploy.journal import Begun, JournalEntry, begin, begin_or_nothing, commit
 from dnsteer.deploy.ports import add_ports, finish_ports, restore_ports, set_smallest_fragment
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
@@ -141,6 +141,6 @@ def preview_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -
 def _diff_state(
     switch: TargetSwitch, wanted: Wanted, database: db.Database, client: OpenFlow, *, needs_extension: bool
 ) -> SwitchDiff:
-    return diff_switch(
+    return compute_and_diff(
         wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=needs_extension
     )

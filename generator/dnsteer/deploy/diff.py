@@ -63,7 +63,7 @@ class SwitchDiff:
         return bool(self.settings) or bool(self.flows) or self.loads
 
 
-def diff_switch(
+def compute_and_diff(
     wanted: Wanted,
     database: db.Database,
     client: OpenFlow,
@@ -73,15 +73,17 @@ def diff_switch(
     reclaim: bool = False,
     needs_extension: bool = True,
 ) -> SwitchDiff:
-    """Compare. *control* is the extension's socket where given. Unless it *needs_extension*, the extension may be away.
+    """Compute the plan while the switch dumps its tables, and compare. *control* is the extension's socket where given.
 
-    With *reclaim* a flow without a cookie that has the table, priority and match of one of dnsteer's counts as that flow,
-    changed by hand. Raises SwitchError or its kinds.
+    Unless it *needs_extension*, the extension may be away. With *reclaim* a flow without a cookie that has the table,
+    priority and match of one of dnsteer's counts as that flow, changed by hand. Raises SwitchError or its kinds.
     """
     want = wanted.bridge
     before = database.bridge(want.name)
     br.refuse_foreign(database, want, before, adopt)
-    tables = _read_tables(wanted, client, before, database.timeout)
+    with client.dumping():
+        wanted.compute()  # meanwhile
+        tables = _read_tables(wanted, client, before, database.timeout)
     if reclaim:
         _reclaim(tables, wanted)
     flows = compare_tables(wanted.lines, wanted.groups, tables)
@@ -100,7 +102,7 @@ def diff_switch(
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
-    """Read the tables, if there are any. The plan is computed while the switch prints them."""
+    """Read the tables, if there are any."""
     if before is None or br.lacks_protocol(before):
         client.end_dump()
         return Tables()
@@ -110,9 +112,7 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, tim
             client.end_dump()  # which may have failed for that
             tables = client.dump(wanted.lines)
         else:
-            with client.dumping():
-                wanted.compute()  # meanwhile
-                tables = client.dump(wanted.lines, patience=timeout)
+            tables = client.dump(wanted.lines, patience=timeout)
     except UnavailableError:
         if other:
             return Tables()

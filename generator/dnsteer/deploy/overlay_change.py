@@ -7,7 +7,7 @@ what the record says, all of the recorded state is applied instead, which takes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,10 @@ Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
 """The overlay that is wanted, given the one that there is, the state and the time. May raise SwitchError."""
 
 
+TABLES, PROGRAM = "the tables", "the extension's program"
+"""What may differ from the record."""
+
+
 @dataclass
 class OverlayChange:
     """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
@@ -59,7 +63,7 @@ class OverlayChange:
     members: tuple[Membership, ...] = ()
     ask: list[str] = field(default_factory=list)
     repaired: bool = False
-    what: str = "the tables"
+    what: str = ""
     workers: Workers = field(default_factory=dict)
 
     def entries(self, name: str, kind: Kind) -> list[Maintenance]:
@@ -78,11 +82,6 @@ class OverlayChange:
         """Whether anything changes."""
         return self.edited or self.repaired
 
-    @property
-    def be(self) -> str:
-        """The verb of a sentence about *what*: is or are."""
-        return "are" if self.what.endswith("tables") else "is"
-
     def words(self) -> list[str]:
         """Return what changes, one sentence each; empty when the overlay is the same."""
         moves = [move.text() for move in self.moves]
@@ -90,6 +89,13 @@ class OverlayChange:
         if moves or not self.edited:
             return moves + altered
         return [*maintenance_text.begun_and_ended(self.before, self.after), *altered, "no slot moves"]
+
+    def repair_text(self, *, dry_run: bool) -> str:
+        """Return what was put right, as a sentence; empty if nothing."""
+        if not self.repaired:
+            return ""
+        were, they = ("were", "they") if self.what == TABLES else ("was", "it")
+        return f"{self.what} {'would be' if dry_run else were} corrected: {they} differed from the record"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -133,9 +139,12 @@ def change_overlay(
                 break
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
-        if not (dry_run and change.edited):  # a dry run looks for repairs alone
-            _move_or_repair(_LockedSwitch(switch, session, record, state), change, pool, dry_run, progress)
-        return change
+        at = _LockedSwitch(switch, session, record, state)
+        differs = "" if dry_run and change.edited else _move(at, change, pool)  # a dry run looks for repairs alone
+        if not differs:
+            return change
+        warnings = [] if dry_run else _repair(at, change, pool, differs, progress)
+        return replace(change, repaired=True, what=differs, warnings=[*change.warnings, *warnings])
 
 
 def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progress) -> BridgeRecord:
@@ -182,34 +191,40 @@ class _LockedSwitch:
     state: AppliedState
 
 
-def _move_or_repair(at: _LockedSwitch, change: OverlayChange, pool: str, dry_run: bool, progress: Progress) -> None:
-    """Move the slots whose maintenance changes, or those of *pool*; where the switch differs from the record, repair it."""
-    before, after = change.before, change.after
-    touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+def _move(at: _LockedSwitch, change: OverlayChange, pool: str) -> str:
+    """Move the slots whose maintenance changes. Where the switch is not as recorded, move none and return what is not.
+
+    The slots of *pool* are looked at also where the overlay does not change.
+    """
+    touched = _touched(at.state, change, pool)
     if not touched and not change.edited:
-        return
-    handover = _plan_handover(at, after, touched)
+        return ""
+    handover = _plan_handover(at, change.after, touched)
     in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    have, differs = _tables_as_recorded(at, before, in_tables), ""
+    have = _tables_as_recorded(at, change.before, in_tables)
     if have is None:
-        differs = "the tables"
-    elif change.edited:
-        try:
-            _move_slots(at, after, in_tables, have, handover)
-        except RestartedError:  # ovs-vswitchd has lost the tables, or somebody the fence
-            differs = "the tables"
-    elif handover is not None and handover.loads:
-        differs = "the extension's program"
-    if not differs:
-        return
-    change.repaired, change.what = True, differs
-    if not dry_run:
-        _repair(at, change, progress, needs_extension=handover is not None)
+        return TABLES
+    if not change.edited:
+        return PROGRAM if handover is not None and handover.loads else ""
+    try:
+        _move_slots(at, change.after, in_tables, have, handover)
+    except RestartedError:  # ovs-vswitchd has lost the tables, or somebody the fence
+        return TABLES
+    return ""
+
+
+def _touched(state: AppliedState, change: OverlayChange, pool: str) -> list[Membership]:
+    before, after = change.before, change.after
+    return [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+
+
+def _is_extended(state: AppliedState, touched: Iterable[Membership]) -> bool:
+    return any(m.pool in state.extended for m in touched)
 
 
 def _plan_handover(at: _LockedSwitch, after: Overlay, touched: Iterable[Membership]) -> Handover | None:
     """Return what the extension is to be given, where it serves one of the pools."""
-    if not any(m.pool in at.state.extended for m in touched):
+    if not _is_extended(at.state, touched):
         return None
     from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
 
@@ -273,16 +288,17 @@ def _load_slots(session: Session, begun: Begun, handover: Handover) -> None:
         raise
 
 
-def _repair(at: _LockedSwitch, change: OverlayChange, progress: Progress, *, needs_extension: bool) -> None:
-    """Apply the whole recorded state with the overlay that is wanted. Unless it *needs_extension*, that may be away."""
+def _repair(at: _LockedSwitch, change: OverlayChange, pool: str, differs: str, progress: Progress) -> list[str]:
+    """Apply the whole recorded state with the wanted overlay, since *differs* is not as recorded. Returns warnings."""
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
     other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
-    why = f"{change.what} {change.be} not as recorded" if at.state.version == __version__ else other
+    are = "are" if differs == TABLES else "is"
+    why = f"{differs} {are} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
+    needs_extension = _is_extended(at.state, _touched(at.state, change, pool))
     applied = apply_state(at.switch, at.session, at.state, change.after, progress, needs_extension=needs_extension)
-    if applied.away is not None:
-        change.warnings.append(f"the extension did not get its program: {applied.away}")
+    return [f"the extension did not get its program: {applied.away}"] if applied.away is not None else []
 
 
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dnsteer.deploy.apply import apply_change
 from dnsteer.deploy.basis import refuse_outdated
-from dnsteer.deploy.diff import SwitchDiff, diff_switch
+from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
 from dnsteer.deploy.goal import Goal, make_goal, new_state
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
@@ -179,7 +179,7 @@ def _plan_and_diff(
     sourced = source.read(at.session, at.record, time)
     goal = make_goal(sourced, at.session, at.record, time, rename=options.rename, note=options.note)
     wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
-    found = diff_switch(
+    found = compute_and_diff(
         wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needs_extension=needs_extension
     )
     return goal, wanted, found

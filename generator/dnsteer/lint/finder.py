@@ -38,5 +38,9 @@ class Finder:
 
 
 def finder(*codes: Code, hardware: bool = False) -> Callable[[Find], Finder]:
-    """Declare a function as the finder of *codes*; lint/run.py lists all finders."""
+    """Declare a function as the finder of *codes*; lint/run.py lists all finders. Raises DefinitionError without codes."""
+    for code in codes or (None,):
+        if not isinstance(code, Code):
+            what = f"found {getattr(code, '__name__', code)!r}" if codes else "found none"
+            raise DefinitionError(f"a finder is declared with its codes, as @finder(CODE): {what}")
     return lambda find: Finder(find, codes, hardware)

@@ -45,8 +45,15 @@ FINDERS: tuple[Finder, ...] = (
 
 
 def codes_of(finders: Iterable[Finder]) -> dict[str, Code]:
-    """Return the codes of finders by their words, sorted. Raises DefinitionError for a word of two codes."""
+    """Return the codes of finders by their words, sorted. Raises DefinitionError for a word of two codes, or no finder."""
     found = {NOTHING_TO_ACCEPT.code: NOTHING_TO_ACCEPT}
+    finders = list(finders)
+    for each in finders:
+        if not isinstance(each, Finder):
+            raise DefinitionError(
+                f"dnsteer/lint/run.py: {getattr(each, '__name__', each)} in FINDERS is no finder; declare it by "
+                "@finder(CODE)"
+            )
     for by, code in [(each, code) for each in finders for code in each.codes]:
         other = found.setdefault(code.code, code)
         if other is not code:

@@ -29,6 +29,7 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import service_name
+from dnsteer.spec.errors import DefinitionError
 from dnsteer.status import counters, extension
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
@@ -242,12 +243,18 @@ class _Made:
         for labels, value in found:
             sample = last.get(labels)
             if sample is None:
-                both = {BRIDGE: self._bridge, **dict(zip(metric_family(name).labels, labels, strict=True))}
-                sample = Sample(name, both, float(value))
+                sample = Sample(name, {BRIDGE: self._bridge, **_named(name, labels)}, float(value))
             elif sample.value != value:
                 sample = sample._replace(value=float(value))
             samples[labels] = sample
             metric.samples.append(sample)
+
+
+def _named(name: str, values: Label) -> dict[str, str]:
+    names = metric_family(name).labels
+    if len(names) != len(values):
+        raise DefinitionError(f"metric {name} has the labels {', '.join(names) or 'none'}; found the values {values!r}")
+    return dict(zip(names, values, strict=True))
 
 
 def _metric(name: str) -> Metric:

@@ -60,6 +60,8 @@ class Family:
             mistake = f"help= is a sentence that ends with a full stop, not {self.help!r}"
         if (self.type == "counter") != self.name.endswith("_total"):
             mistake = "the name of a counter ends in _total, and no other does"
+        if self.row not in ROWS:
+            mistake = f"found row {self.row!r}; expected one of {', '.join(ROWS)}"
         if mistake:
             made = sys._getframe(2)  # of the dataclass's __init__
             file = str(made.f_globals["__name__"]).replace(".", "/")

@@ -28,6 +28,16 @@ def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
             raise DefinitionError(
                 f"{_file(mode)}: forwarding mode {type(mode).__name__} has no word: its name in the spec"
             )
+        if not isinstance(mode.word, Forwarding):
+            raise DefinitionError(
+                f"{_file(mode)}: the word of forwarding mode {type(mode).__name__} is {mode.word!r}; expected a member of "
+                "Forwarding (spec/model/spec.py)"
+            )
+        if mode.word in found:
+            raise DefinitionError(
+                f"{_file(mode)}: {type(mode).__name__} has the word {mode.word.value}, which is that of "
+                f"{type(found[mode.word]).__name__}"
+            )
         found[mode.word] = mode
     for word in Forwarding:
         if word not in found:

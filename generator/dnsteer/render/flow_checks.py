@@ -7,11 +7,16 @@ from collections.abc import Sequence
 
 from dnsteer.plan.plan import Plan
 from dnsteer.render.template_lines import template_line
+from dnsteer.render.templates import port_name
+from dnsteer.tables.ingress import PortRow, ProbeRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError
 
 _SHOWN = 300
 _GROUP = re.compile(r"\bgroup:(\d+)")
+ACTIONS = frozenset(["IN_PORT", "ct", "drop", "goto_table", "group", "meter", "move", "output", "set_field"])
+"""Actions after which `check` sees all that becomes of a packet: not so, for example, with CONTROLLER or NORMAL."""
+_IN_BRACKETS = re.compile(r"\([^()]*\)")
 
 
 def shortened(line: str) -> str:
@@ -59,3 +64,30 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
             f"{file}: no flow for all other packets; end it with cookie={{{{ plan.pipeline.cookie | hex }}}}, "
             f"table=@{table.name}, priority=0 actions=drop"
         )
+
+
+def check_actions(plan: Plan, table: Table, lines: Sequence[str]) -> None:
+    """Raise TemplateError for an action that takes packets to where `check` does not see them, or to a port of no spec."""
+    file, ports, checked = f"tables/{table.name}.j2", _ports(plan), set[str]()
+    for line in lines:
+        actions = line[line.index(" actions=") + 9 :]
+        if actions in checked:
+            continue
+        checked.add(actions)
+        while "(" in actions:
+            actions = _IN_BRACKETS.sub("", actions)
+        for action in actions.split(","):
+            name, _, port = action.partition(":")
+            if name not in ACTIONS or (name == "output" and port not in ports):
+                known = ports if name == "output" else ACTIONS
+                raise TemplateError(
+                    f"{template_line(file, line)}: check does not see what {action} does with a packet; expected "
+                    f"{'output to one of' if name == 'output' else 'one of'} {', '.join(sorted(known))}: {shortened(line)}"
+                )
+
+
+def _ports(plan: Plan) -> set[str]:
+    names = {row.name for row in plan.rows.of(PortRow)} | {row.name for row in plan.rows.of(ProbeRow)}
+    if plan.extension is not None:
+        names |= {plan.extension.ingress.name, plan.extension.egress.name}
+    return set(map(port_name, names))

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.flow_checks import check_flows, shortened
+from dnsteer.render.flow_checks import check_actions, check_flows, shortened
 from dnsteer.render.template_lines import template_line
 from dnsteer.render.templates import check_own_templates, leads_to, render_template
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -111,7 +111,7 @@ def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
 def lines_of(plan: Plan, *, check: bool = False) -> list[str]:
     """Return all flows of the plan, each as the line that the switch prints.
 
-    With *check* the flows are checked as `check_flows` does, which an installed package needs for no spec.
+    With *check* the flows and their actions are checked, which an installed package needs for no spec.
     """
     check_own_templates()
     masks, found = MaskPolicy(plan), []
@@ -120,6 +120,7 @@ def lines_of(plan: Plan, *, check: bool = False) -> list[str]:
         lines = flow_lines(text, f"tables/{table.name}.j2")
         if check:
             check_flows(plan, table, lines)
+            check_actions(plan, table, lines)
         found += lines
     return found
 

@@ -290,14 +290,25 @@ def unwildcard(*names: str) -> str:
 
             raise TemplateError(f"no field {field}; {near(field, FIELDS)}")
         nxm, width = FIELDS[field]
-        low, _, high = part.rstrip("]").partition("..")
-        count = int(high or low) - int(low) + 1 if mark else width
+        count = _width_of_part(name, field, part, width) if mark else width
         target = "[]" if count == _SCRATCH_BITS else bits(0, count - 1)
         moves.append(f"move:{nxm}{mark}{part}{'' if mark else '[]'}->{SCRATCH}{target}")
     return ",".join(moves)
 
 
+def _width_of_part(name: str, field: str, part: str, width: int) -> int:
+    found = _PART.fullmatch(part)
+    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, width)
+    if not low <= high < width:
+        raise TemplateError(
+            f"unwildcard: found {name!r}; expected {field}, or some of its bits, as {field}[0..{width - 1}]"
+        )
+    return high - low + 1
+
+
 _SCRATCH_BITS = 128
+_PART = re.compile(r"(\d+)(?:\.\.(\d+))?\]")
+"""What follows the bracket of a field's bits."""
 
 
 def numbered_slots(slots: SlotTable) -> Iterator[tuple[int, str, str, str, str]]:
