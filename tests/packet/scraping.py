@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from email.message import Message
+from io import BytesIO
 
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -31,8 +32,14 @@ def address(agent: Agent) -> str:
 def get(url: str, accept: str = "", method: str = "GET") -> tuple[str, Message]:
     """The body, and the headers."""
     request = urllib.request.Request(url, headers={"Accept": accept}, method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        return answer.read().decode(), answer.headers
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.read().decode(), answer.headers
+    except urllib.error.HTTPError as err:
+        body = err.read()  # which says why
+        raise urllib.error.HTTPError(
+            url, err.code, f"{err.reason}: {body.decode()}", err.headers, BytesIO(body)
+        ) from None
 
 
 def get_read(url: str) -> str:

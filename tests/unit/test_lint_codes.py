@@ -61,6 +61,12 @@ def test_a_finder_without_codes_is_refused() -> None:
         codes_of([find])  # type: ignore[list-item]
 
 
+def test_a_finding_at_no_place_of_the_spec_is_refused() -> None:
+    context = cast("LintContext", None)  # looked at only where the path is one
+    with pytest.raises(DefinitionError, match=rf"{PASSES.code}: a finding at \('pool', 'farm'\); .*\"pools\""):
+        LintContext.finding(context, PASSES, ("pool", "farm"), "text")
+
+
 def test_a_finding_that_its_finder_does_not_declare_is_refused() -> None:
     context = cast("LintContext", None)  # a finder for all flavors hands it on only
     with pytest.raises(DefinitionError, match=rf"test_lint_codes.py: .* yields {SPLIT.code}, which its @finder"):

@@ -287,6 +287,10 @@ class _Numberless(Dsr):
     number = 0
 
 
+class _Baseless:
+    word = Forwarding.DSR
+
+
 class _Misspelt(Dsr):
     word = "dsr"  # type: ignore[assignment]
 
@@ -305,6 +309,7 @@ class _Endless(Dsr):
         (_Nameless(), "forwarding mode _Nameless has no word: its name in the spec"),
         (_Dumb(), "forwarding mode dsr has number 9, so the switch forwards, but no forward_rows"),
         (_Numberless(), "forwarding mode dsr has forward_rows, and no number for register mode"),
+        (_Baseless(), "_Baseless in MODES is not derived from modes.base.Mode"),
         (_Misspelt(), "the word of forwarding mode _Misspelt is 'dsr'; expected a member of Forwarding"),
         (_SecondNat(), "_SecondNat has the word nat, which is that of Nat"),
         (_Endless(), "forwarding mode dsr has no backend_end: what identifies a backend's packets"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
@@ -42,15 +43,18 @@ Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
 """The overlay that is wanted, given the one that there is, the state and the time. May raise SwitchError."""
 
 
-TABLES, PROGRAM = "the tables", "the extension's program"
-"""What may differ from the record."""
+class Differing(Enum):
+    """What of the switch is not as recorded."""
+
+    TABLES = "the tables"
+    PROGRAM = "the extension's program"
 
 
 @dataclass
 class OverlayChange:
     """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
 
-    *ask* is why an operator is asked first. *repaired*: *what* was not what the record said, and was put right. *workers*
+    *ask* is why an operator is asked first. *differing* is what was not as recorded, and was put right. *workers*
     are those of the state.
     """
 
@@ -62,8 +66,7 @@ class OverlayChange:
     slots: Mapping[str, int] = field(default_factory=dict)
     members: tuple[Membership, ...] = ()
     ask: list[str] = field(default_factory=list)
-    repaired: bool = False
-    what: str = ""
+    differing: Differing | None = None
     workers: Workers = field(default_factory=dict)
 
     def entries(self, name: str, kind: Kind) -> list[Maintenance]:
@@ -76,6 +79,11 @@ class OverlayChange:
     def edited(self) -> bool:
         """Whether the overlay changes."""
         return self.before != self.after
+
+    @property
+    def repaired(self) -> bool:
+        """Whether something was put right."""
+        return self.differing is not None
 
     @property
     def changed(self) -> bool:
@@ -92,10 +100,10 @@ class OverlayChange:
 
     def repair_text(self, *, dry_run: bool) -> str:
         """Return what was put right, as a sentence; empty if nothing."""
-        if not self.repaired:
+        if self.differing is None:
             return ""
-        were, they = ("were", "they") if self.what == TABLES else ("was", "it")
-        return f"{self.what} {'would be' if dry_run else were} corrected: {they} differed from the record"
+        were, they = ("were", "they") if self.differing is Differing.TABLES else ("was", "it")
+        return f"{self.differing.value} {'would be' if dry_run else were} corrected: {they} differed from the record"
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -139,12 +147,20 @@ def change_overlay(
                 break
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
-        at = _LockedSwitch(switch, session, record, state)
-        differs = "" if dry_run and change.edited else _move(at, change, pool)  # a dry run looks for repairs alone
-        if not differs:
+        if dry_run and change.edited:
             return change
-        warnings = [] if dry_run else _repair(at, change, pool, differs, progress)
-        return replace(change, repaired=True, what=differs, warnings=[*change.warnings, *warnings])
+        at = _LockedSwitch(switch, session, record, state)
+        found = _look(at, change, pool)
+        differing = found.differing
+        if differing is None and change.edited:
+            try:
+                _move_slots(at, change.after, found)
+            except RestartedError:  # ovs-vswitchd has lost the tables, or somebody the fence
+                differing = Differing.TABLES
+        if differing is None:
+            return change
+        warnings = [] if dry_run else _repair(at, change.after, differing, found, progress)
+        return replace(change, differing=differing, warnings=[*change.warnings, *warnings])
 
 
 def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progress) -> BridgeRecord:
@@ -191,40 +207,34 @@ class _LockedSwitch:
     state: AppliedState
 
 
-def _move(at: _LockedSwitch, change: OverlayChange, pool: str) -> str:
-    """Move the slots whose maintenance changes. Where the switch is not as recorded, move none and return what is not.
+@dataclass(frozen=True)
+class _Look:
+    """What a look at the switch has found: the slots of *pools* as it *has* them, and what the extension is to be given."""
 
-    The slots of *pool* are looked at also where the overlay does not change.
-    """
-    touched = _touched(at.state, change, pool)
-    if not touched and not change.edited:
-        return ""
-    handover = _plan_handover(at, change.after, touched)
-    in_tables = [m for m in touched if m.number not in at.state.elsewhere]
-    have = _tables_as_recorded(at, change.before, in_tables)
-    if have is None:
-        return TABLES
-    if not change.edited:
-        return PROGRAM if handover is not None and handover.loads else ""
-    try:
-        _move_slots(at, change.after, in_tables, have, handover)
-    except RestartedError:  # ovs-vswitchd has lost the tables, or somebody the fence
-        return TABLES
-    return ""
+    pools: Sequence[Membership] = ()
+    has: Tables = field(default_factory=Tables)
+    handover: Handover | None = None
+    differing: Differing | None = None
 
 
-def _touched(state: AppliedState, change: OverlayChange, pool: str) -> list[Membership]:
+def _look(at: _LockedSwitch, change: OverlayChange, pool: str) -> _Look:
+    """Compare the pools whose maintenance changes, and *pool*, with the record."""
     before, after = change.before, change.after
-    return [m for m in state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
-
-
-def _is_extended(state: AppliedState, touched: Iterable[Membership]) -> bool:
-    return any(m.pool in state.extended for m in touched)
+    touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+    if not touched and not change.edited:
+        return _Look()
+    handover = _plan_handover(at, after, touched)
+    pools = [m for m in touched if m.number not in at.state.elsewhere]
+    has = _tables_as_recorded(at, before, pools)
+    if has is None:
+        return _Look(handover=handover, differing=Differing.TABLES)
+    strays = not change.edited and handover is not None and handover.loads
+    return _Look(pools, has, handover, Differing.PROGRAM if strays else None)
 
 
 def _plan_handover(at: _LockedSwitch, after: Overlay, touched: Iterable[Membership]) -> Handover | None:
     """Return what the extension is to be given, where it serves one of the pools."""
-    if not _is_extended(at.state, touched):
+    if not any(m.pool in at.state.extended for m in touched):
         return None
     from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
 
@@ -240,14 +250,12 @@ def _tables_as_recorded(at: _LockedSwitch, before: Overlay, pools: Sequence[Memb
     return None if compare_tables(lines, groups, have) else have
 
 
-def _move_slots(
-    at: _LockedSwitch, after: Overlay, pools: Sequence[Membership], have: Tables, handover: Handover | None
-) -> None:
-    """Move the slots of pools: the journal, the extension, which may refuse, then one bundle; and record it.
+def _move_slots(at: _LockedSwitch, after: Overlay, found: _Look) -> None:
+    """Move the slots of the pools: the journal, the extension, which may refuse, then one bundle; and record it.
 
-    Raises SwitchError, or RestartedError where the tables are no longer what *have* says; nothing was changed then.
+    Raises SwitchError, or RestartedError where the tables are no longer what was found; nothing was changed then.
     """
-    todo = compare_tables(*overlay_flows(at.state, after, pools), have)
+    handover, todo = found.handover, compare_tables(*overlay_flows(at.state, after, found.pools), found.has)
     entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
     # Signals are deferred, since it is short.
     with at.switch.moving(at.record.bridge, at.state, after, todo), defer_signals():
@@ -288,16 +296,16 @@ def _load_slots(session: Session, begun: Begun, handover: Handover) -> None:
         raise
 
 
-def _repair(at: _LockedSwitch, change: OverlayChange, pool: str, differs: str, progress: Progress) -> list[str]:
-    """Apply the whole recorded state with the wanted overlay, since *differs* is not as recorded. Returns warnings."""
+def _repair(at: _LockedSwitch, after: Overlay, differing: Differing, found: _Look, progress: Progress) -> list[str]:
+    """Apply the whole recorded state with the wanted overlay, since something is not as recorded. Returns warnings."""
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
     other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
-    are = "are" if differs == TABLES else "is"
-    why = f"{differs} {are} not as recorded" if at.state.version == __version__ else other
+    are = "are" if differing is Differing.TABLES else "is"
+    why = f"{differing.value} {are} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
-    needs_extension = _is_extended(at.state, _touched(at.state, change, pool))
-    applied = apply_state(at.switch, at.session, at.state, change.after, progress, needs_extension=needs_extension)
+    needs_extension = found.handover is not None
+    applied = apply_state(at.switch, at.session, at.state, after, progress, needs_extension=needs_extension)
     return [f"the extension did not get its program: {applied.away}"] if applied.away is not None else []
 
 

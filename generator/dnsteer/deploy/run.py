@@ -84,23 +84,23 @@ def deploy(
     agreement = Agreement(confirm, progress)
     while True:
         try:
-            outcome = _deploy_if_agreed(source, switch, options, review, agreement, prefetch, progress)
+            summary, result = _deploy_if_agreed(source, switch, options, review, agreement, prefetch, progress)
         except RestartedError:
             if prefetch is None:
                 raise
             prefetch = None  # its tables are those of before
             progress("ovs-vswitchd was restarted in the meantime; reading the switch again")
             continue
-        if isinstance(outcome, Deployed):
-            return outcome
-        agreement.ask(outcome.question, outcome.ask, sentences(outcome))
+        if result is not None:
+            return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
+        agreement.ask(summary.question, summary.ask, sentences(summary))
 
 
 def _deploy_if_agreed(
     source: SpecSource, switch: TargetSwitch, options: Options, review: Review, agreement: Agreement,
     prefetch: Prefetch | None, progress: Progress,
-) -> Deployed | PlanSummary:  # fmt: skip
-    """Change the switch; where the operator has not agreed to what would be done, change nothing and return that."""
+) -> tuple[PlanSummary, ApplyResult | None]:  # fmt: skip
+    """Change the switch; without a result nothing was changed, since the operator has not agreed to what would be done."""
     with _no_garbage_collection(), _session(switch, prefetch) as session:
         # lock, read, settle
         bridge = source.find_bridge(session)
@@ -117,14 +117,14 @@ def _deploy_if_agreed(
             review(summary)
             # ask
             if not agreement.covers(summary.question):
-                return summary
+                return summary, None
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
             entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, record, summary.role)
             result = apply_change(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
-            return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
+            return summary, result
 
 
 def preview(

@@ -97,7 +97,7 @@ class Sending:
         except (SwitchError, PermissionError) as err:
             self._continue_or_raise(result, err, "the new tables are loaded, but ", "; apply again to finish")
         if stages.later:
-            self._send(stages.later.bundle())
+            self._send_bundle(stages.later.bundle())
 
     def _before_bundle(self, handover: Handover, stages: FlowStages, result: ApplyResult) -> None:
         """Before the bundle: add flows that nothing uses yet, then load the program for old and new VIPs."""
@@ -107,7 +107,7 @@ class Sending:
         if stages.early:
             n = len(stages.early)
             self.progress(f"sending {n} flow{'s' if n > 1 else ''} for packets from the new program")
-            self._send([f"flow add {f.line()}" for f in stages.early], early=True)
+            self._send_bundle([f"flow add {f.line()}" for f in stages.early], early=True)
             self._pause(min(self.grace, SETTLE))
         self.progress("loading the program of the extension")
         for name in handover.between.left_out:
@@ -134,7 +134,7 @@ class Sending:
         failed = [handover.roll_back()] if handover is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
-                self._send_bundle(stages.lines_to_take_back())
+                self._send_bundle(stages.lines_to_take_back(), early=True)
             except SwitchError as why:
                 failed.append(f"flows that were added early stay until the next apply ({why})")
         said = "; ".join(filter(None, failed))
@@ -153,7 +153,7 @@ class Sending:
     def _send_now(self, todo: TableChanges) -> None:
         if todo:
             self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
-            self._send(todo.bundle())
+            self._send_bundle(todo.bundle())
 
     def _send_later(self, todo: TableChanges) -> None:
         if todo:
@@ -161,21 +161,18 @@ class Sending:
                 f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows of the return path are removed"
             )
             self._pause(self.grace)
-            self._send(todo.bundle())
+            self._send_bundle(todo.bundle())
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self.signals and time.monotonic() < until:
             time.sleep(_LOOK)
 
-    def _send(self, lines: list[str], *, early: bool = False) -> None:
-        with self.attempt.sending(early=early):
-            self._send_bundle(lines)
-
-    def _send_bundle(self, lines: list[str]) -> None:
+    def _send_bundle(self, lines: list[str], *, early: bool = False) -> None:
         """Send a bundle. Its errors name what of the spec was refused, or that the outcome is unknown."""
         try:
-            send_bundle(self.client, lines, fenced=self.fenced)
+            with self.attempt.sending(early=early):
+                send_bundle(self.client, lines, fenced=self.fenced)
             self.fenced = True
         except RejectedError as err:
             subject = self._subject(err.what)

@@ -12,9 +12,10 @@ from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.examine import Examination, JudgedFlow
 from dnsteer.offload.judge import Reason
 from dnsteer.plan.plan import Plan
-from dnsteer.spec.errors import Path
+from dnsteer.spec.errors import DefinitionError, Path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.schema_errors import near
 
 SWITCH: Path = ("switch",)
 """The path of findings about the switch rather than one VIP or pool."""
@@ -60,7 +61,12 @@ class LintContext:
         self, code: Code, path: Path, text: str, advice: str = "",
         judged: Iterable[JudgedFlow] = (), reasons: tuple[Reason, ...] = (),
     ) -> LintFinding:  # fmt: skip
-        """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows."""
+        """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows.
+
+        Raises DefinitionError for a path that begins with no key of the spec.
+        """
+        if path and path[0] not in Spec.model_fields:
+            raise DefinitionError(f"{code.code}: a finding at {path}; {near(str(path[0]), Spec.model_fields)}")
         flows = list(judged)
         shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
         document = self.loaded.document

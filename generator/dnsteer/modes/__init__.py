@@ -24,6 +24,8 @@ def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
     """Return the modes by their name in the spec. Raises DefinitionError for what a contributor forgot."""
     found: dict[Forwarding, Mode] = {}
     for mode in modes:
+        if not isinstance(mode, Mode):
+            raise DefinitionError(f"{_file(mode)}: {type(mode).__name__} in MODES is not derived from modes.base.Mode")
         if not hasattr(mode, "word"):
             raise DefinitionError(
                 f"{_file(mode)}: forwarding mode {type(mode).__name__} has no word: its name in the spec"
