@@ -35,7 +35,7 @@ def test_roles_in_lines(line: str, role: RoleName | None) -> None:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vrrp, "_AGAIN", 0.05)
+    monkeypatch.setattr(vrrp, "_AGAIN", 0.5)
     monkeypatch.setattr(vrrp, "_LINGER", 0.05)
 
 
