@@ -4,6 +4,8 @@ too. After their actions a check sees what becomes of a packet."""
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +13,14 @@ from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.load_errors import rejected, shown_differently
 from dnsteer.render import flows
-from dnsteer.render.flow_checks import check_actions, check_flows
+from dnsteer.render.flow_checks import check_actions, check_buckets, check_flows
 from dnsteer.render.flows import flow_lines, groups_of, lines_of, render_table
 from dnsteer.render.template_lines import template_line
+from dnsteer.render.templates import check_own_templates, environment, templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.table import TemplateError
-from tests.packet.switches import EXAMPLES, LARGE
+from tests.packet.switches import EXAMPLES, LARGE, spec_of
 
 PLAN = build_plan(load_spec(EXAMPLES / "quickstart.yaml"))
 FORWARD = PIPELINE.tables["forward"]
@@ -145,3 +148,32 @@ def test_actions_that_check_would_not_see_are_refused(action: str) -> None:
         TemplateError, match=re.escape(f"tables/vip.j2: check does not see what {action.partition('(')[0]}")
     ):
         check_actions(PLAN, PIPELINE.tables["vip"], [line.replace(f"{action},", "output:p0,"), line])
+
+
+@pytest.mark.parametrize("action", ["CONTROLLER:65535", "output:p7"])
+def test_actions_of_buckets_that_check_would_not_see_are_refused(action: str) -> None:
+    plan = build_plan(spec_of(LARGE))
+    groups = [group.text for group in groups_of(plan)]
+    check_buckets(plan, "groups/slot.j2", groups)
+    with pytest.raises(TemplateError, match=rf"groups/slot.j2:\d+: check does not see what {action} does"):
+        check_buckets(plan, "groups/slot.j2", [groups[0].replace("resubmit", f"{action},resubmit", 1)])
+
+
+@pytest.mark.parametrize(("file", "before"), [("tables/vip.j2", "goto_table:@"), ("groups/slot.j2", "resubmit(,@")])
+def test_a_check_looks_at_the_actions_of_all_templates(
+    file: str, before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(templates_dir(), tmp_path / "templates")
+    template = copy / file
+    template.write_text(template.read_text().replace(before, f"CONTROLLER:65535,{before}"))
+    plan = build_plan(spec_of(LARGE))
+    with monkeypatch.context() as patch:
+        patch.setattr("dnsteer.render.templates.templates_dir", lambda: copy)
+        for cached in (environment, check_own_templates):
+            cached.cache_clear()
+        try:
+            with pytest.raises(TemplateError, match=rf"{file}(:\d+)?: check does not see what CONTROLLER:65535 does"):
+                lines_of(plan, check=True)
+        finally:
+            for cached in (environment, check_own_templates):
+                cached.cache_clear()

@@ -134,7 +134,7 @@ class Sending:
         failed = [handover.roll_back()] if handover is not None else []
         if stages.early and not isinstance(err, RestartedError):
             try:
-                self._send_bundle(stages.lines_to_take_back(), early=True)
+                send_bundle(self.client, stages.lines_to_take_back(), fenced=self.fenced)
             except SwitchError as why:
                 failed.append(f"flows that were added early stay until the next apply ({why})")
         said = "; ".join(filter(None, failed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dnsteer.plan.plan import Plan
 from dnsteer.render.template_lines import template_line
@@ -16,6 +16,7 @@ _SHOWN = 300
 _GROUP = re.compile(r"\bgroup:(\d+)")
 ACTIONS = frozenset(["IN_PORT", "ct", "drop", "goto_table", "group", "meter", "move", "output", "set_field"])
 """Actions after which `check` sees all that becomes of a packet: not so, for example, with CONTROLLER or NORMAL."""
+_BUCKET_ACTIONS = frozenset(["output", "resubmit", "set_field"])
 _IN_BRACKETS = re.compile(r"\([^()]*\)")
 
 
@@ -68,22 +69,33 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
 
 def check_actions(plan: Plan, table: Table, lines: Sequence[str]) -> None:
     """Raise TemplateError for an action that takes packets to where `check` does not see them, or to a port of no spec."""
-    file, ports, checked = f"tables/{table.name}.j2", _ports(plan), set[str]()
+    ports, checked = _ports(plan), set[str]()
     for line in lines:
         actions = line[line.index(" actions=") + 9 :]
-        if actions in checked:
-            continue
-        checked.add(actions)
-        while "(" in actions:
-            actions = _IN_BRACKETS.sub("", actions)
-        for action in actions.split(","):
-            name, _, port = action.partition(":")
-            if name not in ACTIONS or (name == "output" and port not in ports):
-                known = ports if name == "output" else ACTIONS
-                raise TemplateError(
-                    f"{template_line(file, line)}: check does not see what {action} does with a packet; expected "
-                    f"{'output to one of' if name == 'output' else 'one of'} {', '.join(sorted(known))}: {shortened(line)}"
-                )
+        if actions not in checked:
+            checked.add(actions)
+            _refuse_unseen(f"tables/{table.name}.j2", line, actions, ACTIONS, ports)
+
+
+def check_buckets(plan: Plan, file: str, groups: Iterable[str]) -> None:
+    """Raise TemplateError as `check_actions` does, for the buckets of groups, which the template *file* has rendered."""
+    ports = _ports(plan)
+    for line in groups:
+        for bucket in line.split(",bucket=")[1:]:
+            _refuse_unseen(file, line, bucket.partition("actions=")[2], _BUCKET_ACTIONS, ports)
+
+
+def _refuse_unseen(file: str, line: str, actions: str, known: Collection[str], ports: Collection[str]) -> None:
+    while "(" in actions:
+        actions = _IN_BRACKETS.sub("", actions)
+    for action in actions.split(","):
+        name, _, port = action.partition(":")
+        if name not in known or (name == "output" and port not in ports):
+            places = ("output to one of", ports) if name == "output" else ("one of", known)
+            raise TemplateError(
+                f"{template_line(file, line)}: check does not see what {action} does with a packet; expected {places[0]} "
+                f"{', '.join(sorted(places[1]))}: {shortened(line)}"
+            )
 
 
 def _ports(plan: Plan) -> set[str]:

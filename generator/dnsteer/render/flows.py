@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.flow_checks import check_actions, check_flows, shortened
+from dnsteer.render.flow_checks import check_actions, check_buckets, check_flows, shortened
 from dnsteer.render.template_lines import template_line
 from dnsteer.render.templates import check_own_templates, leads_to, render_template
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -122,6 +122,8 @@ def lines_of(plan: Plan, *, check: bool = False) -> list[str]:
             check_flows(plan, table, lines)
             check_actions(plan, table, lines)
         found += lines
+    if check:
+        check_buckets(plan, _GROUPS, (group.text for group in groups_of(plan)))
     return found
 
 
