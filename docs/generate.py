@@ -37,6 +37,7 @@ from dnsteer.spec.model import (
     probe,
     query,
     spec,
+    values,
 )
 from dnsteer.spec.model.part import keys_of
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
@@ -125,11 +126,11 @@ def spec_page() -> str:
 
 def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
-    if value is None or value == {} or value == [] or isinstance(value, health.Query | query.Expect):
+    if value is None or value == {} or value == [] or isinstance(value, query.Query | query.Expect):
         return ""  # of the last two the page has the defaults key by key
     if isinstance(value, float):
-        return f"`{health.spelt(value)}`"
-    if health.PERCENT in field.metadata:
+        return f"`{values.spelt(value)}`"
+    if values.PERCENT in field.metadata:
         return f"`{value}%`"
     return f"`{str(getattr(value, 'value', value)).lower() if isinstance(value, bool) else getattr(value, 'value', value)}`"
 
