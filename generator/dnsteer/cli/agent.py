@@ -129,9 +129,9 @@ def agent(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
         serving = {**served.serving, **_takes_loads(_address(push or ""), say)}
-        servers = [loop.create_task(serve(working)) for serve in serving.values()]
-        for what, server in zip(serving, servers, strict=True):
-            server.add_done_callback(partial(_said_if_failed, say, what))
+        servers = [
+            loop.create_task(working.supervisor.keep(what, partial(serve, working))) for what, serve in serving.items()
+        ]
         try:
             await working.run()
         except asyncio.CancelledError:
@@ -242,12 +242,6 @@ def _said_of_server(say: Say, text: str) -> None:
         say(text, "access", "info" if "signed in" in text or "read again" in text else "warning")
     else:
         say(text, "listens", address=text.rpartition(" ")[2])
-
-
-def _said_if_failed(say: Say, what: str, server: asyncio.Task[None]) -> None:
-    """Say that this is not served any more: health checks go on without."""
-    if not server.cancelled() and (error := server.exception()) is not None:
-        say(f"no {what} any more: {error!r}; all else goes on", "not_listening", "error", reason=repr(error))
 
 
 def allow_files() -> None:
