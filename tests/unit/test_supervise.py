@@ -51,7 +51,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_task_that_fails_is_started_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that ends by itself, or is cancelled by its own doing. The same failure is said once, and counted each time."""
+    """Also one that ends by itself, or is cancelled by its own doing. A failure is said once, and counted each time."""
     monkeypatch.setattr(supervise, "STEADY", 0.02)
     began: list[int] = []
     ended: list[str] = []
@@ -105,7 +105,7 @@ def test_what_fails_in_an_event_is_said(case: Case) -> None:
     assert "ZeroDivisionError" in case.said[0]
 
 
-class Unprintable(Exception):
+class UnprintableError(Exception):
     """An exception whose text fails."""
 
     def __str__(self) -> str:
@@ -114,8 +114,8 @@ class Unprintable(Exception):
 
 def test_an_exception_without_a_text(case: Case) -> None:
     with case.supervisor.guarded("metrics"):
-        raise Unprintable
-    assert case.said[0].endswith(": Unprintable")
+        raise UnprintableError
+    assert case.said[0].endswith(": UnprintableError")
 
 
 def test_pauses_double_up_to_a_minute() -> None:
