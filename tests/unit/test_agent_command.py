@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -96,6 +97,30 @@ def test_the_agent_may_open_as_many_files_as_it_can() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout == "(4096, 4096)\n", done.stderr
+
+
+def test_hangup_never_ends_the_agent() -> None:
+    """From the moment on in which its verb begins; a library that is loaded then would take a while."""
+    script = (
+        "import os, signal, dnsteer.agent.run as run\n"
+        "loaded = run.Agent.__init__\n"
+        "def slow(*args): os.kill(os.getpid(), signal.SIGHUP); loaded(*args)\n"
+        "run.Agent.__init__ = slow\n"
+        "from dnsteer.cli.main import run; run()"
+    )
+    argv = [sys.executable, "-c", script, "agent", "--db", "unix:/nonexistent/db.sock"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline().startswith("the switch stays as it is: ")
+            for _ in range(3):
+                process.send_signal(signal.SIGHUP)
+            process.terminate()
+            assert process.stderr.read() == "ends; the switch stays as it is\n"
+        finally:
+            process.kill()
+            process.communicate()
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(("option", "what"), [("--metrics", "metrics"), ("--console", "console and no metrics")])
