@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -263,15 +264,53 @@ def test_clients_that_say_nothing(running: Agent, shared: Switch) -> None:
         client.close()
 
 
-def test_more_clients_than_it_serves(running: Agent, shared: Switch) -> None:
-    idle = [socket.socket(socket.AF_UNIX) for _ in range(12)]
+def test_clients_without_a_request_are_in_nobodys_way(running: Agent, shared: Switch) -> None:
+    """As many as it waits for, and some more, for which those that came first are sent away."""
+    idle = [socket.socket(socket.AF_UNIX) for _ in range(40)]
     for client in idle:
+        client.settimeout(20)
         client.connect(str(path_of(shared)))
     done = on(shared)("drain", "farm/ns1")
-    assert done.code == 0
-    assert "verbs are under way; try again; this is done without it" in done.err
+    assert (done.code, done.err) == (0, "")
+    running.waits_for("for ")
+    with idle[0].makefile() as lines:
+        assert "no request came, and 32 other clients wait to send theirs" in lines.read()
     for client in idle:
         client.close()
+
+
+def test_more_verbs_than_it_does_at_once(running: Agent, shared: Switch) -> None:
+    """Each waits for an answer of its client."""
+    asking = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+    for name in ("farm/ns1", "farm/ns2"):
+        assert on(shared)("down", name, "--yes").code == 0
+    for client in asking:
+        client.settimeout(20)
+        client.connect(str(path_of(shared)))
+        client.sendall(request("down", "farm/ns3", "--db", shared.database))
+        with client.makefile() as lines:
+            assert any('"ask"' in line for line in lines)
+    done = on(shared)("undrain", "farm/ns1")
+    assert done.code == 0
+    assert "8 verbs are under way; try again; this is done without it" in done.err
+    for client in asking:
+        client.close()
+
+
+@pytest.mark.parametrize("fault", ["removed", "replaced", "folder"])
+def test_a_socket_whose_file_is_gone_is_made_again(fault: str, running: Agent, shared: Switch) -> None:
+    path = path_of(shared)
+    if fault == "folder":
+        shutil.rmtree(path.parent)
+    else:
+        path.unlink()
+    if fault == "replaced":
+        path.write_text("")
+    running.waits_for("made again")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = running.said().count("for ")
+    assert on(shared)("drain", "farm/ns1").code == 0
+    assert running.said().count("for ") > before
 
 
 def test_a_full_farm_file_reaches_it(running: Agent, shared: Switch, tmp_path: Path) -> None:

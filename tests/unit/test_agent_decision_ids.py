@@ -61,13 +61,13 @@ class Case:
         }
         self.world = World("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, self.told)
-        self.agent._world = self.world
+        self.agent._adoption.world = self.world
         self.agent._health.adopt(ipv4, NO_OVERLAY, 0.0)
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.said.append((event, str(fields.get("decision", ""))))
 
-    def _change(self, switch: TargetSwitch, bridge: str, edit: Edit) -> OverlayChange:
+    def _change(self, switch: TargetSwitch, bridge: str, edit: Edit, **_: bool) -> OverlayChange:
         before, self.overlay = self.overlay, edit(self.overlay, self._state, self.time)
         return OverlayChange(bridge, before, self.overlay, [])
 

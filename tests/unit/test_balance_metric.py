@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,65 @@ def test_what_is_no_load_is_refused_and_the_last_value_counts(value: float) -> N
     with pytest.raises(MetricError):
         metric.add_counter("a", value, 1.0)
     assert metric.known(2.0) == {"a": 1.0}
+
+
+def test_what_is_more_than_most_is_refused() -> None:
+    for metric, value in ((Metric(0.0, 30.0), 1e308), (Metric(0.0, 30.0), 1.1e15), (Metric(0.0, 30.0, most=4.0), 4.1)):
+        with pytest.raises(MetricError, match=r"is above (1e\+15|4), the most that counts"):
+            metric.add("a", value, 0.0)
+        assert metric.known(0.0) == {}
+
+
+def test_a_counter_may_be_larger_than_a_value() -> None:
+    metric = Metric(half_life=0.0, lasts=30.0)
+    metric.add_counter("a", 1e20, 0.0)
+    metric.add_counter("a", 1e20 + 1e6, 10.0)
+    assert metric.known(10.0) == {"a": pytest.approx(1e5, rel=0.2)}
+
+
+def test_a_mistake_is_forgotten_soon_and_a_load_that_lasts_counts() -> None:
+    metric = Metric(half_life=10.0, lasts=30.0)
+    for name in ("a", "b"):
+        metric.add(name, 0.5, 0.0)
+    metric.add("a", 1e14, 10.0)
+    metric.add("b", 0.5, 10.0)
+    assert metric.known(10.0) == {"a": pytest.approx(2.75), "b": 0.5}, "10 times the usual, smoothed"
+    for time in (20.0, 30.0, 40.0):
+        metric.add("a", 0.5, time)
+    assert metric.known(40.0)["a"] < 0.8
+    for time in (50.0, 60.0, 70.0, 80.0, 90.0):
+        metric.add("a", 900.0, time)
+    assert metric.known(90.0)["a"] > 450
+
+
+def test_no_value_within_a_full_load_is_a_jump() -> None:
+    metric = Metric(half_life=0.0, lasts=30.0)
+    for value in (0.001, 0.95):
+        metric.add("a", value, 1.0)
+    assert metric.known(1.0) == {"a": 0.95}
+    metric.add("b", 2e9, 1.0)
+    assert metric.known(1.0)["b"] == 9.5, "one that begins, too"
+    idle = Metric(half_life=0.0, lasts=30.0)
+    for value in (0.0, 3e9):
+        idle.add("a", value, 1.0)
+    assert idle.known(1.0) == {"a": 3e9}, "nothing to compare with"
+
+
+VALUES = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([0.0, 5e-324, 1e308, 1e15, 1e-13, 0.5, 80.0])
+POLICIES: list[dict[str, object]] = [{}, {"policy": "spill", "to": "c", "above": "80%"}, {"half_life": 0}]
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=40), st.sampled_from(POLICIES))
+def test_no_value_makes_deciding_fail(told: list[tuple[str, float]], keys: dict[str, object]) -> None:
+    metric = Metric(0.0 if "half_life" in keys else 10.0, 30.0)
+    given: dict[int, str] = {}
+    for time, (name, value) in enumerate(told):
+        with suppress(MetricError):
+            metric.add(name, value, float(time))
+        known = dict(metric.known(float(time)))
+        assert all(0 <= each <= 1e15 for each in known.values())
+        found = decided(counted("aaabbbcc"), known, given, {}, **keys)
+        assert len(found.moved) <= 8
 
 
 def test_the_rate_of_a_counter() -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
+from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dnsteer.agent.balance import page as page_module
 from dnsteer.agent.balance import scrape
 from dnsteer.agent.balance.metric import MetricError
+from dnsteer.agent.balance.page import MAX_LABELS, MAX_LINE, values_in
 from dnsteer.agent.balance.push import push_application
-from dnsteer.agent.balance.scrape import Scraper, url_of, value_in
+from dnsteer.agent.balance.scrape import Scraper, url_of
 from dnsteer.spec.model.metric_source import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend, Pool
 
@@ -39,17 +45,81 @@ bad_text abc
     ('dns_busy{ server = "a" , kind="x",}', 0.5), ("queries_total", 5.0),
 ])  # fmt: skip
 def test_a_series_of_a_page(series: str, value: float) -> None:
-    assert value_in(PAGE, series) == value
+    assert values_in(PAGE.encode(), [series]) == [value]
 
 
 @pytest.mark.parametrize(("series", "why"), [
     ("dns_busy", "2 series of dns_busy; name labels"), ("node_load", "no node_load"),
     ('node_load1{a="b"}', "no node_load1{"),
-    ("bad_text", "bad_text is not written as Prometheus"),
+    ("bad_text", "bad_text is not written as Prometheus"), ("one_line", "no one_line"), ("dns", "no dns"),
 ])  # fmt: skip
 def test_what_is_not_there(series: str, why: str) -> None:
-    with pytest.raises(MetricError, match="^" + why):
-        value_in(PAGE, series)
+    (found,) = values_in(PAGE.encode(), [series])
+    assert isinstance(found, MetricError) and str(found).startswith(why)
+
+
+def test_workers_share_a_page() -> None:
+    page = "".join(f'busy{{cpu="{n}",mode="{mode}"}} {n}\n' for n in range(100) for mode in ("user", "idle"))
+    wanted = [f'busy{{mode="user",cpu="{n}"}}' for n in range(40)]
+    assert values_in(page.encode(), wanted) == list(range(40))
+
+
+@pytest.mark.parametrize(("line", "read"), [
+    ('m{a="x"} 5', True), ('m {a="x"} 5', False), ("m 5", True), ("m\t5 1700000000000", True), ("m{} 5", True),
+    ("m{ } 5", True),
+    ('m{a="x",} 5', True), ('m{a="\\\\\\"\\n}"} 5', True), ("m", False), ("m ", False), ('m{a="x"}', False),
+    ('m{a="x" 5', False),
+    ('m{a="x} 5', False), ("m{a=x} 5", False), ("m 1_0", False), ("m 0x10", False), ("m{" + 'a="x",' * 9, False),
+    ("m 5 # {id=\"x\"} 1", True), ("m{a=\"" + "x" * (MAX_LINE - 9) + '"} 5', True),
+    ("m{a=\"" + "x" * MAX_LINE + '"} 5', False),
+    ("m{" + ",".join(f'l{n}="x"' for n in range(MAX_LABELS)) + "} 5", True),
+    ("m{" + ",".join(f'l{n}="x"' for n in range(MAX_LABELS + 1)) + "} 5", False), ("\xffm 5", False), ("m \xff", False),
+])  # fmt: skip
+def test_a_line_of_a_page(line: str, read: bool) -> None:
+    """Wherever it stands; and what is no line of the metric is in no other's way."""
+    for before, after in (("", ""), ("m2 7\n", "\nm2 7"), ("#\n", "\n")):
+        (found,) = values_in(f"{before}{line}{after}".encode("latin-1"), ["m"])
+        assert (found == 5) is read, found
+        assert values_in(f"{line}\nother 3\n".encode("latin-1"), ["other"]) == [3]
+    assert read or values_in(f"{line}\nm 5\n".encode("latin-1"), ["m"]) == [5]
+
+
+@given(st.binary(max_size=300), st.sampled_from(["m", 'm{a="b"}', 'm{a="\\"",b="c"}']))
+def test_whatever_a_page_has(noise: bytes, series: str) -> None:
+    for page in (noise, b"m" + noise, b"m{" + noise, b'm{a="' + noise, b"m " + noise):
+        (found,) = values_in(page, [series])
+        assert isinstance(found, float | MetricError)
+
+
+def test_a_large_page_is_read_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a line of escaped quotes no more than a bound, of other metrics nothing; and each line of several series once."""
+    read: list[int] = []
+    sample = page_module._sample
+
+    def counted(line: str, at: int) -> Any:
+        read.append(len(line))
+        return sample(line, at)
+
+    monkeypatch.setattr(page_module, "_sample", counted)
+    quotes = 'load{x="' + '\\"' * (1 << 19) + '"} 1\n'
+    others = "".join(f'cpu{{n="{n}"}} {n}\n' for n in range(10_000))
+    assert values_in(f"{quotes}{others}load 0.5\n".encode(), ["load"]) == [0.5]
+    assert read == [len("load 0.5")]
+    read.clear()
+    assert values_in(f"{quotes}{others}".encode(), [f'cpu{{n="{n}"}}' for n in range(40)]) == list(range(40))
+    assert len(read) == 10_000
+
+
+def test_pages_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    at: list[str] = []
+
+    def read(page: bytes, series: list[str]) -> list[float | MetricError]:
+        at.append(threading.current_thread().name)
+        return values_in(page, series)
+
+    monkeypatch.setattr(scrape, "values_in", read)
+    assert scraped(page(PAGE)) == 0.21
+    assert at and threading.main_thread().name not in at
 
 
 @pytest.mark.parametrize("text", ["", "1a", "rate(x[1m])", "a{b}", "a{b=c}", 'a{b="c" d="e"}', 'a{b="c"'])

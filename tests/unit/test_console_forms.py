@@ -12,7 +12,8 @@ import httpx
 import pytest
 from prometheus_client import Metric
 
-from dnsteer.agent.control import Channel, Control, Request
+from dnsteer.agent.control import Channel, Control
+from dnsteer.agent.request import Request
 from dnsteer.checks.load import check_document
 from dnsteer.console import forms, plan_limits, sessions, spec_pages
 from dnsteer.console.access import Access

@@ -15,7 +15,7 @@ ROOT = Path(dnsteer.__file__).parents[2]
 PACKAGE = ROOT / "generator" / "dnsteer"
 FOLDERS = ("generator", "templates", "datapath_ext", "bench", "docs", "runbooks", "tests")
 SUFFIXES = {".py", ".c", ".h", ".j2"}
-LINES = 400
+LINES = 600
 
 
 def test_no_two_public_classes_have_one_name() -> None:

@@ -7,8 +7,6 @@ docs/agent.md.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
 import os
 import shlex
@@ -16,14 +14,15 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from dnsteer import __version__
+from dnsteer.agent.request import MalformedRequestError, Request
 from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.basis import Basis
 from dnsteer.deploy.decision import IDS
@@ -35,7 +34,11 @@ from dnsteer.switch.tools import SwitchError
 _MAX = 32 << 20
 """Bytes of a request."""
 _PATIENCE = 10.0
-"""Seconds for a client to send its request."""
+"""Seconds for a client to send its request, and to take what is left to send it at the end."""
+_WAITING = 32
+"""Clients that may be without a request at once: one more ends the wait for the one that has waited longest."""
+_LOOK = 1.0
+"""Seconds between two looks at whether the socket's file is still there."""
 _ALIVE = 2.0
 """Seconds between two signs of life to a client whose verb takes long."""
 _AT_ONCE = 8
@@ -48,58 +51,6 @@ _READ = ("status", "plan")
 _OFTEN = (*_READ, "reconcile", "due")
 """Verbs that a timer or a person calls again and again: that they have ended is not said."""
 _CREDENTIALS = struct.Struct("3i")
-
-
-class MalformedRequestError(Exception):
-    """A malformed request; the message says what is wrong."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A verb with its arguments, as on the command line, and options that count more than those among them.
-
-    *by* is who asks, *environ* what the client's terminal is like, *terminal* whether its output is one, *files* what the
-    files hold that the arguments name. *decision* is the id of what it decides, which the agent gives it.
-    """
-
-    argv: tuple[str, ...]
-    options: tuple[str, ...]
-    by: str
-    environ: Mapping[str, str]
-    terminal: bool
-    files: Mapping[str, bytes]
-    decision: str = ""
-
-    @staticmethod
-    def parse(line: bytes) -> Request:
-        """Read a request. Raises MalformedRequestError."""
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            raise MalformedRequestError("found a line that is not JSON") from None
-        if not isinstance(value, dict) or value.get("v") != PROTOCOL:
-            found = value.get("v") if isinstance(value, dict) else value
-            raise MalformedRequestError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
-        argv, options, by = value.get("argv"), value.get("options", []), value.get("by", "")
-        environ, files, terminal = value.get("environ", {}), value.get("files", {}), value.get("terminal", False)
-        texts = [by, *_words(argv), *_words(options), *_pairs(environ), *_pairs(files)]
-        if not argv or not all(isinstance(text, str) for text in texts) or not isinstance(terminal, bool):
-            raise MalformedRequestError(
-                "expected argv: a list of words; and options, by, environ, terminal and files where needed"
-            )
-        try:
-            held = {name: base64.b64decode(text, validate=True) for name, text in files.items()}
-        except binascii.Error:
-            raise MalformedRequestError("found a file that is not in base64") from None
-        return Request(tuple(argv), tuple(options), by, environ, terminal, held)
-
-
-def _words(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [None]
-
-
-def _pairs(value: Any) -> list[Any]:
-    return [word for pair in value.items() for word in pair] if isinstance(value, dict) else [None]
 
 
 class Channel(Protocol):
@@ -209,24 +160,55 @@ class Control:
         self._clients: set[asyncio.Task[None]] = set()
         self._of_console: dict[asyncio.Future[int], bool] = {}
         """Verbs of the console that are under way, and whether each is gradual."""
+        self._waiting: dict[asyncio.Task[None], SocketChannel] = {}
+        """Clients that have not sent their request, those that came first in front."""
         self._at_work: dict[asyncio.Task[None], SocketChannel] = {}
         """Clients whose verb is under way."""
 
-    async def start(self) -> Path | None:
-        """Listen, and return where; None where the database is a remote one. Raises OSError.
+    @property
+    def path(self) -> Path | None:
+        """Where the socket is; None where the database is a remote one."""
+        return self._path
+
+    async def listen(self) -> None:
+        """Listen until cancelled, and again whenever the socket's file is gone or another one.
 
         The bridge's claim must be held: a socket that an earlier agent left is replaced.
         """
-        if self._path is None:
-            return None
-        self._path.parent.mkdir(mode=0o700, exist_ok=True)
-        self._path.unlink(missing_ok=True)
+        path = self._path
+        assert path is not None
+        made: tuple[int, int] | None = None
+        failed = ""
+        while True:
+            if made is None or made != _identity(path):
+                try:
+                    again = made is not None
+                    made = await self._make(path)
+                except OSError as err:
+                    made, why = None, f"{err.filename or path}: {err.strerror}"
+                    if why != failed:
+                        failed = why
+                        text = f"no control socket, so verbs work by themselves: {why}"
+                        self._say(text, "not_listening", "warning", reason=why)
+                else:
+                    failed = ""
+                    told = " (made again: its file was gone or another one)" if again else ""
+                    self._say(f"control socket {path}{told}", "listens", address=path)
+            await asyncio.sleep(_LOOK)
+
+    async def _make(self, path: Path) -> tuple[int, int] | None:
+        """Make the socket in place of the one before, whose clients stay. Raises OSError."""
+        if self._server is not None:
+            self._server.close()
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            path.unlink()
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._accept, self._path, limit=_MAX)
+            self._server = await asyncio.start_unix_server(self._accept, path, limit=_MAX)
         finally:
             os.umask(before)
-        return self._path
+        return _identity(path)
 
     async def stop(self) -> None:
         """Close the socket, and wait for the verbs that are under way."""
@@ -234,7 +216,8 @@ class Control:
         if self._server is not None:
             self._server.close()
             if self._path is not None:
-                self._path.unlink(missing_ok=True)
+                with suppress(OSError):
+                    self._path.unlink()
         for client in self._clients:
             if client in self._at_work:
                 self._at_work[client].take({"why": "nothing was changed: the agent ends"})
@@ -300,6 +283,7 @@ class Control:
             pass  # the client is gone, or the agent ends
         finally:
             self._clients.discard(task)
+            self._waiting.pop(task, None)
             self._at_work.pop(task, None)
             writer.close()
 
@@ -310,15 +294,17 @@ class Control:
         channel = SocketChannel(loop, writer, self._ending)
         try:
             _refuse_others(writer)
-            if len(self._clients) > _AT_ONCE:
-                raise MalformedRequestError(f"{_AT_ONCE} verbs are under way; try again")
+            self._refuse_too_many()
+            self._wait_for(task, channel)
             channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
             request = replace(Request.parse(await _line(reader)), decision=IDS.next())
+            self._refuse_too_many()  # others may have been faster
         except MalformedRequestError as err:
             channel.send(error=str(err))
-            await asyncio.sleep(0)
-            await writer.drain()
+            await _sent(writer)
             return
+        finally:
+            self._waiting.pop(task, None)
         ended = self._begun(request, request.argv)
         self._at_work[task] = channel
         done = loop.run_in_executor(self._threads, self._run, request, channel)
@@ -330,11 +316,38 @@ class Control:
             code = await done
             ended(code)
             channel.send(exit=code)
-            await asyncio.sleep(0)
-            with suppress(OSError):
-                await writer.drain()
+            await _sent(writer)
         finally:
             answers.cancel()
+
+    def _refuse_too_many(self) -> None:
+        """Raise MalformedRequestError while as many verbs are under way as may be."""
+        if len(self._at_work) >= _AT_ONCE:
+            raise MalformedRequestError(f"{_AT_ONCE} verbs are under way; try again")
+
+    def _wait_for(self, task: asyncio.Task[None], channel: SocketChannel) -> None:
+        """Let a client send its request. Those that never do are no reason to refuse others."""
+        if len(self._waiting) >= _WAITING:
+            oldest = next(iter(self._waiting))
+            self._waiting.pop(oldest).send(error=f"no request came, and {_WAITING} other clients wait to send theirs")
+            oldest.cancel()
+        self._waiting[task] = channel
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of the same name; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+async def _sent(writer: asyncio.StreamWriter) -> None:
+    """Wait until the client has taken what was sent, or is gone, or takes too long."""
+    await asyncio.sleep(0)
+    with suppress(OSError, asyncio.TimeoutError):
+        await asyncio.wait_for(writer.drain(), _PATIENCE)
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

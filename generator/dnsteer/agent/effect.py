@@ -48,7 +48,7 @@ def decide_and_change(
     """Decide by *rules* on the overlay as it is under the lock, and change the switch.
 
     *number* is the state that the rules are of; *unhealthy* backends are by the names of slots, those of *panics* were
-    in panic. *id* is that of the decision, if it has one already. Raises SwitchError.
+    in panic. *id* is that of the decision, if it has one already. It needs no room in the record. Raises SwitchError.
     """
     id = id or IDS.next()
     decisions: dict[str, Decision] = {}
@@ -64,7 +64,7 @@ def decide_and_change(
 
     checked: Edit = edit
     try:
-        change = _change(switch, bridge, checked, id)
+        change = _change(switch, bridge, checked, id, unrecorded=True)
     except OutdatedError:
         return Effect(None, {}, outdated=True)
     decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
@@ -82,9 +82,9 @@ def edit_overlay(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Effe
     return Effect(change, {}, id=id_of(change, id))
 
 
-def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> OverlayChange:
+def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str, *, unrecorded: bool = False) -> OverlayChange:
     with deciding(id):
-        return change_overlay(switch, bridge, edit)
+        return change_overlay(switch, bridge, edit, unrecorded=unrecorded)
 
 
 def id_of(change: OverlayChange, id: str) -> str:

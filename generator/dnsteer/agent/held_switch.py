@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from dnsteer.agent.unrecorded import Unrecorded
 from dnsteer.deploy.decision import DECISION
+from dnsteer.deploy.settle import overlay_in_tables
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
-from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
+from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
@@ -29,12 +31,15 @@ _OF_THE_RECORD = {
 
 
 _MAX_DECISIONS = 64
+_PATIENCE = 1.0
+"""Seconds to wait for another dnsteer, before what is kept is recorded at the next turn."""
 
 
 class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, remote: str = "") -> None:
+        self.unrecorded = Unrecorded(remote)
         self.on_change: Callable[[], None] = lambda: None
         self.events = 0
         """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
@@ -140,6 +145,38 @@ class HeldSwitch(TargetSwitch):
         """Whether the tables were right when last looked at, and no event came since."""
         return self.memory.seen == (bridge, marker, self.memory.events)
 
+    def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> None:
+        """Keep an overlay that OVSDB refuses to write. From now on its sessions read the record as if it had it."""
+        self.memory.unrecorded.keep(_as_written(session, bridge), overlay, str(why))
+
+    def keep_pending(self, session: Session, bridge: str, why: UnwrittenError) -> None:
+        """Keep what a pending change has made of the tables. Raises SwitchError where they do not tell."""
+        record = _as_written(session, bridge)
+        overlay = overlay_in_tables(self, record)
+        if overlay is None:
+            raise why
+        self.memory.unrecorded.keep(record, overlay, str(why))
+
+    def take_over(self, bridge: str) -> None:
+        """Take over what an earlier agent could not record. Raises SwitchError."""
+        with self.session() as session:
+            self.memory.unrecorded.load(_as_written(session, bridge))
+
+    def record_kept(self, bridge: str) -> bool:
+        """Record what is kept, and return whether it still counted: somebody else may have written the record meanwhile.
+
+        Raises UnwrittenError while OVSDB refuses to write, BusyError while others change the bridge.
+        """
+        kept = self.memory.unrecorded
+        with replace(self, timeout=min(self.timeout, _PATIENCE)).session() as session:
+            session.lock(bridge)
+            record = _as_written(session, bridge)
+            overlay = kept.overlay(record)
+            if overlay is not None:
+                session.put_overlay(record, overlay)
+            kept.forget(bridge)
+        return overlay is not None
+
     @contextmanager
     def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: TableChanges) -> Iterator[None]:
         """Know the tables as changed, without another look. A change that fails leads to one."""
@@ -161,10 +198,27 @@ def monitored(flow: Flow) -> str:
     return " ".join(filter(None, (f"table={flow.table} cookie=0x{flow.cookie:x}", flow.match, actions)))
 
 
+def _as_written(session: Session, bridge: str) -> BridgeRecord:
+    """The bridge's record as it stands in OVSDB. Raises SwitchError when the bridge is gone."""
+    record = session.as_written(bridge) if isinstance(session, _RememberingSession) else session.record(bridge)
+    if record is None:
+        raise SwitchError(REMOVED.format(bridge))
+    return record
+
+
 class _RememberingSession(Session):
     def __init__(self, switch: HeldSwitch) -> None:
         super().__init__(switch.remote, switch.timeout)
         self._memory = switch.memory
+
+    def record(self, bridge: str) -> BridgeRecord | None:
+        """The bridge's record, with what the agent has decided while it could not be written."""
+        record = self.as_written(bridge)
+        return self._memory.unrecorded.completed(record) if record is not None else None
+
+    def as_written(self, bridge: str) -> BridgeRecord | None:
+        """The bridge's record as it stands in OVSDB."""
+        return super().record(bridge)
 
     def state(self, record: BridgeRecord, number: int) -> AppliedState:
         """One recorded state; the one that was read last is not read again. Raises as the original."""

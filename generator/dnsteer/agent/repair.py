@@ -11,7 +11,7 @@ from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.restore import restore
 from dnsteer.deploy.role import bring_role
-from dnsteer.deploy.settle import settle
+from dnsteer.deploy.settle import settle_or_keep
 from dnsteer.deploy.target_switch import Progress
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow, Group
@@ -53,7 +53,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
     with replace(switch, timeout=min(switch.timeout, _PATIENCE)).session() as session:
         session.lock(bridge)
         session.timeout = switch.timeout
-        record = settle(switch, session, session.record_of(bridge), progress)
+        record = settle_or_keep(switch, session, session.record_of(bridge), progress)
         if not record.number:
             return Look()
         state = session.state(record, record.number)

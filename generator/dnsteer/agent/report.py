@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dnsteer.agent.decide import PoolRules
@@ -40,6 +40,24 @@ class Reporter:
             f"bridge {world.bridge}: state {world.number}, pools with health checks: {pools}, targets: {targets}",
             "adopted", state=world.number, pools=pools, targets=targets,
         )  # fmt: skip
+
+    def not_adopted(self, number: int, kept: Mapping[str, PoolRules], why: str) -> None:
+        """State *number* cannot be followed; the pools of the rules that are *kept* are checked as before."""
+        names = ", ".join(dict.fromkeys(rules.pool for rules in kept.values()))
+        goes_on = f"the checks of the state before go on for {names}" if names else "no pool is the same as before"
+        text = (
+            f"state {number} cannot be followed, and is tried again: {why}; {goes_on}, and all others stay as they are"
+        )
+        self.fails("the state", text, "error")
+
+    def unrecorded(self, why: str, unsaved: str) -> None:
+        """What the agent has decided is in the flows alone, and why the record does not have it; empty: it has."""
+        if not why:
+            self.works("the record", "the record has all that was decided")
+            return
+        left = f"; nor can it be kept for the next agent: {unsaved}" if unsaved else ""
+        text = f"backends go out and come back without the record, which follows once it can be written: {why}{left}"
+        self.fails("the record", text, "error")
 
     def turned(self, pool: str, backend: str, why: str, **fields: Any) -> None:
         """A check of a backend has turned; *why* is empty for one that is healthy again."""

@@ -7,19 +7,18 @@ a restart or because the switch was away, is made up by the next look, which com
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
 
 from dnsteer.agent import network, systemd
+from dnsteer.agent.adoption import Adoption, Work
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.claim import Claim
-from dnsteer.agent.control import Control, RunRequestOn
+from dnsteer.agent.control import RunRequestOn
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
 from dnsteer.agent.gratuitous import NeighborNotices
@@ -27,44 +26,30 @@ from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.panics import Panics
-from dnsteer.agent.probes.question import Question
-from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
-from dnsteer.agent.probes.targets import ProbeTarget, rounds
-from dnsteer.agent.probes.turns import Prober, Turns
-from dnsteer.agent.probes.udp import UdpProbe
+from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.repair import look
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.role import RoleFollower
+from dnsteer.agent.supervise import Supervisor, described
+from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
-from dnsteer.agent.world import World, read_world
+from dnsteer.agent.world import World
 from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
 from dnsteer.metrics.recorder import Known, Recorder
-from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
-from dnsteer.spec.effective_query import EffectiveQuery
-from dnsteer.spec.model.extension import Extension
-from dnsteer.spec.model.health import CheckKind
+from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
-
-T = TypeVar("T")
-
-
-class Work(Protocol):
-    """Does something in the thread that changes the switch."""
-
-    def __call__(self, do: Callable[[], T], /) -> Awaitable[T]:
-        """Return the result of *do*."""
 
 
 class Agent:
@@ -79,9 +64,8 @@ class Agent:
     ) -> None:  # fmt: skip
         self._report = Reporter(say)
         self._recorder = recorder or Recorder()
-        self._run_request = run_request
-        self._control: Control | None = None
-        self._memory = SwitchMemory()
+        self.supervisor = Supervisor(self._report, self._recorder)
+        self._memory = SwitchMemory(switch.remote)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
@@ -89,8 +73,16 @@ class Agent:
         self._notices = NeighborNotices(self._switch)
         self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
         self._announcer = Announcer(switch.remote, self._recorder)
-        self._world: World | None = None
-        self._probes: list[Turns] = []
+        self._adoption = Adoption(self._claim, self._health, self._add, self._report, self._recorder)
+        self._verbs = VerbServer(
+            self._switch, run_request, self._report, lambda: self._world.spec if self._world is not None else None
+        )
+        self._begun = False
+        """Whether what goes on beside the main loop has begun."""
+        self._taken_over = False
+        """Whether it is known what an earlier agent could not record."""
+        self._read_first = False
+        """Whether the record is to be read before what is due is done."""
         self._looks = LookTimes()
         self._busy_since: float | None = None
         """When others began to change the bridge, which puts looks off."""
@@ -114,54 +106,63 @@ class Agent:
         self._differences = 0  # flows, groups and settings that were not as applied
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled. Nothing else ends it: what fails is said and tried again."""
         loop = asyncio.get_running_loop()
         self._memory.on_change = partial(_wake, loop, self._wake, self._announcer)
-        beside: list[asyncio.Task[None]] = []
+        self.supervisor.catch_callbacks(loop)
         with ThreadPoolExecutor(1, "switch") as worker:
             work = partial(loop.run_in_executor, worker)
             try:
                 while True:
                     began = loop.time()
-                    try:
-                        acts = await self._follow(work, loop)
-                        if acts and not beside and self._world is not None:
-                            bridge, balance = self._world.bridge, self.balancer.run
-                            beside = [
-                                loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
-                                loop.create_task(balance(work, lambda: self._overlay, self._note_effect, self._report)),
-                                loop.create_task(self._notices.run(work, self._report)),
-                                loop.create_task(self._announcer.run(self._situation, self._report)),
-                            ]
-                            await self._listen(bridge)
-                        for task in beside:
-                            if task.done():
-                                task.result()  # raises: a task ends only by a defect, and systemd then starts the agent anew
-                        if acts:
-                            await self._act(work, loop)
-                        if not self._looks.failing:
-                            self._report.works("the switch", "the switch can be reached again")
-                        systemd.notify("READY=1", "WATCHDOG=1", f"STATUS={self._summary()}")
-                    except (SwitchError, PermissionError) as err:
-                        self._looks.failed(loop.time())
-                        self._recorder.failed(str(err))
-                        self._report.fails("the switch", f"the switch stays as it is: {err}", "error")
-                        systemd.notify("WATCHDOG=1", f"STATUS={err}")
-                    self._recorder.took("loop", loop.time() - began)
+                    await self._turn(work, loop)
+                    with self.supervisor.guarded("metrics"):
+                        self._recorder.took("loop", loop.time() - began)
                     await self._rest(loop)
             finally:
-                for task in beside:
-                    task.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await task
+                await self.supervisor.stop()
                 await asyncio.to_thread(self._announcer.close, self._report)
                 await self.balancer.close()
-                for probe in self._probes:
-                    probe.stop()
-                if self._control is not None:
-                    await self._control.stop()
+                self._adoption.stop()
+                await self._verbs.stop()
                 self._claim.close()
                 self._memory.close()
+
+    async def _turn(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        """Follow the record, and do what is due."""
+        why = ""
+        try:
+            if await self._follow(work, loop) and self._world is not None:
+                self._begin_beside(work, self._world.bridge)
+                await self._act(work, self._world, loop)
+            if not self._looks.failing:
+                self._report.works("the switch", "the switch can be reached again")
+            self.supervisor.works("the main loop")
+        except (SwitchError, PermissionError) as err:
+            why = str(err)
+            self._recorder.failed(why)
+            self._report.fails("the switch", f"the switch stays as it is: {why}", "error")
+        except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
+            why = described(err)
+            self.supervisor.failed("the main loop", err)
+            self._read_first = True  # what comes next in the record may mend it
+        if why:
+            self._looks.failed(loop.time())
+        systemd.notify(
+            *([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={why.splitlines()[0] if why else self._summary()}"
+        )
+
+    def _begin_beside(self, work: Work, bridge: str) -> None:
+        """Begin what goes on beside the main loop, once."""
+        if self._begun:
+            return
+        self._begun = True
+        report, start = self._report, self.supervisor.start
+        start("the monitor", lambda: watch(self._switch, bridge, report.monitor_fails))
+        start("the balance", lambda: self.balancer.run(work, lambda: self._overlay, self._note_effect, report))
+        start("the announcements", lambda: self._notices.run(work, report))
+        start("the routes", lambda: self._announcer.run(self._situation, report))
+        self._verbs.begin(bridge, self.supervisor)
 
     def _situation(self) -> Situation | None:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
@@ -170,35 +171,9 @@ class Agent:
         fault, doubt = self._role.fault(self._memory.fault), self._memory.doubt
         return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
 
-    async def _listen(self, bridge: str) -> None:
-        control = self._control = Control(
-            self._switch.remote, bridge, partial(self._run_request, self._switch), self._report.say
-        )
-        try:
-            path = await control.start()
-        except OSError as err:
-            why = f"{err.filename}: {err.strerror}"
-            text = f"no control socket, so verbs work by themselves: {why}"
-            self._report.say(text, "not_listening", "warning", reason=why)
-            return
-        if path is not None:
-            self._report.say(f"control socket {path}", "listens", address=path)
-        else:
-            why = "the database is a remote one"
-            self._report.say(f"no control socket: {why}", "not_listening", reason=why)
-
     async def run_verb(self, asked: Asked) -> VerbOutcome:
         """Carry out a verb that the console asks for, on the switch as the agent has it."""
-        if self._control is None:
-            return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
-        switch = self._switch
-        extension = switch.extension
-        if asked.files and extension is None:  # a spec that was sent names no socket of this machine
-            applied = self._world.spec.switch.extension if self._world is not None else None
-            extension = applied.control if applied is not None else Extension.model_fields["control"].default
-        named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
-        options = [word for name, value in named.items() if value for word in (name, value)]
-        return await self._control.run_verb(asked, options)
+        return await self._verbs.run_verb(asked)
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
@@ -209,8 +184,9 @@ class Agent:
 
     async def _follow(self, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
         """Follow the record. Return whether this agent is the one that acts."""
-        if self._due and self._claim.held and self._world is not None:
+        if self._due and self._claim.held and self._world is not None and not self._read_first:
             return True  # what is due comes first
+        self._read_first = False
         record = await work(self._claim.record)
         self._recorder.bridge_is(record.bridge, held=self._claim.held)
         self._report.bridge = record.bridge
@@ -219,47 +195,73 @@ class Agent:
             self._announcer.stand_by()
             return False
         self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
-        if self._world is None or self._world.number != record.number:
-            self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
-        elif record.overlay != self._overlay:  # whom people take out counts for backups
-            self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
-        self._overlay = record.overlay
-        self._role.record(record, self._world)
-        self._announcer.record(record, self._report)
-        self._captured = record if capture_of(record) is not None else None
-        self._recorder.followed(record, self._memory.decision_of(record.overlay))
-        self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in record.overlay)
+        if self._world is None and not self._taken_over:
+            await work(partial(self._switch.take_over, record.bridge))
+            self._taken_over, record = True, await work(self._claim.record)
+        overlay = record.overlay
+        before = self._world
+        if await self._adoption.follow(record, overlay, work, loop):
+            self._tell_adopted(loop.time())
+        if (world := self._world) is not None:
+            # Whom people take out counts for backups.
+            changed = overlay != self._overlay
+            self._due |= {
+                name for name, rules in world.rules.items() if world is not before or (changed and rules.standby)
+            }
+        self._overlay = overlay
+        self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
         self._timed = self._timed and loop.time() >= self._stepped + TICK
+        self._captured = record if capture_of(record) is not None else None
+        with self.supervisor.guarded("following the record"):
+            self._role.record(record, self._world)
+            self._announcer.record(record, self._report)
+            self._recorder.followed(record, self._memory.decision_of(overlay))
         return True
 
-    def _read_world(self, record: BridgeRecord) -> World:
-        world = read_world(self._claim.session(), record)
-        refuse_unavailable({target.check.check for target in world.targets})
-        network.set_up_probe_port(world.spec)
-        return world
+    async def _act(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        """Carry out what is due, and look at the switch. A step that fails is raised once all others are done."""
+        failed: Exception | None = None
+        for step in (self._apply_due, self._record_kept, self._advance, self._look, self._remove_mirrors):
+            try:
+                await step(work, world, loop)
+            except UnavailableError:
+                raise
+            except Exception as err:  # noqa: BLE001  raised below
+                failed = failed or err
+        if failed is not None:
+            raise failed
 
-    async def _act(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
-        """Carry out what is due, and look at the switch."""
-        world = self._world
-        assert world is not None
-        if self._due:
-            await self._apply_due(work, world, loop)
-        if self._timed:
-            began = loop.time()
-            self._timed, self._stepped = False, began
-            effect = await work(partial(advance_maintenance, self._switch, world.bridge))
-            self._note_effect(effect, loop.time() - began)
-        if self._looks.due_in(self._memory.events, loop.time()) <= 0:
-            await self._look(work, world, loop)
-        if self._captured is not None:
-            switch = self._switch
-            left = await work(partial(remove_left, switch.remote, switch.timeout, self._captured))
-            if left is not None:
-                text = f"removed the mirrors that were left: {left.text}"
-                self._report.say(text, "mirrors_removed", capture=left.text)
-            self._captured = None
+    async def _record_kept(self, work: Work, world: World, _loop: asyncio.AbstractEventLoop) -> None:
+        """Record what was decided while the record could not be written."""
+        kept = self._memory.unrecorded
+        if kept.why:
+            with suppress(BusyError, UnwrittenError):
+                counted = await work(partial(self._switch.record_kept, world.bridge))
+                self._due |= set() if counted else set(world.rules)
+        self._report.unrecorded(kept.why, kept.unsaved)
+        self._recorder.unrecorded(bool(kept.why))
+
+    async def _advance(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        """End maintenance whose time is over, and advance what is gradual."""
+        if not self._timed:
+            return
+        began = loop.time()
+        self._timed, self._stepped = False, began
+        effect = await work(partial(advance_maintenance, self._switch, world.bridge))
+        self._note_effect(effect, loop.time() - began)
+
+    async def _remove_mirrors(self, work: Work, _world: World, _loop: asyncio.AbstractEventLoop) -> None:
+        """Remove mirrors that a capture has left."""
+        if self._captured is None:
+            return
+        left = await work(partial(remove_left, self._switch.remote, self._switch.timeout, self._captured))
+        if left is not None:
+            self._report.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
+        self._captured = None
 
     async def _apply_due(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._due:
+            return
         due, self._due = self._due, set()
         decision, self._decision = self._decision, ""
         began = loop.time()
@@ -279,7 +281,7 @@ class Agent:
         self._recorder.took("effect", took, effect.id if changed else "")
         if effect.outdated:
             self._put_back(due, decision)
-            self._world = None
+            self._read_first = True
             return
         self._follow_up(effect, world.rules)
         self._note_effect(effect, took)
@@ -289,7 +291,9 @@ class Agent:
         self._decision = self._decision or decision  # a check that turned meanwhile has been given another
 
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
-        """Look at the whole switch, and say what was found."""
+        """Look at the whole switch, if that is due, and say what was found."""
+        if self._looks.due_in(self._memory.events, loop.time()) > 0:
+            return
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
         await work(partial(network.set_up_probe_port, world.spec))
         try:
@@ -300,7 +304,7 @@ class Agent:
             if loop.time() - self._busy_since > _LONG:
                 self._report.fails("the lock", f"not compared with the record: {err}")
             return
-        except (SwitchError, PermissionError) as err:
+        except Exception as err:
             self._looks.failed(loop.time())
             self._memory.not_looked(err)
             self._announcer.wake()
@@ -319,55 +323,50 @@ class Agent:
             self._notices.begin(world)
         self._report.look(found, repair=repair, decision=decision)
 
-    def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
-        for probe in self._probes:
-            probe.stop()
-        self._world = world
-        self._health.adopt(world.targets, overlay, loop.time())
-        self.balancer.adopt(world, loop.time())
-        self._notices.begin(world)
-        self._due |= set(world.rules)
-        self._recorder.adopted(Known(world.bridge, world.state, world.spec), (target.label for target in world.targets))
-        for target in world.targets:
-            state = self._health.states[target.key]
-            if not state.healthy:
-                self._recorder.turned(target.label, healthy=False, why=state.why)
-        questions: dict[EffectiveQuery, Question] = {}
-        self._probes = []
-        for group in rounds(world.targets):
-            check = group[0].check
-            question = questions.setdefault(group[0].query, Question(group[0].query))
-            asked: list[Prober] = (
-                # Of several VIPs those that take turns keep no socket.
-                [UdpProbe(target, question, self._add, loop, keep=target is group[0]) for target in group]
-                if check.check is CheckKind.DNS
-                else [StreamProbe(target, question, self._add, loop) for target in group]
-            )
-            turns = Turns(asked, self._health.states, loop)
-            turns.start(random.uniform(0, check.interval))  # spread over the interval
-            self._probes.append(turns)
-        self._report.adopted(world)
+    @property
+    def _world(self) -> World | None:
+        """The state that is followed."""
+        return self._adoption.world
+
+    def _tell_adopted(self, time: float) -> None:
+        """Tell the other parts of the agent of the state that is followed now."""
+        world = self._world
+        assert world is not None
+        with self.supervisor.guarded("adopting the balance"):
+            self.balancer.adopt(world, time)
+        with self.supervisor.guarded("adopting metrics and announcements"):
+            self._notices.begin(world)
+            known = Known(world.bridge, world.state, world.spec)
+            self._recorder.adopted(known, (target.label for target in world.targets))
+            for target in world.targets:
+                state = self._health.states[target.key]
+                if not state.healthy:
+                    self._recorder.turned(target.label, healthy=False, why=state.why)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
         result = self._health.compare_serials(target, result)
         turned = self._health.add(target, result)
-        self.balancer.probed(target, result)
-        if turned and not self._decision:
-            self._decision = IDS.next()
+        if turned:
+            self._decision = self._decision or IDS.next()
+            self._changed = self._changed or asyncio.get_running_loop().time()
+            self._due.update(target.slots)
+            self._wake.set()
+            self._announcer.wake()
+        with self.supervisor.guarded("telling of checks"):
+            self._tell(target, result, turned=turned)
+
+    def _tell(self, target: ProbeTarget, result: Result, *, turned: bool) -> None:
+        """Tell others of the result of a probe."""
         decision = self._decision if turned else ""
         self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
-        if not turned:
-            return
-        state = self._health.states[target.key]
-        self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
-        self._changed = self._changed or asyncio.get_running_loop().time()
-        self._announcer.wake()
-        self._report.turned(
-            target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
-            check=target.label[2], duration_s=round(result.took, 6), decision=decision,
-        )  # fmt: skip
-        self._due.update(target.slots)
-        self._wake.set()
+        if turned:
+            state = self._health.states[target.key]
+            self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
+            self._report.turned(
+                target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
+                check=target.label[2], duration_s=round(result.took, 6), decision=decision,
+            )  # fmt: skip
+        self.balancer.probed(target, result)
 
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         """Take notice of what goes on, and of panics."""

@@ -84,15 +84,22 @@ def _source(scope: Scope, base: Path, pool: Pool, balance: Balance, source: Metr
     if kind == "prometheus" and source.metric is None:
         yield scope.finding(base, 'no key "metric"', 'the key "metric"', "the name of the metric on that page")
     if kind == "probe":
-        if "full" in source.model_fields_set:
-            yield scope.finding((*base, "full"), 'the key "full" with probe', "no such key", "latency has no full load")
-        if not pool.health:
-            yield scope.finding(
-                base,
-                "the latency of probes in a pool without health checks",
-                "a health check",
-                "for example health: {}",
-            )
+        for key in ("full", "at_most"):
+            if key in source.model_fields_set:
+                yield scope.finding(
+                    (*base, key), f'the key "{key}" with probe', "no such key", "latency has no full load"
+                )
+    elif source.at_most is not None and source.at_most < source.full:
+        yield scope.finding(
+            (*base, "at_most"),
+            f"{source.at_most:g}",
+            f"{source.full:g}, as full, or more",
+            "a full load would not count",
+        )
+    if kind == "probe" and not pool.health:
+        yield scope.finding(
+            base, "the latency of probes in a pool without health checks", "a health check", "for example health: {}"
+        )
 
 
 def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from dnsteer.checks.announce import check_announce
 from dnsteer.checks.backup import as_written, check_backups
 from dnsteer.checks.balance import check_balance
 from dnsteer.checks.bringup import check_bringup
+from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health
 from dnsteer.checks.modes import check_modes
@@ -56,6 +57,7 @@ def check_document(doc: Document) -> Loaded:
         written = Spec.model_validate(doc.value)
     except ValidationError as err:
         raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
+    _refuse(Scope(written, doc), (check_empty_keys,))
     spec, doc = with_workers(written), replace(doc, places=places(written))
     scope = Scope(spec, doc)
     _refuse(scope, _CHECKS)

@@ -106,6 +106,7 @@ def agent(
     log: LogFormat = Format.TEXT,
 ) -> None:  # fmt: skip
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it never ends the agent, not even while that begins
     given = Given(tls_cert, tls_key, client_ca, tokens, names or ())
     given.check(_address(console or ""))
     try:
@@ -128,10 +129,11 @@ def agent(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(signal.SIGHUP, served.read_again)
         serving = {**served.serving, **_takes_loads(_address(push or ""), say)}
-        servers = [loop.create_task(serve(working)) for serve in serving.values()]
-        for what, server in zip(serving, servers, strict=True):
-            server.add_done_callback(partial(_said_if_failed, say, what))
+        servers = [
+            loop.create_task(working.supervisor.keep(what, partial(serve, working))) for what, serve in serving.items()
+        ]
         try:
             await working.run()
         except asyncio.CancelledError:
@@ -149,10 +151,11 @@ def agent(
 
 @dataclass(frozen=True)
 class Served:
-    """What the agent tells of its work, what serves it, and what ends that."""
+    """What the agent tells of its work, what serves it, what reads its files again, and what ends it."""
 
     recorder: Recorder | None = None
     serving: Serving = field(default_factory=dict)
+    read_again: Callable[[], None] = lambda: None
     close: Callable[[], None] = lambda: None
 
 
@@ -204,7 +207,12 @@ def _served(
     if metrics is not None and metrics != console:
         at = metrics
         serving["metrics"] = lambda _: with_metrics(at)
-    return Served(told, serving, pages.close)
+
+    def read_again() -> None:
+        say("asked to read tokens and certificates again (SIGHUP); a spec is read by dnsteer apply alone", "access")
+        security.read_again()
+
+    return Served(told, serving, read_again, pages.close)
 
 
 def _takes_loads(at: At | None, say: Say) -> Serving:
@@ -242,12 +250,6 @@ def _said_of_server(say: Say, text: str) -> None:
         say(text, "access", "info" if "signed in" in text or "read again" in text else "warning")
     else:
         say(text, "listens", address=text.rpartition(" ")[2])
-
-
-def _said_if_failed(say: Say, what: str, server: asyncio.Task[None]) -> None:
-    """Say that this is not served any more: health checks go on without."""
-    if not server.cancelled() and (error := server.exception()) is not None:
-        say(f"no {what} any more: {error!r}; all else goes on", "not_listening", "error", reason=repr(error))
 
 
 def allow_files() -> None:

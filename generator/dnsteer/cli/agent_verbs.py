@@ -20,7 +20,8 @@ from dnsteer.spec.source import SENT_FILES
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from dnsteer.agent.control import Channel, Request
+    from dnsteer.agent.control import Channel
+    from dnsteer.agent.request import Request
     from dnsteer.events.event import Say
 
 VERBS = (*QUICK, "plan", "apply")

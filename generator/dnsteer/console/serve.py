@@ -41,6 +41,13 @@ class Security:
         """What must run beside the server."""
         return [self.tls.watch()] if self.tls is not None else []
 
+    def read_again(self) -> None:
+        """Read the files again, whether they have changed or not."""
+        if self.tokens is not None:
+            self.tokens.read_again()
+        if self.tls is not None:
+            self.tls.read_again()
+
     def hosts(self) -> Collection[str]:
         """The names that the console answers by besides the machine's own."""
         return {*self.names, *(self.tls.names if self.tls is not None else ())}
@@ -54,8 +61,14 @@ class AwaitedSecurity:
 
     def __init__(self, read: Callable[[], Security], say: Say, what: str) -> None:
         self._read, self._say, self._what = read, say, what
-        self._lock = asyncio.Lock()
+        self._lock, self._asked = asyncio.Lock(), asyncio.Event()
         self._found: Security | None = None
+
+    def read_again(self) -> None:
+        """Read the files again, now rather than at the next try if they were not right yet."""
+        if self._found is not None:
+            self._found.read_again()
+        self._asked.set()
 
     async def get(self) -> Security:
         """Wait until the files are right."""
@@ -69,7 +82,9 @@ class AwaitedSecurity:
                     if why != said:
                         said = why
                         self._say(f"no {self._what} yet, tried again every {AGAIN:g} s: {why}")
-                    await asyncio.sleep(AGAIN)
+                    self._asked.clear()
+                    with suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(self._asked.wait(), AGAIN)
             return self._found
 
 

@@ -41,32 +41,37 @@ class ServerTls:
         self._seen = self._signatures()
         self.context = _context(files)
         self.names = _names(files.certificate, say)
+        self._now = self.context
+        # A server keeps its context: each handshake goes on with the one of the files that were read last.
+        self.context.sni_callback = lambda connection, _name, _context: setattr(connection, "context", self._now)
 
     async def watch(self) -> None:
-        """Read certificate and key again when they change, until cancelled. What is wrong with them is said."""
+        """Read the files again when they change, until cancelled. What is wrong with them is said."""
         while True:
             await asyncio.sleep(LOOKS)
             self.look()
 
     def look(self) -> None:
-        """Read certificate and key again if they have changed. Connections that there are go on."""
-        seen = self._signatures()
-        if seen == self._seen:
-            return
-        self._seen = seen
+        """Read the files again if they have changed."""
+        if self._signatures() != self._seen:
+            self.read_again()
+
+    def read_again(self) -> None:
+        """Read the files again, whether they have changed or not. Connections that there are go on."""
+        self._seen = self._signatures()
         try:
-            _context(self._files)
-            self.names = _names(self._files.certificate, self._say)
-            self.context.load_cert_chain(self._files.certificate, self._files.key)
+            context, names = _context(self._files), _names(self._files.certificate, self._say)
         except (SwitchError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             self._say(f"console: the certificate of before stays in use: {why}")
         else:
+            self._now, self.names = context, names
             self._say("console: certificate and key read again")
 
     def _signatures(self) -> list[tuple[int, ...]]:
         out: list[tuple[int, ...]] = []
-        for file in (self._files.certificate, self._files.key):
+        files = self._files
+        for file in filter(None, (files.certificate, files.key, files.client_ca)):
             try:
                 found = file.stat()
             except OSError:
@@ -102,6 +107,9 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         _certificates(files.client_ca, _CA, "the certificate of the CA that signs those of clients")
         context.load_verify_locations(files.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
+        # A ticket would let in who showed a certificate of a CA that is no longer the one.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
     return context
 
 

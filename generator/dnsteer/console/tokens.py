@@ -137,8 +137,7 @@ class TokenFile:
             self._looked = now
             signature = _signature(self._file)
             if signature != self._seen:
-                self._seen = signature
-                self._read_again()
+                self.read_again()
         return self._tokens
 
     def find(self, secret: str) -> Token | None:
@@ -153,7 +152,9 @@ class TokenFile:
         """Whether a token that was found before is valid still."""
         return token in self.tokens()
 
-    def _read_again(self) -> None:
+    def read_again(self) -> None:
+        """Read the file again, whether it has changed or not."""
+        self._seen = _signature(self._file)
         try:
             self._tokens, wrong = read_tokens(self._file), ""
         except (SwitchError, OSError) as error:

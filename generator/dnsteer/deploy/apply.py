@@ -9,6 +9,7 @@ done. What a kill -9 leaves is mended by the next apply, since each starts from 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.switch.table_changes import TableChanges, compare_tables, lost
-from dnsteer.switch.tools import SwitchError, reworded
+from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 
 
 def apply_change(
@@ -112,16 +113,18 @@ def apply_state(
     progress: Progress,
     *,
     needs_extension: bool = True,
+    keep: Callable[[UnwrittenError], None] | None = None,
 ) -> ApplyResult:
     """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
 
-    Unless it *needs_extension*, the tables become that also while the extension is away; the result says why it is.
+    Unless it *needs_extension*, the tables become that also while the extension is away; the result says why it is. *keep*
+    is as in JournalEntry.
     """
     wanted = switch.wanted(state, overlay)
     client = switch.client(wanted.bridge.name)
     with switch.database() as database:
         found = _diff_state(switch, wanted, database, client, needs_extension=needs_extension)
-        entry = JournalEntry(wanted.bridge.name, state, overlay)
+        entry = JournalEntry(wanted.bridge.name, state, overlay, keep=keep)
         applied = apply_change(
             wanted, found, entry, session, database, client, needs_extension=needs_extension, progress=progress
         )

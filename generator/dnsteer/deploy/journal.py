@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dnsteer.slots.maintenance import Overlay
@@ -18,6 +19,7 @@ class JournalEntry:
     *record_stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
     *record* is the bridge's record where it was read since the lock was taken; else it is read when the change begins.
     *role* is the role that a switch without one gets, as it is recorded.
+    *keep* keeps the overlay elsewhere when OVSDB refuses to write it, with the reason; None: then nothing is changed.
     """
 
     bridge: str
@@ -27,13 +29,14 @@ class JournalEntry:
     name: str = ""
     record: BridgeRecord | None = None
     role: str = ""
+    keep: Callable[[UnwrittenError], None] | None = None
 
 
 @dataclass(frozen=True)
 class Begun:
     """A pending change, and the record that has it. *goes_on*: it was pending before.
 
-    *unwritten*: the disk is full, and the record says it already.
+    *unwritten*: the disk is full, and the record says it already, or the change is kept elsewhere.
     """
 
     record: BridgeRecord
@@ -52,11 +55,14 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
     try:
         pending = session.begin(record, entry.state, entry.overlay, entry.role)
         return Begun(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
-    except UnwrittenError:
+    except UnwrittenError as err:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
         is_recorded = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
         if entry.role or not (is_recorded or goes_on):
-            raise
+            if entry.keep is None:
+                raise
+            entry.keep(err)
+            return Begun(record, wanted, unwritten=True)
         return Begun(record, wanted, goes_on, unwritten=is_recorded)
 
 
@@ -70,8 +76,14 @@ def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
 
 def commit(session: Session, entry: JournalEntry, begun: Begun) -> None:
     """Record the change as done."""
-    if not begun.unwritten or (entry.name and entry.name != begun.record.name):
+    if begun.unwritten and not (entry.name and entry.name != begun.record.name):
+        return
+    try:
         session.commit(begun.record, begun.pending, entry.state, name=entry.name)
+    except UnwrittenError as err:
+        if entry.keep is None:
+            raise
+        entry.keep(err)
 
 
 def take_back(session: Session, begun: Begun | None) -> str:

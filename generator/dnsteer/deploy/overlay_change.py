@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
@@ -31,7 +32,7 @@ from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import NOT_FORWARDING, AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import compare_tables
-from dnsteer.switch.tools import SwitchError, reworded
+from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import group_row
@@ -125,23 +126,26 @@ def change_overlay(
     confirm: Confirm | None = None,
     progress: Progress = silent,
     time: datetime | None = None,
+    unrecorded: bool = False,
 ) -> OverlayChange:
     """Change the overlay of a switch, and its tables in one bundle. Maintenance that has expired ends with it.
 
     With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
-    *confirm* is asked where much is at stake. Raises SwitchError, or UnavailableError when the switch cannot be reached.
+    *confirm* is asked where much is at stake. What may be *unrecorded* changes the tables also while OVSDB refuses to
+    write, if *switch* can keep it; no maintenance ends with it. Raises SwitchError, or UnavailableError when the switch
+    cannot be reached.
     """
     with switch.session() as session:
         record = session.record_of(bridge)
         agreement = Agreement(confirm, progress)
         while True:
             if not dry_run:
-                record = _locked(switch, session, record.bridge, progress)
+                record = _locked(switch, session, record.bridge, progress, unrecorded=unrecorded)
             refuse_outdated(record)
             if not record.number:
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)
-            change, final_moves = _plan_change(record, state, edit, time or now())
+            change, final_moves = _plan_change(record, state, edit, time or now(), expires=not unrecorded)
             question = (record.uuid, record.ids, final_moves, change.ask) if change.ask and not dry_run else None
             if agreement.covers(question):
                 break
@@ -149,7 +153,7 @@ def change_overlay(
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
         if dry_run and change.edited:
             return change
-        at = _LockedSwitch(switch, session, record, state)
+        at = _LockedSwitch(switch, session, record, state, unrecorded)
         found = _look(at, change, pool)
         differing = found.differing
         if differing is None and change.edited:
@@ -163,23 +167,25 @@ def change_overlay(
         return replace(change, differing=differing, warnings=[*change.warnings, *warnings])
 
 
-def _locked(switch: TargetSwitch, session: Session, bridge: str, progress: Progress) -> BridgeRecord:
+def _locked(
+    switch: TargetSwitch, session: Session, bridge: str, progress: Progress, *, unrecorded: bool
+) -> BridgeRecord:
     """Take the bridge's lock, settle a pending change, and return the record."""
     session.lock(bridge)
     record = session.record_of(bridge)
     if record.pending is None:
         return record
-    from dnsteer.deploy.settle import settle  # here, since it loads all that quick verbs do without
+    from dnsteer.deploy.settle import settle, settle_or_keep  # here, since it loads all that quick verbs do without
 
-    return settle(switch, session, record, progress)
+    return (settle_or_keep if unrecorded else settle)(switch, session, record, progress)
 
 
 def _plan_change(
-    record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime
+    record: BridgeRecord, state: AppliedState, edit: Edit, time: datetime, *, expires: bool
 ) -> tuple[OverlayChange, list[movement.Move]]:
     """Return the change of an edit, and the moves once gradual changes are done: these are confirmed beforehand."""
     before, members = record.overlay, state.members
-    after = edit(expire(before, time), state, time)
+    after = edit(expire(before, time) if expires else before, state, time)
     # The moves of this edit alone, without those of gradual changes that are under way.
     own = Overlay(tuple(b for a in after for b in ((a,) if a in set(before) else a.in_the_end)))
     was, becomes = Assignment(members, before), Assignment(members, after)
@@ -199,12 +205,17 @@ def _plan_change(
 
 @dataclass(frozen=True)
 class _LockedSwitch:
-    """The switch that is changed, with its record and the state that is applied."""
+    """The switch that is changed, with its record and the state that is applied; the change may be *unrecorded*."""
 
     switch: TargetSwitch
     session: Session
     record: BridgeRecord
     state: AppliedState
+    unrecorded: bool
+
+    def keep(self, overlay: Overlay) -> Callable[[UnwrittenError], None] | None:
+        """What keeps an overlay that OVSDB refuses to write; None where nothing may."""
+        return partial(self.switch.keep_overlay, self.session, self.record.bridge, overlay) if self.unrecorded else None
 
 
 @dataclass(frozen=True)
@@ -256,7 +267,7 @@ def _move_slots(at: _LockedSwitch, after: Overlay, found: _Look) -> None:
     Raises SwitchError, or RestartedError where the tables are no longer what was found; nothing was changed then.
     """
     handover, todo = found.handover, compare_tables(*overlay_flows(at.state, after, found.pools), found.has)
-    entry = JournalEntry(at.record.bridge, at.state, after, record=at.record)
+    entry = JournalEntry(at.record.bridge, at.state, after, record=at.record, keep=at.keep(after))
     # Signals are deferred, since it is short.
     with at.switch.moving(at.record.bridge, at.state, after, todo), defer_signals():
         begun = begin_or_nothing(at.session, entry)
@@ -305,7 +316,9 @@ def _repair(at: _LockedSwitch, after: Overlay, differing: Differing, found: _Loo
     why = f"{differing.value} {are} not as recorded" if at.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
     needs_extension = found.handover is not None
-    applied = apply_state(at.switch, at.session, at.state, after, progress, needs_extension=needs_extension)
+    applied = apply_state(
+        at.switch, at.session, at.state, after, progress, needs_extension=needs_extension, keep=at.keep(after)
+    )
     return [f"the extension did not get its program: {applied.away}"] if applied.away is not None else []
 
 

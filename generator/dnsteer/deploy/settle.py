@@ -83,6 +83,27 @@ def settle(switch: TargetSwitch, session: Session, record: BridgeRecord, progres
     return after
 
 
+def settle_or_keep(switch: TargetSwitch, session: Session, record: BridgeRecord, progress: Progress) -> BridgeRecord:
+    """Settle a pending change; where OVSDB refuses to write, *switch* keeps what the change has made of the tables.
+
+    Raises UnwrittenError where it cannot: the change is one of the state, or the tables do not tell.
+    """
+    try:
+        return settle(switch, session, record, progress)
+    except UnwrittenError as err:
+        switch.keep_pending(session, record.bridge, err)
+        return session.record_of(record.bridge)
+
+
+def overlay_in_tables(switch: TargetSwitch, record: BridgeRecord) -> Overlay | None:
+    """The overlay that the tables have while a change of the overlay alone is pending; None where they do not tell."""
+    pending = record.pending
+    if pending is None or pending.number != record.number:
+        return None
+    found = switch.client(record.bridge).marker()
+    return pending.overlay if found == pending.marker else record.overlay if found == record.marker else None
+
+
 def _settle(switch: TargetSwitch, session: Session, record: BridgeRecord, pending: Pending, progress: Progress) -> None:
     found = switch.client(record.bridge).marker()
     done, undone = found == pending.marker, found == record.marker

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dnsteer.deploy.wanted import Wanted
     from dnsteer.switch.database import Database
     from dnsteer.switch.table_changes import TableChanges
+    from dnsteer.switch.tools import UnwrittenError
 
 GRACE = 2.0
 """Seconds that the flows of the way back stay for the answers of a NAT backend that leaves. Resolvers wait about as long."""
@@ -64,6 +65,14 @@ class TargetSwitch:
     def is_intact(self, bridge: str, marker: int) -> bool:
         """Whether it is known, without looking, that the bridge has the tables of *marker* (`slots.maintenance.marker`)."""
         return False
+
+    def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> None:
+        """Keep an overlay that OVSDB refuses to write, so that the tables may have it. Raises SwitchError if it cannot."""
+        raise why
+
+    def keep_pending(self, session: Session, bridge: str, why: UnwrittenError) -> None:
+        """Keep what a pending change has made of the tables, where OVSDB refuses to write that. Raises SwitchError."""
+        raise why
 
     def moving(
         self, bridge: str, state: AppliedState, overlay: Overlay, todo: TableChanges

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TextIO
 
@@ -29,8 +30,9 @@ class Log:
         found = Event(self._clock(), level, event, text, fields)
         line = self._line(found)
         if self._journal is None or not self._journal.send(found, line):
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
+            with suppress(OSError, ValueError):  # a terminal that is gone is no reason to end
+                self._stream.write(f"{line}\n")
+                self._stream.flush()
 
     def take_over(self, logger: logging.Logger) -> None:
         """Say what libraries log: on their own they would write lines of another format."""

@@ -50,6 +50,8 @@ class AgentMetrics(Recorder):
         self._held = self._make("dnsteer_agent_claim_held", Gauge)
         self._targets = self._make("dnsteer_agent_targets", Gauge)
         self._moved = self._make("dnsteer_agent_slots_moved_total", Counter)
+        self._defects = self._make("dnsteer_agent_defects_total", Counter)
+        self._unrecorded = self._make("dnsteer_agent_unrecorded", Gauge)
         self._errors = self._make("dnsteer_agent_switch_errors_total", Counter)
         self._times = {
             what: self._make(f"dnsteer_agent_{what}_seconds", Histogram)
@@ -177,6 +179,14 @@ class AgentMetrics(Recorder):
     def failed(self, why: str = "") -> None:
         """See Recorder."""
         self._errors.inc()
+
+    def defect(self, part: str) -> None:
+        """See Recorder."""
+        self._defects.labels(part.removeprefix("the ")).inc()
+
+    def unrecorded(self, now: bool) -> None:
+        """See Recorder."""
+        self._unrecorded.set(now)
 
 
 def _exemplar(decision: str) -> dict[str, str] | None:

@@ -57,6 +57,22 @@ AGENT: tuple[Family, ...] = (
         when=ALWAYS,
     ),
     Family(
+        "dnsteer_agent_defects_total",
+        "counter",
+        "Agent",
+        "Times that a part of the agent failed in a way that nobody foresaw, and was tried again.",
+        ("part",),
+        "parts of the agent",
+        when="one has failed",
+    ),
+    Family(
+        "dnsteer_agent_unrecorded",
+        "gauge",
+        "Agent",
+        "Whether the flows have decisions about health that the record could not be given, such as on a full disk.",
+        when=ALWAYS,
+    ),
+    Family(
         "dnsteer_agent_decision_wait_seconds",
         "histogram",
         "Agent",

@@ -64,3 +64,9 @@ class Recorder:
 
     def failed(self, why: str = "") -> None:
         """Something could not be done on the switch, and why."""
+
+    def defect(self, part: str) -> None:
+        """A part of the agent has failed in a way that nobody foresaw, and is tried again."""
+
+    def unrecorded(self, now: bool) -> None:
+        """Whether flows have decisions about health that the record could not be given."""

@@ -273,6 +273,10 @@ class Session:
             ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
         self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: ""}))
 
+    def put_overlay(self, record: BridgeRecord, overlay: Overlay) -> None:
+        """Record an overlay that the tables have already. A pending change ends with it. Raises UnwrittenError."""
+        self._write(record, set_ids(record.uuid, {**overlay_ids(overlay), PENDING_KEY: ""}), _DURABLY)
+
     def set_restore_wait(self, wait: bool) -> None:
         """Set or clear flow-restore-wait: whether a starting ovs-vswitchd waits for its flows before it forwards."""
         key = "flow-restore-wait"

@@ -134,7 +134,7 @@ class Balancer:
     async def ask(self, time: float, report: Reporter) -> None:
         """Scrape the metrics of all pools that are due, and say which are not known."""
         due = [pool.metric for pool in self.pools.values() if pool.due <= time]
-        await asyncio.gather(*(metric.scrape() for metric in due))
+        await asyncio.gather(*(metric.scrape(self._thread) for metric in due))
         for metric in due:
             metric.tell(report)
         self._record(time)
@@ -151,8 +151,11 @@ class Balancer:
         due = [pool for pool in self.pools.values() if pool.due <= time]
         for pool in due:
             pool.due = time + pool.rules.interval
-        found = await asyncio.get_running_loop().run_in_executor(self._thread, partial(self._read, due))
-        wanted: dict[str, Moves] = {}
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._find_moves, due, overlay, time)
+
+    def _find_moves(self, due: list[Balanced], overlay: Overlay, time: float) -> dict[str, Moves]:
+        """What should move, by what the counters say now. Not on the event loop: deciding about many slots takes long."""
+        found, wanted = self._read(due), dict[str, Moves]()
         for pool in due:
             pool.load.add(found[pool.name], time)
             pool.waited = pool.waits

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dnsteer.agent.balance.metric import STALE, Metric, MetricError
+from dnsteer.agent.balance.metric import LARGEST, STALE, Metric, MetricError
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import Key, ProbeTarget
 from dnsteer.agent.report import Reporter
@@ -27,7 +28,11 @@ class PoolMetric:
         half_life = balance.interval if balance.half_life is None else balance.half_life
         longest = max((check.interval for check in pool.health or ()), default=0.0) if self._by_probes else 0.0
         self._lasts = STALE * max(balance.interval, longest, 1.0)
-        self._metric = Metric(half_life, self._lasts)
+        at_most = self._source.at_most if self._source is not None else None
+        most = (
+            min(at_most / self._source.full, LARGEST) if self._source is not None and at_most is not None else LARGEST
+        )
+        self._metric = Metric(half_life, self._lasts, most)
         self._took: dict[str, dict[Key, float]] = {}
         self._wrong: dict[str, MetricError] = {}
         self._backends: list[Backend] = []
@@ -67,8 +72,8 @@ class PoolMetric:
         with suppress(MetricError):
             self._metric.add(target.backend, max(took.values()), _now())
 
-    async def scrape(self) -> None:
-        """Ask all backends, where they are asked."""
+    async def scrape(self, thread: Executor) -> None:
+        """Ask all backends, where they are asked; their pages are read in *thread*."""
         source = self._source
         if source is None or source.prometheus is None:
             return
@@ -78,7 +83,7 @@ class PoolMetric:
             missing = MetricError(f"the package {err.name} is missing; pip install 'dnsteer[agent]'")
             self._wrong = {backend.name: missing for backend in self._backends}
             return
-        self._scraper = self._scraper or Scraper()
+        self._scraper = self._scraper or Scraper(thread)
         self._wrong = {}
         for name, value in (await self._scraper.scrape(source, self._name, self._backends)).items():
             try:

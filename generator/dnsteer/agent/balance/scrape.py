@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
+from concurrent.futures import Executor
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from dnsteer.agent.balance.metric import MetricError
-from dnsteer.spec.model.metric_source import MetricSource, parse_series
+from dnsteer.agent.balance.page import values_in
+from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Backend
 
 MAX_BYTES = 1 << 20
 """Bytes of a page: a node exporter's has some 100,000."""
 _AT_ONCE = 32
 _HEADERS = {"accept": "text/plain; version=0.0.4", "accept-encoding": "identity"}
-_EXEMPLAR = re.compile(r"\s#\s.*")
 
 
 def url_of(source: MetricSource, pool: str, backend: Backend) -> str:
@@ -33,26 +32,7 @@ def series_of(source: MetricSource, backend: Backend) -> str:
     return series.replace("{backend}", backend.name).replace("{worker}", str(backend.port_offset))
 
 
-def value_in(page: str, series: str) -> float:
-    """Return the value of a series on a page. Raises MetricError if there is none, or several."""
-    name, labels = parse_series(series)
-    lines = [_EXEMPLAR.sub("", line) for line in page.splitlines() if line.startswith((f"{name}{{", f"{name} "))]
-    try:
-        families = list(text_string_to_metric_families("\n".join(lines) + "\n"))
-    except (ValueError, IndexError, KeyError):
-        raise MetricError(f"{name} is not written as Prometheus reads it") from None
-    found = [
-        sample.value for family in families for sample in family.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    ]  # fmt: skip
-    if len(found) != 1:
-        raise MetricError(
-            f"{len(found)} series of {series}; name labels that one alone has" if found else f"no {series}"
-        )
-    return float(found[0])
-
-
-async def scrape(client: httpx.AsyncClient, url: str, timeout: float) -> str:
+async def scrape(client: httpx.AsyncClient, url: str, timeout: float) -> bytes:
     """Return a page. Raises MetricError if it does not come whole within *timeout* seconds, or is none."""
     try:
         return await asyncio.wait_for(_page(client, url), timeout)
@@ -62,7 +42,7 @@ async def scrape(client: httpx.AsyncClient, url: str, timeout: float) -> str:
         raise MetricError(str(err) or type(err).__name__) from None
 
 
-async def _page(client: httpx.AsyncClient, url: str) -> str:
+async def _page(client: httpx.AsyncClient, url: str) -> bytes:
     async with client.stream("GET", url, headers=_HEADERS) as response:
         if response.status_code != httpx.codes.OK:
             raise MetricError(f"status {response.status_code}")
@@ -71,20 +51,17 @@ async def _page(client: httpx.AsyncClient, url: str) -> str:
             body += part
             if len(body) > MAX_BYTES:
                 raise MetricError(f"the page has more than {MAX_BYTES} bytes")
-    return body.decode(errors="replace")
-
-
-def _value(page: str | MetricError, series: str) -> float | MetricError:
-    try:
-        return page if isinstance(page, MetricError) else value_in(page, series)
-    except MetricError as err:
-        return err
+    return bytes(body)
 
 
 class Scraper:
-    """Scrapes all backends of a pool at a time. Connections are kept from one time to the next."""
+    """Scrapes all backends of a pool at a time. Connections are kept from one time to the next.
 
-    def __init__(self) -> None:
+    Pages are read in *thread*, so that health checks do not wait for it; None: in one of the event loop's.
+    """
+
+    def __init__(self, thread: Executor | None = None) -> None:
+        self._thread = thread
         self._client: httpx.AsyncClient | None = None
 
     async def scrape(
@@ -95,17 +72,27 @@ class Scraper:
         client = self._client = self._client or httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=None)
         turns = asyncio.Semaphore(_AT_ONCE)
 
-        async def one(url: str) -> str | MetricError:
+        async def one(url: str) -> bytes | MetricError:
             async with turns:
                 try:
                     return await scrape(client, url, source.timeout)
                 except MetricError as err:
                     return err
 
-        urls = {backend.name: url_of(source, pool, backend) for backend in backends}
-        asked = list(dict.fromkeys(urls.values()))  # workers of one host may have one page
-        pages = dict(zip(asked, await asyncio.gather(*map(one, asked)), strict=True))
-        return {b.name: _value(pages[urls[b.name]], series_of(source, b)) for b in backends}
+        of_page: dict[str, list[Backend]] = {}  # workers of one host may have one page
+        for backend in backends:
+            of_page.setdefault(url_of(source, pool, backend), []).append(backend)
+        pages = await asyncio.gather(*map(one, of_page))
+        loop, found = asyncio.get_running_loop(), dict[str, float | MetricError]()
+        for page, those in zip(pages, of_page.values(), strict=True):
+            series = [series_of(source, backend) for backend in those]
+            values = (
+                [page] * len(those)
+                if isinstance(page, MetricError)
+                else await loop.run_in_executor(self._thread, values_in, page, series)
+            )
+            found.update(zip((backend.name for backend in those), values, strict=True))
+        return found
 
     async def close(self) -> None:
         """Close the connections."""

@@ -134,6 +134,14 @@ class MetricSource(Part):
         default=1.0, description="The value that means a full load, of which `above: 80%` is a part; not for latency."
     )
 
+    at_most: (
+        Annotated[float, BeforeValidator(_full), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None
+    ) = Field(
+        default=None,
+        description="The largest value that counts, in the unit of `full` and at least that; not for latency. What is above "
+        "it is a mistake: it is refused, and the last value counts. Left out: 1e15 times `full`.",
+    )
+
     @property
     def kinds(self) -> list[str]:
         """Which of the ways are chosen: one, in a spec without errors."""

@@ -50,7 +50,9 @@ def _query_name(value: Any) -> str:
 
 
 QueryName = Annotated[str, BeforeValidator(_query_name), WithJsonSchema({"type": "string"})]
-QueryType = Annotated[str, word(QUERY_TYPES, "a query type"), WithJsonSchema({"type": "string", "enum": list(QUERY_TYPES)})]
+QueryType = Annotated[
+    str, word(QUERY_TYPES, "a query type"), WithJsonSchema({"type": "string", "enum": list(QUERY_TYPES)})
+]
 QueryClass = Annotated[
     Literal["IN", "CH"], word(("IN", "CH"), "a class"), WithJsonSchema({"type": "string", "enum": ["IN", "CH"]})
 ]

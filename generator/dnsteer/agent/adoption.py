@@ -1,0 +1,99 @@
+"""Which state is followed, with its probes: another one only once all of it can be followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from dnsteer.agent import network
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.claim import Claim
+from dnsteer.agent.kept_world import kept_world
+from dnsteer.agent.probes.stream import refuse_unavailable
+from dnsteer.agent.probes.turns import Turns
+from dnsteer.agent.probes.udp import Report
+from dnsteer.agent.probing import make_probers, start_probes, stop_probes
+from dnsteer.agent.report import Reporter
+from dnsteer.agent.supervise import Retry, described
+from dnsteer.agent.world import World, read_world
+from dnsteer.metrics.recorder import Recorder
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.state import AppliedState, BridgeRecord
+from dnsteer.switch.tools import SwitchError, UnavailableError
+
+T = TypeVar("T")
+
+
+class Work(Protocol):
+    """Does something in the thread that changes the switch."""
+
+    def __call__(self, do: Callable[[], T], /) -> Awaitable[T]:
+        """Return the result of *do*."""
+
+
+class Adoption:
+    """The *world* that is followed, None until there is one. *add* takes the results of its probes."""
+
+    def __init__(self, claim: Claim, health: Health, add: Report, report: Reporter, recorder: Recorder) -> None:
+        self._claim, self._health, self._add, self._report, self._recorder = claim, health, add, report, recorder
+        self.world: World | None = None
+        self._probes: list[Turns] = []
+        self._refused = 0
+        """The number of the state that cannot be followed, 0 if there is none."""
+        self._retry = Retry()
+
+    async def follow(self, record: BridgeRecord, overlay: Overlay, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
+        """Follow the state that is applied, and return whether another one is followed from now on.
+
+        Where it cannot be, the one before goes on as far as it holds for it, and it is tried again. Raises UnavailableError;
+        and any exception where there is none before.
+        """
+        number = record.number
+        if self.world is not None and self.world.number == number and not self._refused:
+            return False
+        if self._refused != number:
+            self._retry.worked()
+        if not self._retry.due(loop.time()):
+            return False
+        try:
+            self._adopt(await work(partial(self._read_world, record)), overlay, loop)
+        except UnavailableError:
+            raise
+        except Exception as err:
+            self._retry.failed(loop.time())
+            if self.world is None:
+                raise
+            if self._refused != number:
+                self.world, self._refused = kept_world(self.world, await work(partial(self._state, record))), number
+            foreseen = isinstance(err, SwitchError | PermissionError)
+            if not foreseen:
+                self._recorder.defect("adopting a state")
+            self._report.not_adopted(number, self.world.rules, str(err) if foreseen else described(err))
+            return False
+        self._refused = 0
+        self._retry.worked()
+        self._report.works("the state", f"state {number} is followed now")
+        return True
+
+    def stop(self) -> None:
+        """End the probes."""
+        stop_probes(self._probes)
+
+    def _state(self, record: BridgeRecord) -> AppliedState:
+        return self._claim.session().state(record, record.number)
+
+    def _read_world(self, record: BridgeRecord) -> World:
+        world = read_world(self._claim.session(), record)
+        refuse_unavailable({target.check.check for target in world.targets})
+        network.set_up_probe_port(world.spec)
+        return world
+
+    def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
+        probers = make_probers(world.targets, self._add, loop)  # before anything changes: what it reads may be wrong
+        stop_probes(self._probes)
+        self.world = world
+        self._health.adopt(world.targets, overlay, loop.time())
+        self._probes = start_probes(probers, self._health.states, loop)
+        self._report.adopted(world)

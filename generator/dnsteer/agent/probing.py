@@ -1,0 +1,52 @@
+"""The probes of an applied state: made before anything of the state before it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from dnsteer.agent.health import CheckState
+from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.stream import StreamProbe
+from dnsteer.agent.probes.targets import Key, ProbeTarget, rounds
+from dnsteer.agent.probes.turns import Prober, Turns
+from dnsteer.agent.probes.udp import Report, UdpProbe
+from dnsteer.spec.effective_query import EffectiveQuery
+from dnsteer.spec.model.health import CheckKind
+
+
+def make_probers(targets: Iterable[ProbeTarget], report: Report, loop: asyncio.AbstractEventLoop) -> list[list[Prober]]:
+    """Return what asks each target; those of a group take turns."""
+    questions: dict[EffectiveQuery, Question] = {}
+    made: list[list[Prober]] = []
+    for group in rounds(targets):
+        query = group[0].query
+        question = questions.setdefault(query, Question(query))
+        made.append(
+            # Of several VIPs those that take turns keep no socket.
+            [UdpProbe(target, question, report, loop, keep=target is group[0]) for target in group]
+            if group[0].check.check is CheckKind.DNS
+            else [StreamProbe(target, question, report, loop) for target in group]
+        )
+    return made
+
+
+def start_probes(
+    made: Iterable[list[Prober]], states: Mapping[Key, CheckState], loop: asyncio.AbstractEventLoop
+) -> list[Turns]:
+    """Start them, spread over their intervals. *states* has what is known of each target."""
+    started = []
+    for probers in made:
+        turns = Turns(probers, states, loop)
+        turns.start(random.uniform(0, probers[0].target.check.interval))
+        started.append(turns)
+    return started
+
+
+def stop_probes(probes: Iterable[Turns]) -> None:
+    """Stop them all, whatever becomes of one."""
+    for turns in probes:
+        with suppress(OSError, ValueError):
+            turns.stop()

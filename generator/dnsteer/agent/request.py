@@ -1,0 +1,64 @@
+"""What a client of the control socket asks for: one JSON object on a line."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dnsteer.switch.control_socket import PROTOCOL
+
+
+class MalformedRequestError(Exception):
+    """A malformed request; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A verb with its arguments, as on the command line, and options that count more than those among them.
+
+    *by* is who asks, *environ* what the client's terminal is like, *terminal* whether its output is one, *files* what the
+    files hold that the arguments name. *decision* is the id of what it decides, which the agent gives it.
+    """
+
+    argv: tuple[str, ...]
+    options: tuple[str, ...]
+    by: str
+    environ: Mapping[str, str]
+    terminal: bool
+    files: Mapping[str, bytes]
+    decision: str = ""
+
+    @staticmethod
+    def parse(line: bytes) -> Request:
+        """Read a request. Raises MalformedRequestError."""
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise MalformedRequestError("found a line that is not JSON") from None
+        if not isinstance(value, dict) or value.get("v") != PROTOCOL:
+            found = value.get("v") if isinstance(value, dict) else value
+            raise MalformedRequestError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
+        argv, options, by = value.get("argv"), value.get("options", []), value.get("by", "")
+        environ, files, terminal = value.get("environ", {}), value.get("files", {}), value.get("terminal", False)
+        texts = [by, *_words(argv), *_words(options), *_pairs(environ), *_pairs(files)]
+        if not argv or not all(isinstance(text, str) for text in texts) or not isinstance(terminal, bool):
+            raise MalformedRequestError(
+                "expected argv: a list of words; and options, by, environ, terminal and files where needed"
+            )
+        try:
+            held = {name: base64.b64decode(text, validate=True) for name, text in files.items()}
+        except binascii.Error:
+            raise MalformedRequestError("found a file that is not in base64") from None
+        return Request(tuple(argv), tuple(options), by, environ, terminal, held)
+
+
+def _words(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [None]
+
+
+def _pairs(value: Any) -> list[Any]:
+    return [word for pair in value.items() for word in pair] if isinstance(value, dict) else [None]

@@ -1,0 +1,133 @@
+"""Failures that nobody foresaw: each is said with its place and counted, and what failed is tried again.
+
+A defect in one part of the agent must not stop the others, least of all the health checks. Only a cancellation ends a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dnsteer.agent.report import Reporter
+from dnsteer.metrics.recorder import Recorder
+
+FIRST_PAUSE = 1.0
+"""Seconds until a task that failed is started again; each time twice as long."""
+LONGEST_PAUSE = 60.0
+STEADY = 10.0
+"""Seconds without a failure after which a task counts as working again."""
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+def place_of(err: BaseException) -> str:
+    """Where an exception was raised: the innermost line of dnsteer's own, or else of a library's."""
+    frames = traceback.extract_tb(err.__traceback__)
+    own = [frame for frame in frames if "dnsteer" in Path(frame.filename).parts] or frames
+    if not own:
+        return "nowhere"
+    file = Path(own[-1].filename)
+    return f"{'/'.join(file.parts[-2:])}:{own[-1].lineno}, in {own[-1].name}: {own[-1].line}"
+
+
+def described(err: BaseException) -> str:
+    """An exception in one line: its kind, its text and its place."""
+    with suppress(Exception):  # the text of an exception may be what fails
+        return f"{type(err).__name__}: {err} ({place_of(err)})"
+    return type(err).__name__
+
+
+class Supervisor:
+    """Keeps tasks running, and reports what fails without a task of its own."""
+
+    def __init__(self, report: Reporter, recorder: Recorder) -> None:
+        self._report, self._recorder = report, recorder
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def failed(self, part: str, err: BaseException) -> None:
+        """Say and count that a *part* of the agent has failed. The same failure is said once."""
+        self._recorder.defect(part)
+        text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
+        self._report.fails(f"the part {part}", text, "error")
+
+    def works(self, part: str) -> None:
+        """Say that it works again, if it had failed."""
+        self._report.works(f"the part {part}", f"{part} works again")
+
+    @contextmanager
+    def guarded(self, part: str) -> Iterator[None]:
+        """Do in this context what nothing else depends on: it may fail."""
+        try:
+            yield
+        except Exception as err:  # noqa: BLE001  whatever it is, the rest goes on
+            self.failed(part, err)
+        else:
+            self.works(part)
+
+    def start(self, part: str, run: Run) -> None:
+        """Run a task until `stop`, and again whenever it ends."""
+        self._tasks.append(asyncio.get_running_loop().create_task(self.keep(part, run)))
+
+    async def keep(self, part: str, run: Run) -> None:
+        """Run a task until cancelled, and again whenever it ends."""
+        pause = FIRST_PAUSE
+        while True:
+            task = asyncio.ensure_future(run())
+            try:
+                done, _ = await asyncio.wait([task], timeout=STEADY)
+                if not done:
+                    self.works(part)
+                    pause = FIRST_PAUSE
+                    await asyncio.wait([task])
+            finally:
+                await _ended(task)
+            err = None if task.cancelled() else task.exception()
+            self.failed(part, err or RuntimeError("it has ended by itself"))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def catch_callbacks(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Report what fails in callbacks of the event loop, such as those of sockets and timers."""
+
+        def failed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            err = context.get("exception")
+            self.failed("an event", err if err is not None else RuntimeError(context.get("message", "")))
+
+        loop.set_exception_handler(failed)
+
+    async def stop(self) -> None:
+        """End all tasks."""
+        for task in self._tasks:
+            await _ended(task)
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    """Cancel a task, and wait until it has ended."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()  # or asyncio complains that nobody has looked
+
+
+class Retry:
+    """When something that failed is tried again: after a pause that doubles. Times are seconds of one clock."""
+
+    def __init__(self) -> None:
+        self._pause, self._due = 0.0, 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether it is time."""
+        return now >= self._due
+
+    def failed(self, now: float) -> None:
+        """It has failed."""
+        self._pause = min(2 * self._pause, LONGEST_PAUSE) or FIRST_PAUSE
+        self._due = now + self._pause
+
+    def worked(self) -> None:
+        """It has worked, or something else is to be tried."""
+        self._pause = self._due = 0.0

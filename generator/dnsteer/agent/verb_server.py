@@ -1,0 +1,55 @@
+"""What carries out verbs for others: the control socket, and the console's way to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dnsteer.agent.control import Control, RunRequestOn
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.report import Reporter
+from dnsteer.agent.supervise import Supervisor
+from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.spec.model.extension import Extension
+from dnsteer.spec.model.spec import Spec
+
+
+class VerbServer:
+    """Carries out verbs on the switch as the agent has it. *applied* gives the spec that is followed, if one is."""
+
+    def __init__(
+        self, switch: HeldSwitch, run_request: RunRequestOn, report: Reporter, applied: Callable[[], Spec | None]
+    ) -> None:
+        self._switch, self._run_request, self._report, self._applied = switch, run_request, report, applied
+        self._control: Control | None = None
+
+    def begin(self, bridge: str, supervisor: Supervisor) -> None:
+        """Listen, once the bridge's claim is held."""
+        if self._control is not None:
+            return
+        run = partial(self._run_request, self._switch)
+        control = self._control = Control(self._switch.remote, bridge, run, self._report.say)
+        if control.path is None:
+            why = "the database is a remote one"
+            self._report.say(f"no control socket: {why}", "not_listening", reason=why)
+        else:
+            supervisor.start("the control socket", control.listen)
+
+    async def run_verb(self, asked: Asked) -> VerbOutcome:
+        """Carry out a verb that the console asks for."""
+        if self._control is None:
+            return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
+        switch = self._switch
+        extension = switch.extension
+        if asked.files and extension is None:  # a spec that was sent names no socket of this machine
+            spec = self._applied()
+            applied = spec.switch.extension if spec is not None else None
+            extension = applied.control if applied is not None else Extension.model_fields["control"].default
+        named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
+        options = [word for name, value in named.items() if value for word in (name, value)]
+        return await self._control.run_verb(asked, options)
+
+    async def stop(self) -> None:
+        """End, once the verbs that are under way have."""
+        if self._control is not None:
+            await self._control.stop()

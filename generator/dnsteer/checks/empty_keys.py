@@ -1,0 +1,56 @@
+"""Keys without a value, where leaving the key out means something: who writes `health:` wants checks, and would get none.
+
+Keys that must have a value are refused with the rest of the spec's structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.model.part import Part
+from dnsteer.spec.scope import Scope
+
+
+def check_empty_keys(scope: Scope) -> Iterator[Finding]:
+    """All findings about keys without a value."""
+    yield from _look(scope, (), scope.spec)
+
+
+def _look(scope: Scope, path: Path, value: Any) -> Iterator[Finding]:
+    if isinstance(value, Part):
+        for name in value.model_fields_set:
+            inner = getattr(value, name)
+            if inner is not None:
+                yield from _look(scope, (*path, name), inner)
+                continue
+            defaults = (
+                f", such as {name}: {{}} for the defaults," if _has_defaults(type(value).model_fields[name]) else ""
+            )
+            hint = f"the key has no value: give it one{defaults} or remove the key"
+            yield scope.finding(_written(scope, (*path, name)), "nothing", "a value, or no such key", hint)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _look(scope, (*path, name), inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _look(scope, (*path, number), inner)
+
+
+def _written(scope: Scope, path: Path) -> Path:
+    """The path in the document, where a single check is written without a list."""
+    single = path[:1] == ("pools",) and path[2:3] == ("health",) and path not in scope.doc.lines
+    return (*path[:3], *path[4:]) if single else path
+
+
+def _has_defaults(field: FieldInfo) -> bool:
+    """Whether an empty mapping is a value of the key."""
+    try:
+        TypeAdapter[Any](field.annotation or Any).validate_python({})
+    except ValidationError:
+        return False
+    return True

@@ -1,0 +1,267 @@
+"""No text in the record or a spec, and no defect, ends the agent: it goes on with what it followed before, and says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnsteer.agent import adoption, run
+from dnsteer.agent.effect import Effect
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.probes.question import Question
+from dnsteer.agent.repair import Look
+from dnsteer.agent.run import Agent
+from dnsteer.checks.load import check_document
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.plan.build import build_plan
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.errors import SpecError
+from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, AppliedState, BridgeRecord
+from dnsteer.switch.tools import SwitchError
+from tests.packet.command import FARM
+
+T = TypeVar("T")
+CHECK = "    health: {interval: 3600s, timeout: 1s}\n"
+SPEC = FARM.replace("  farm:\n", f"  farm:\n{CHECK}").replace("  spare:\n", f"  spare:\n{CHECK}")
+assert SPEC.count(CHECK) == 2
+DEFECTS = [
+    ZeroDivisionError("x"),
+    KeyError("x"),
+    RecursionError(),
+    UnicodeError(),
+    OverflowError(),
+    SwitchError("x\ny"),
+]
+
+
+def state_of(text: str, number: int) -> AppliedState:
+    try:
+        loaded = check_document(parse_document("spec.yaml", text))
+        members, vips = build_plan(loaded).members, {"dns": "farm"}
+    except (SpecError, ValueError, RecursionError):
+        members, vips = (), {}
+    return AppliedState("spec.yaml", text, "d", "0", "t", "b", tuple(members), vips, number=number)
+
+
+def record_of(number: object, **ids: str) -> BridgeRecord:
+    every = {STATE_KEY: str(number), DIGEST_KEY: "d", **ids}
+    return BridgeRecord("uuid", "v", "br-dns", every, {}, "s", "", False)
+
+
+class Source:
+    """The record and the state as an agent's claim reads them."""
+
+    held = True
+
+    def __init__(self) -> None:
+        self.now, self.applied = record_of(1), state_of(SPEC, 1)
+
+    def record(self) -> BridgeRecord:
+        return self.now
+
+    def session(self) -> Source:
+        return self
+
+    def state(self, _record: BridgeRecord, number: int) -> AppliedState:
+        return replace(self.applied, number=number)
+
+
+async def work(do: Callable[[], T]) -> T:
+    return do()
+
+
+class Case:
+    """An agent on a switch that is as recorded, and what it said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.source = Source()
+        self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
+        self.agent._claim = self.source  # type: ignore[assignment]
+        self.agent._adoption._claim = self.source  # type: ignore[assignment]
+        self.agent._begun = self.agent._taken_over = True
+        self.decided: list[set[str]] = []
+        self.fails: dict[str, Exception] = {}
+
+    def _say(self, text: str, event: str, level: str, **fields: object) -> None:
+        self.said.append(text)
+
+    def decide(self, _switch: object, _bridge: str, number: int, rules: Any, *_: object) -> Effect:
+        if "decide" in self.fails:
+            raise self.fails["decide"]
+        if number != self.source.now.number:
+            return Effect(None, {}, outdated=True)
+        self.decided.append({one.pool for one in rules})
+        return Effect(None, {})
+
+    def look(self, *_: object, **__: object) -> Look:
+        if "look" in self.fails:
+            raise self.fails["look"]
+        return Look()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        with pytest.MonkeyPatch().context() as patch:
+            patch.setattr(run, "decide_and_change", self.decide)
+            patch.setattr(run, "look", self.look)
+            patch.setattr(HeldSwitch, "take_over", lambda *_: None)
+            yield
+
+    async def turn(self) -> None:
+        await self.agent._turn(work, asyncio.get_running_loop())  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        self.agent._adoption.stop()
+
+
+TEXTS = st.one_of(
+    st.text(max_size=200), st.sampled_from(["", "null", "[]", "{}", "a: &a [*a]", "[" * 5000, "\0", SPEC[:-200]])
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    spec=TEXTS,
+    number=TEXTS,
+    overlay=TEXTS,
+    pending=TEXTS,
+    at=st.sampled_from(["decide", "look", ""]),
+    defect=st.sampled_from(DEFECTS),
+)
+def test_no_text_ends_it(spec: str, number: str, overlay: str, pending: str, at: str, defect: Exception) -> None:
+    """Whatever stands in the record, and whatever fails: once both are right again, it follows the state that is applied."""
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            world = case.agent._world
+            assert world is not None and world.number == 1
+            case.fails = {at: defect}
+            for record in (
+                record_of(number),
+                record_of(2, **{OVERLAY_KEY: overlay, PENDING_KEY: pending}),
+                record_of(2),
+            ):
+                case.source.now, case.source.applied = record, state_of(spec, 2)
+                case.agent._due.add("farm")
+                await case.turn()
+                assert case.agent._world is not None
+            case.source.now, case.source.applied, case.fails = record_of(3), state_of(SPEC, 3), {}
+            for _ in range(3):
+                await case.turn()
+            assert case.agent._world.number == 3
+            assert not case.agent._due
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a state cannot be followed: of the one before, what holds for it too. It is tried again, not at each turn."""
+    other = SPEC.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {interval: 1800s, timeout: 1s}\n")
+    tried: list[int] = []
+
+    def fails(_query: object) -> Question:
+        tried.append(1)
+        raise UnicodeError("no such name")
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            assert case.decided.pop() == {"farm", "spare"}
+            case.source.now, case.source.applied = record_of(2), state_of(other, 2)
+            with monkeypatch.context() as patch:
+                patch.setattr("dnsteer.agent.probing.Question", fails)
+                for _ in range(5):
+                    await case.turn()
+            assert case.decided == [{"farm"}]
+            assert len(tried) == 1
+            case.agent._due.add("farm")
+            await case.turn()
+            assert case.decided[1:] == [{"farm"}]
+            (said,) = [text for text in case.said if "cannot be followed" in text]
+            assert said.startswith("state 2 cannot be followed, and is tried again: UnicodeError: no such name (")
+            assert said.endswith("the checks of the state before go on for farm, and all others stay as they are")
+            case.agent._adoption._retry.worked()
+            await case.turn()
+            await case.turn()
+            assert case.decided[2:] == [{"farm", "spare"}]
+            assert case.said[-1] == "state 2 is followed now"
+            case.end()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("mac: 02:00:00:00:00:53", "mac: 02:00:00:00:00:54"), ("weight: 2", "weight: 3"),
+        ("addresses: [192.0.2.53", "addresses: [192.0.2.55"),
+    ],
+)  # fmt: skip
+def test_a_pool_that_is_another_one_waits(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its backends, its VIPs, or the switch that it is asked through."""
+    assert old in SPEC
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work(), monkeypatch.context() as patch:
+            await case.turn()
+            case.source.now, case.source.applied = record_of(2), state_of(SPEC.replace(old, new), 2)
+            patch.setattr(adoption, "read_world", lambda *_: 1 / 0)
+            await case.turn()
+            assert case.agent._world is not None
+            assert "farm" not in case.agent._world.rules
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_a_defect_in_one_step_keeps_no_other_from_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        case = Case()
+        looked: list[int] = []
+        with case.at_work():
+            case.fails = {"decide": ZeroDivisionError("x")}
+            monkeypatch.setattr(case.agent, "_look", lambda *_: _note(looked))
+            await case.turn()
+        assert looked == [1]
+        assert any("a defect in the main loop" in text for text in case.said)
+        case.end()
+
+    asyncio.run(test())
+
+
+async def _note(looked: list[int]) -> None:
+    looked.append(1)
+
+
+def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metrics, the balance or the log: the backend is out all the same."""
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            world = case.agent._world
+            assert world is not None
+            for name in ("checked", "turned"):
+                monkeypatch.setattr(case.agent._recorder, name, lambda *_, **__: 1 / 0)
+            target = next(t for t in world.targets if t.pool == "farm")
+            for time in (1.0, 2.0):
+                case.agent._add(target, run.Result(time, "no answer"))
+            assert case.agent._due == {"farm"}
+            await case.turn()
+            assert not case.agent._due
+            case.end()
+
+    asyncio.run(test())

@@ -1,0 +1,132 @@
+"""What fails in a way that nobody foresaw is said with its place, counted, and tried again; the rest goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from dnsteer.agent import supervise
+from dnsteer.agent.report import Reporter
+from dnsteer.agent.supervise import Retry, Supervisor
+from dnsteer.metrics.recorder import Recorder
+
+
+class Told(Recorder):
+    """Keeps the parts that failed."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def defect(self, part: str) -> None:
+        self.parts.append(part)
+
+
+class Case:
+    """A supervisor, and what it said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.told = Told()
+        self.supervisor = Supervisor(Reporter(self._say), self.told)
+
+    def _say(self, text: str, event: str, level: str, **fields: object) -> None:
+        self.said.append(f"{event}: {text}")
+
+
+@pytest.fixture
+def case(monkeypatch: pytest.MonkeyPatch) -> Case:
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.001)
+    return Case()
+
+
+def divide(by: float) -> float:
+    return 1 / by
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_a_task_that_fails_is_started_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that ends by itself, or is cancelled by its own doing. A failure is said once, and counted each time."""
+    monkeypatch.setattr(supervise, "STEADY", 0.02)
+    began: list[int] = []
+    ended: list[str] = []
+
+    async def task() -> None:
+        began.append(len(began))
+        if len(began) < 3:
+            divide(0)
+        if len(began) == 3:
+            return
+        if len(began) == 4:
+            raise asyncio.CancelledError
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("in order")
+
+    async def test() -> None:
+        case.supervisor.start("the balance", task)
+        await until(lambda: "trouble_over: the balance works again" in case.said)
+        await case.supervisor.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+    assert (began, ended) == ([0, 1, 2, 3, 4], ["in order"])
+    assert case.told.parts == ["the balance"] * 4
+    assert len(case.said) == 3
+    assert case.said[0].startswith("trouble: a defect in the balance, which is tried again while all else goes on: ")
+    assert "ZeroDivisionError: division by zero (unit/test_supervise.py:" in case.said[0]
+    assert "in divide: return 1 / by)" in case.said[0]
+
+
+def test_what_nothing_depends_on_may_fail(case: Case) -> None:
+    for by in (0, 0, 1):
+        with case.supervisor.guarded("metrics"):
+            divide(by)
+    with pytest.raises(asyncio.CancelledError), case.supervisor.guarded("metrics"):
+        raise asyncio.CancelledError
+    assert case.told.parts == ["metrics", "metrics"]
+    assert [line.partition(":")[0] for line in case.said] == ["trouble", "trouble_over"]
+
+
+def test_what_fails_in_an_event_is_said(case: Case) -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        case.supervisor.catch_callbacks(loop)
+        loop.call_soon(divide, 0)
+        await until(lambda: bool(case.said))
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+    assert case.told.parts == ["an event"]
+    assert "ZeroDivisionError" in case.said[0]
+
+
+class UnprintableError(Exception):
+    """An exception whose text fails."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_an_exception_without_a_text(case: Case) -> None:
+    with case.supervisor.guarded("metrics"):
+        raise UnprintableError
+    assert case.said[0].endswith(": UnprintableError")
+
+
+def test_pauses_double_up_to_a_minute() -> None:
+    retry, time, pauses = Retry(), 0.0, []
+    assert retry.due(time)
+    for _ in range(8):
+        retry.failed(time)
+        assert not retry.due(time)
+        pause = next(p for p in range(1, 100) if retry.due(time + p))
+        pauses.append(pause)
+        time += pause
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    retry.worked()
+    assert retry.due(0.0)
