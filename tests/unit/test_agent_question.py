@@ -49,6 +49,7 @@ SOA = "ns.example.org. hostmaster.example.org. {} 3600 600 86400 300"
 NAMED = {"name": "example.org"}
 QR, AA, TC, RD, RA = dns.flags.QR, dns.flags.AA, dns.flags.TC, dns.flags.RD, dns.flags.RA
 NO_AA = "answered without AA: not as a server of the zone"
+NOT_RECURSIVE = ": a resolver, which wants RD in a query (serves: resolver)"
 NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
 
 
@@ -60,7 +61,8 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         (NAMED, [], {"rcode": 2}, "answered SERVFAIL, not NOERROR"),
         (NAMED, [], {"rcode": 3}, "answered NXDOMAIN, not NOERROR"),
         (NAMED, [], {"rcode": 5}, f"answered REFUSED, not NOERROR{NOT_ALLOWED}"),
-        (NAMED, [], {"rcode": 5, "flags": QR | RA}, "answered REFUSED, not NOERROR"),
+        (NAMED, [], {"rcode": 5, "flags": QR | RA}, f"answered REFUSED, not NOERROR{NOT_RECURSIVE}"),
+        ({**NAMED, "recursion": True}, [], {"rcode": 5, "flags": QR | RA}, "answered REFUSED, not NOERROR"),
         ({**NAMED, "expect": {"rcode": "NXDOMAIN"}}, [], {"rcode": 3}, ""),
         ({**NAMED, "expect": {"rcode": ["NXDOMAIN", "NOERROR"]}}, [], {"rcode": 3}, ""),
         ({**NAMED, "expect": {"rcode": ["NXDOMAIN", "NOERROR"]}}, [], {}, "answered with no SOA record"),
@@ -159,7 +161,7 @@ def test_an_error_without_the_question_is_an_answer(rcode: int, expected: dict[s
 
 
 def test_an_extended_error_is_named() -> None:
-    asked = question(name="example.org", edns_size=1232)
+    asked = question(name="example.org", edns_size=1232, recursion=True)
     message = dns.message.from_wire(answer(asked, rcode=5, flags=QR | RA))
     message.use_edns(0, options=[dns.edns.EDEOption(dns.edns.EDECode.PROHIBITED, "not you")])
     assert asked.judge(message.to_wire()).why == "answered REFUSED, not NOERROR (EDE 18 not you)"

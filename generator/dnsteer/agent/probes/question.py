@@ -118,12 +118,14 @@ class Question:
 
     def _about_rcode(self, code: dns.rcode.Rcode, flags: int, bare: bool) -> str:
         """What an unwanted response code means, where that is known."""
-        refused = code is dns.rcode.REFUSED
+        refused, recurses = code is dns.rcode.REFUSED, bool(flags & _RA)
         if bare:
             return " without the question" + (": is the probe's address allowed?" if refused else "")
         wanted = f", not {' or '.join(self.query.rcodes)}"
-        if refused and not flags & _RA:
+        if refused and not recurses:
             return f"{wanted}: it serves no such zone, or the probe's address is not allowed"
+        if refused and not self.query.recursion:
+            return f"{wanted}: a resolver, which wants RD in a query (serves: resolver)"
         return wanted
 
     def _judge_records(self, data: bytes) -> Verdict:
