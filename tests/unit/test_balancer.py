@@ -15,7 +15,7 @@ from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.effect import Effect
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
-from dnsteer.slots.maintenance import NO_OVERLAY
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
@@ -152,3 +152,27 @@ def test_a_strange_answer_of_the_extension_is_an_error(monkeypatch: pytest.Monke
     loaded = spec("client-hash")
     with pytest.raises(SwitchError, match="the extension at x: found no packets by slot"):
         extension.take_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
+
+
+def test_what_was_decided_counts_unless_the_overlay_is_another_one(
+    counters: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deciding about many slots takes long, and failover waits for the lock."""
+    one, decided = made(), list[object]()
+    decide = one._decide
+    monkeypatch.setattr(
+        one, "_decide", lambda pool, overlay, time: (decided.append(overlay), decide(pool, overlay, time))[1]
+    )
+
+    def edit_overlay(_switch: Any, _bridge: str, edit: Any, id: str) -> Effect:
+        for overlay in (NO_OVERLAY, other):
+            edit(overlay, SimpleNamespace(number=1), None)
+        return Effect(None, {}, id=id)
+
+    other = Overlay((Maintenance("resolvers", "r1", "drain", "2026-01-02T03:04:05+00:00", "x"),))
+    monkeypatch.setattr(balancer, "edit_overlay", edit_overlay)
+    one.adopt(following(spec("client-hash")), 0.0)
+    asyncio.run(one.look(0.0, NO_OVERLAY))
+    one.move("resolvers", 0.0)
+    assert decided == [NO_OVERLAY, other]
+    asyncio.run(one.close())

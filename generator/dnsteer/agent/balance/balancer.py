@@ -57,6 +57,8 @@ class Balanced:
     """How many intervals backends have waited, before the last look."""
     waits: Mapping[str, int] = field(default_factory=dict)
     """The same after it."""
+    decided: tuple[Overlay, Overlay, Moves] | None = None
+    """What the last look has decided, and on which overlay."""
 
     def room(self, time: float) -> int:
         """Slots that may move now."""
@@ -159,14 +161,14 @@ class Balancer:
         for pool in due:
             pool.load.add(found[pool.name], time)
             pool.waited = pool.waits
-            _, moves = self._decide(pool, overlay, time)
-            pool.waits = moves.waited
+            after, moves = self._decide(pool, overlay, time)
+            pool.waits, pool.decided = moves.waited, (overlay, after, moves)
             if moves.moved:
                 wanted[pool.name] = moves
         return wanted
 
     def move(self, name: str, time: float) -> Effect:
-        """Decide again under the bridge's lock, and move the slots. Raises SwitchError."""
+        """Move the slots, and decide again if the overlay is another one under the bridge's lock. Raises SwitchError."""
         pool, world, id = self.pools.get(name), self._world, IDS.next()
         if pool is None or world is None:
             return Effect(None, {}, outdated=True)
@@ -176,7 +178,11 @@ class Balancer:
             nonlocal moved
             if state.number != world.number:
                 raise OutdatedError
-            after, moves = self._decide(pool, overlay, time)
+            known = pool.decided
+            if known is not None and known[0] == overlay:  # else it takes long where failover would have to wait
+                after, moves = known[1:]
+            else:
+                after, moves = self._decide(pool, overlay, time)
             moved = len(moves.moved)
             return Overlay(stamped(after, overlay, id))
 

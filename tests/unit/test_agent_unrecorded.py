@@ -1,0 +1,85 @@
+"""What the agent keeps while the record cannot be written, in a file that the next one reads."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dnsteer.agent.unrecorded import Unrecorded
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.state import PENDING_KEY
+from tests.unit.console_cases import entry, record
+
+DECISION = "d21gepscbjsy"
+OUT = Overlay((entry("ns1", "health", decision=DECISION), entry("ns2")))
+
+
+def remote(folder: Path) -> str:
+    return f"unix:{folder}/db.sock"
+
+
+def file_in(folder: Path) -> Path:
+    return folder / "dnsteer" / "br-dns.unrecorded"
+
+
+def test_the_next_agent_takes_over(tmp_path: Path) -> None:
+    base = record(3, entry("ns2"), pending=True)
+    first = Unrecorded(remote(tmp_path))
+    first.keep(base, OUT, "no room")
+    assert (first.why, first.unsaved, first.overlay(base)) == ("no room", "", OUT)
+    assert stat.S_IMODE(file_in(tmp_path).stat().st_mode) == 0o600
+    second = Unrecorded(remote(tmp_path))
+    second.load(base)
+    completed = second.completed(base)
+    assert second.why and completed.overlay == OUT and completed.pending is None
+    assert [e.decision for e in completed.overlay] == [DECISION, ""]
+    second.forget("br-dns")
+    assert not file_in(tmp_path).exists() and second.completed(base) is base and not second.why
+
+
+@pytest.mark.parametrize("later", [record(4, entry("ns2")), record(3), record(3, entry("ns2"), pending=True)])
+def test_a_record_that_was_written_since_counts(later: object, tmp_path: Path) -> None:
+    """For the agent itself, and for the next one, which removes the file."""
+    first = Unrecorded(remote(tmp_path))
+    first.keep(record(3, entry("ns2")), OUT, "no room")
+    assert first.completed(later) is later  # type: ignore[arg-type]
+    second = Unrecorded(remote(tmp_path))
+    second.load(later)  # type: ignore[arg-type]
+    assert not second.why and not file_in(tmp_path).exists()
+
+
+def test_a_bridge_that_was_made_anew_is_another_one(tmp_path: Path) -> None:
+    first = Unrecorded(remote(tmp_path))
+    first.keep(record(3), OUT, "no room")
+    other = record(3)
+    object.__setattr__(other, "uuid", "v")
+    assert first.overlay(other) is None
+
+
+GARBAGE = [b"", b"{}", b"[]", b"null", b"\xff", b'{"bridge": "u", "base": 3}', b"[" * 100_000]
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(GARBAGE) | st.binary(max_size=100))
+def test_a_file_that_is_none_is_removed(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    folder = tmp_path_factory.mktemp("kept")
+    file_in(folder).parent.mkdir()
+    file_in(folder).write_bytes(data)
+    kept = Unrecorded(remote(folder))
+    kept.load(record(3))
+    assert not kept.why and not file_in(folder).exists()
+
+
+def test_where_no_file_can_be(tmp_path: Path) -> None:
+    """It counts for this agent all the same."""
+    (tmp_path / "dnsteer").write_text("no folder")
+    for place, said in ((remote(tmp_path), f"{tmp_path}/dnsteer"), ("tcp:192.0.2.1:6640", "")):
+        kept, base = Unrecorded(place), record(3)
+        kept.load(base)
+        kept.keep(base, OUT, "no room")
+        assert kept.overlay(base) == OUT and kept.unsaved.startswith(said) and bool(kept.unsaved) is bool(said)
+        assert PENDING_KEY not in kept.completed(base).ids
