@@ -70,7 +70,8 @@ class Move:
         part = f"{percent_of_clients(self.share)} of its {self.who}"
         if self.resized is not None:
             was, becomes = self.resized
-            return f"{self.title} has {becomes} slots instead of {was}: {self.moved} of {self.slots} move ({transfers}): {part}"
+            moved = f"{self.moved} of {self.slots} move ({transfers})"
+            return f"{self.title} has {becomes} slots instead of {was}: {moved}: {part}"
         return f"{self.moved} of {self.slots} slots of {self.title} move ({transfers}): {part}"
 
     def as_json(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def summarize(
         ],
         warnings=[
             *movement.pools_without_backends(after), *goal.warnings, *([NOT_FORWARDING] if goal.waits else []), *faults,
-            *found.warnings, *([fragment] if fragment else []),
+            *found.warnings_of_others, *([fragment] if fragment else []),
         ],
         record_stale=goal.record_stale,
         program=program,

@@ -18,6 +18,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.captures import capture_warning
+from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.role import is_standby
@@ -26,13 +27,11 @@ from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
-from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.vip import ServiceRow
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
-_TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _MAX_SLOTS = 16
 _TRIES = 5
 CAPTURED = "capture"
@@ -110,13 +109,12 @@ def _drift(
     drift += _fragment_drift(loaded, plan, remote, timeout)
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
-    for key, flow in list(tables.other.items()):
+    for key in list(tables.other):
         if key in wanted:
             tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
-        elif flow.table in _TABLE_NAMES and not ignore_foreign:
-            drift.append(
-                Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
-            )
+    if tables.other and not ignore_foreign:
+        foreign = find_foreign_flows(tables, lines, plan, client)
+        drift += [Drift("foreign flow", f"table {each.table}", each.detail) for each in foreign]
     drift += _role_drift(loaded, record, remote, tables)
     todo = compare_tables(lines, groups, tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
