@@ -99,7 +99,7 @@ def compute_and_diff(
     warnings: list[str] = []
     fragment: Smallest | None = None
     if before is not None:
-        seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables)
+        seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
         found = deviations(seen, Level.NAMED, Level.WARNED)
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one

@@ -20,6 +20,7 @@ from dnsteer.switch import database as db
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
+from dnsteer.switch.megaflow_mode import megaflows_disabled
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.session import Session
@@ -95,12 +96,13 @@ def _drift(
         drift += _program_drift(loaded, plan, extension, timeout)
     if have is None:
         return drift
-    seen = SettingsInput(loaded.spec, plan, want, have, config, None)
+    lines = dict.fromkeys(lines_of(plan))
+    no_megaflows = megaflows_disabled(remote, {port.name for port in want.ports}, timeout)
+    seen = SettingsInput(loaded.spec, plan, want, have, config, None, lines, no_megaflows)
     if br.lacks_protocol(have):
         return [*drift, *_settings(loaded, seen, ignore_foreign)]  # its tables cannot be read
     try:
         client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
-        lines = dict.fromkeys(lines_of(plan))
         tables = client.dump(lines)
     except UnavailableError:
         if br.other_datapath(want, have):
@@ -139,7 +141,7 @@ def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iter
             continue
         path = br.path_of(loaded.spec, d)
         line = loaded.document.line(path) if path else 0
-        yield Drift(d.kind, d.about, d.detail, line, warns=d.setting.level is Level.WARNED)
+        yield Drift(d.kind, d.about, d.detail, line, warns=d.level is Level.WARNED)
 
 
 def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
