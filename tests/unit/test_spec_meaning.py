@@ -49,6 +49,59 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
             (("pool: ns", "pool: ns\n  dot: {addresses: [192.0.2.53], services: [dot], pool: ns, echo: false}"),),
             ("23: $.vips.dot.echo: found false, while VIP dns with the same address says true",),
         ),
+        (
+            (("p0:", "p0: {type: netmap}"),),
+            ('9: $.switch.uplinks.p0.type: found "netmap", which no known release of Open vSwitch has',),
+        ),
+        (
+            (("  uplinks:", "  gateways: [192.0.2.1, '2001:db8::1']\n  uplinks:"),),
+            (
+                "8: $.switch.gateways[0]: found 192.0.2.1, a gateway that no answers need",
+                "8: $.switch.gateways[1]: found 2001:db8::1, a gateway that no answers need",
+            ),
+        ),
+        (
+            (
+                ("192.0.2.11,", "192.0.2.11, ipv6: '2001:db8:1::',"),
+                ("192.0.2.12", "192.0.2.12\n        ipv6: 2001:db8::12"),
+                ("- 192.0.2.53", "[192.0.2.53, '2001:db8::']"),
+            ),
+            (
+                "21: $.vips.dns.addresses[1]: found 2001:db8::, the anycast address of the routers of 2001:db8::/64",
+                "13: $.pools.ns.backends[0].ipv6: found 2001:db8:1::, the anycast address of the routers of 2001:db8:1::/64",
+            ),
+        ),
+        (
+            (("backends:", "slow_start: 30s\n    panic: 40%\n    hold_max: 1m\n    backends:"),),
+            (
+                "13: $.pools.ns.panic: found panic, and no health",
+                "12: $.pools.ns.slow_start: found slow_start, and no health",
+                "14: $.pools.ns.hold_max: found hold_max, and no health",
+            ),
+        ),
+        ((("backends:", "slow_start: 30s\n    health: {}\n    backends:"),), ()),
+        (
+            (
+                (
+                    "vips:",
+                    "lint: {accept: [{code: DNS999, reason: it is old}, {code: DNS010, reason: seen, at: vips.dsn}]}\nvips:",
+                ),
+            ),
+            (
+                '17: $.lint.accept[0].code: found "DNS999", which is no code of lint',
+                '17: $.lint.accept[1].at: found "vips.dsn", which is nowhere in the spec',
+            ),
+        ),
+        (
+            (
+                (
+                    "vips:",
+                    "lint:\n  accept:\n  - {code: DNS010, reason: a, at: vips.dns}\n  - {code: DNS010, reason: b, at: $.pools.ns.slots}\n"
+                    "  - {code: DNS010, reason: c, at: 'pools.ns.backends[1]'}\n  - {code: DNS010, reason: d, at: switch}\nvips:",
+                ),
+            ),
+            (),
+        ),
     ],
 )
 def test_warnings(pairs: tuple[tuple[str, str], ...], texts: tuple[str, ...]) -> None:
