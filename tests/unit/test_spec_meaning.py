@@ -96,8 +96,10 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
             (
                 (
                     "vips:",
-                    "lint:\n  accept:\n  - {code: DNS010, reason: a, at: vips.dns}\n  - {code: DNS010, reason: b, at: $.pools.ns.slots}\n"
-                    "  - {code: DNS010, reason: c, at: 'pools.ns.backends[1]'}\n  - {code: DNS010, reason: d, at: switch}\nvips:",
+                    "lint:\n  accept:\n  - {code: DNS010, reason: a, at: vips.dns}\n"
+                    "  - {code: DNS010, reason: b, at: $.pools.ns.slots}\n"
+                    "  - {code: DNS010, reason: c, at: 'pools.ns.backends[1]'}\n"
+                    "  - {code: DNS010, reason: d, at: switch}\nvips:",
                 ),
             ),
             (),
@@ -285,3 +287,44 @@ def calls(text: str) -> int:
 def test_effort_grows_with_the_spec_and_not_faster(nat: bool) -> None:
     once, twice = calls(many(100, nat)), calls(many(200, nat))
     assert once * 1.5 < twice < once * 2.1
+
+
+TWO_BY_NAT = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: [10.53.0.1]
+  uplinks:
+    p0: {next_hop: 02:00:00:00:00:fe}
+pools:
+  ns:
+    backends:
+      - {name: a, ipv4: 10.53.0.11, mac: 02:00:00:00:01:01}
+      - {name: b, ipv4: 10.53.0.12, mac: 02:00:00:00:01:02}
+vips:
+  dns: {addresses: [192.0.2.53], services: [dns], pool: ns, forwarding: nat}
+  two: {addresses: [192.0.2.54], services: [dns], pool: ns, forwarding: nat}
+"""
+SECOND = """\
+  second:
+    backends:
+      - {name: a, ipv4: 10.53.0.21, mac: 02:00:00:00:01:01}
+      - {name: b, ipv4: 10.53.0.22, mac: 02:00:00:00:01:02}
+vips:
+"""
+ON_ANOTHER_PORT = (
+    "services: [{protocol: udp, port: 53, target_port: 5353}, {protocol: tcp, port: 53, target_port: 5353}]"
+)
+
+
+def test_two_vips_by_nat_work_by_each_way_out_that_the_error_names() -> None:
+    with pytest.raises(
+        SpecError, match=r"a second address of each server, or another target_port.*fragments: drop in both"
+    ):
+        load(TWO_BY_NAT)
+    first, _, second = TWO_BY_NAT.rpartition("\n  two:")
+    load(f"{first}\n  two:{second.replace('pool: ns', 'pool: second')}".replace("vips:\n", SECOND))
+    other_port = second.replace("services: [dns]", ON_ANOTHER_PORT)
+    load(f"{first}\n  two:{other_port}".replace("forwarding: nat", "forwarding: nat, fragments: drop"))
