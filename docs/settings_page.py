@@ -12,8 +12,10 @@ about each. The list is `SETTINGS` in `generator/dnsteer/switch/settings.py`: a 
 | level | `verify`, exit code | `plan` and `apply` | why |
 |---|---|---|---|
 | set | difference, 2 | set it to what is wanted | it is dnsteer's: with another value the bridge does not do what its flows say |
-| named | difference, 2 | warn of it, and change nothing | traffic stops, but it is another's to put right: whoever took a port down may work on it |
+| named | difference, 2 | warn of it, and change nothing | traffic stops, or most of it does, but it is another's to put right: whoever took a port down may work on it |
 | warned | warning, 0 | warn of it, and change nothing | somebody may want it, such as a limit against floods, and dnsteer did not set it |
+
+Of some settings it depends on the value: policing at 1 Gbit/s is a choice, policing at 1 kbit/s stops DNS.
 
 Each message has what was found and the command that changes it. In `status` the first two are `drift:` and make the exit code 2, warnings
 do not; with `--json` they are `drift` and `warnings`. `--ignore-foreign` says nothing about the ports of others.
@@ -37,22 +39,30 @@ which are what is wanted.
 
 These change nothing for flows like dnsteer's, which never use the action NORMAL (tried with packets where it says so): `mcast_snooping_enable`,
 `other_config:forward-bpdu`, `protected`, BFD and LLDP of a port (tried); CFM, MAC table, `flood_vlans`, the OpenFlow bits `no-flood` and
-`no-packet-in`, and meters that no flow names. Bits of the bridge's own port do not matter: no flow uses it. The MTU is bring-up's
-(`dnsteer bringup --check`), what is in hardware `dnsteer verify --offload`'s.
+`no-packet-in`, and meters that no flow names. Bits of the bridge's own port do not matter: no flow uses it. What is in hardware is
+`dnsteer verify --offload`'s. Performance alone: `emc-insert-inv-prob`, `smc-enable`, `pmd-cpu-mask`, `n-handler-threads`, `n-revalidator-threads`,
+`max-revalidator`, `min-revalidate-pps`. Open vSwitch does not tell whether `ovs-appctl revalidator/pause` is in force; whether megaflows are disabled shows in
+the datapath flows of UDP alone, so it takes traffic, a switch on this machine, and at most 20,000 datapath flows (`verify` and `status` look, `plan` and `apply` do not).
 """
 
 
 def page() -> str:
     """The settings of a switch beside flows and groups, and what dnsteer does about each."""
-    numbers = {"needed": "so many", "limit": "N"}
+    numbers = {"needed": "so many", "limit": "N", "mtu": "1500, and more with tunnels"}
     out = [
         HEAD,
         "## The settings\n\n| setting | of | wanted | level | with another value | changed by |\n|---|---|---|---|---|---|",
     ]
     for s in SETTINGS:
-        command = s.command("BRIDGE", "NAME", numbers)
+        command = s.command("BRIDGE", "NAME", {**numbers, "mtu": "N"})
+        level = (
+            s.level.value
+            if s.cripples is None or not s.cripples.where
+            else f"{s.level.value}; named: {s.cripples.where}"
+        )
+        level = "named" if s.cripples is not None and not s.cripples.where else level
         by = f"`{command}`" if command.startswith(("ovs-", "dnsteer")) and "," not in command else command
         out.append(
-            f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {s.level.value} | {s.does.format(**numbers)} | {by} |"
+            f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {level} | {s.does.format(**numbers)} | {by} |"
         )
     return "\n".join(out) + "\n" + TAIL

@@ -71,11 +71,22 @@ def port_of(switch: Switch, name: str) -> str:
     return switch.column("Port", name, "_uuid")
 
 
+def with_mtu(size: int) -> Callable[[Switch], object]:
+    def change(switch: Switch) -> None:
+        switch.vsctl("set", "Interface", "p0", f"mtu_request={size}")
+        deadline = time.monotonic() + 10  # the switch says so a moment after it did so
+        while switch.vsctl("get", "Interface", "p0", "mtu").strip() != str(size):
+            assert time.monotonic() < deadline, "the MTU stays"
+
+    return change
+
+
 NEEDED = sizes_of(SPEC.spec, build_plan(SPEC)).total
 TO = leaves(QUERY).port
 DPDK = re.sub(r"^(    vf\d):$", r"\1: {type: dummy}", LARGE, flags=re.M).replace("p0: {", "p0: {type: dummy, ")
 DPDK = DPDK.replace("ovs-netdev", "ovs-dpdk").replace("    selection: dp-hash\n", "")
 """The same in a flavor with hardware, on ports that a private switch has."""
+JUMBO = LARGE.replace("  mac: 02:00:00:00:00:53\n", "  mac: 02:00:00:00:00:53\n  bringup: {mtu: 9000}\n", 1)
 OURS = {
     "stp_enable": Case(vsctl("set", "Bridge", BRIDGE, "stp_enable=true"), "bridge br-dns", "stp_enable is true", QUERY),
     "rstp_enable": Case(vsctl("set", "Bridge", BRIDGE, "rstp_enable=true"), "bridge br-dns", "rstp_enable is true", QUERY),
@@ -88,9 +99,14 @@ OURS = {
 }  # fmt: skip
 OTHERS = {
     "flow-limit": Case(
-        vsctl("set", "Open_vSwitch", ".", "other_config:flow-limit=9"), "switch",
-        f"other_config:flow-limit is 9: all clients of the spec need {NEEDED} datapath flows",
+        vsctl("set", "Open_vSwitch", ".", f"other_config:flow-limit={NEEDED - 1}"), "switch",
+        f"other_config:flow-limit is {NEEDED - 1}: all clients of the spec need {NEEDED} datapath flows",
     ),
+    "max-idle": Case(
+        vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=2000"), "switch", "other_config:max-idle is 2000: ms: a "
+        "datapath flow without a packet for so long is forgotten",
+    ),
+    "mtu": Case(with_mtu(1400), "port p0", "mtu is 1400: bytes: longer packets are dropped; full TCP segments need 1500"),
     "hw-offload": Case(
         vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=false"), "switch",
         "other_config:hw-offload is false, should be true", spec=DPDK,
@@ -132,10 +148,12 @@ OTHERS = {
         vsctl("set", "Flow_Table", "vip", "prefixes=nw_src"), "table vip", "prefixes is nw_src"
     ),
     "ingress_policing_rate": Case(
-        vsctl("set", "Interface", "p0", "ingress_policing_rate=1"), "port p0", "ingress_policing_rate is 1"
+        vsctl("set", "Interface", "p0", "ingress_policing_rate=100000"), "port p0",
+        "ingress_policing_rate is 100000, should be 0",
     ),
     "ingress_policing_kpkts_rate": Case(
-        vsctl("set", "Interface", "p0", "ingress_policing_kpkts_rate=1"), "port p0", "ingress_policing_kpkts_rate is 1"
+        vsctl("set", "Interface", "p0", "ingress_policing_kpkts_rate=100"), "port p0",
+        "ingress_policing_kpkts_rate is 100, should be 0",
     ),
     "qos": Case(
         vsctl("--", "--id=@q", "create", "QoS", "type=linux-htb", "--", "set", "Port", "p0", "qos=@q"), "port p0",
@@ -145,6 +163,55 @@ OTHERS = {
     "trunks": Case(vsctl("set", "Port", "p0", "trunks=100,200"), "port p0", "trunks is 100, 200"),
     "vlan_mode": Case(vsctl("set", "Port", "p0", "vlan_mode=native-untagged"), "port p0", "vlan_mode is native-untagged"),
 }  # fmt: skip
+CRIPPLING = {
+    "flow-limit": Case(
+        vsctl("set", "Open_vSwitch", ".", f"other_config:flow-limit={NEEDED // 2 - 1}"), "switch",
+        f"other_config:flow-limit is {NEEDED // 2 - 1}: all clients of the spec need {NEEDED} datapath flows",
+    ),
+    "max-idle": Case(
+        vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=1"), "switch", "other_config:max-idle is 1: ms: "
+    ),
+    "mtu": Case(with_mtu(1279), "port p0", "mtu is 1279: bytes: longer packets are dropped"),
+    "mtu below the spec's": Case(
+        vsctl("set", "Open_vSwitch", ".", "external_ids:same=yes"), "port p0",
+        "mtu is 1500: bytes: longer packets are dropped; full TCP segments need 9000", spec=JUMBO,
+    ),
+    "flow_limit": Case(
+        vsctl("set", "Flow_Table", "vip", "flow_limit=4", "overflow_policy=evict"), "table vip", "flow_limit is 4: flows"
+    ),
+    "ingress_policing_rate": Case(
+        vsctl("set", "Interface", "p0", "ingress_policing_rate=1"), "port p0", "ingress_policing_rate is 1, should be 0"
+    ),
+    "ingress_policing_burst": Case(
+        vsctl("set", "Interface", "p0", "ingress_policing_rate=1000000", "ingress_policing_burst=11"), "port p0",
+        "ingress_policing_rate is 1000000 burst 11, should be 0",
+    ),
+    "ingress_policing_kpkts_rate": Case(
+        vsctl("set", "Interface", "p0", "ingress_policing_kpkts_rate=1"), "port p0", "ingress_policing_kpkts_rate is 1,"
+    ),
+    "qos": Case(
+        vsctl(
+            "--", "--id=@q", "create", "QoS", "type=linux-htb", "other_config:max-rate=1000", "--", "set", "Port", "p0",
+            "qos=@q",
+        ),
+        "port p0", "qos is linux-htb max-rate 1000",
+    ),
+    "qos queue 0": Case(
+        vsctl(
+            "--", "--id=@o", "create", "Queue", "other_config:max-rate=1000", "--", "--id=@q", "create", "QoS",
+            "type=linux-htb", "other_config:max-rate=10000000000", "queues:0=@o", "--", "set", "Port", "p0", "qos=@q",
+        ),
+        "port p0", "qos is linux-htb max-rate 10000000000 queue 0 max-rate 1000",
+    ),
+    "qos egress-policer": Case(
+        vsctl(
+            "--", "--id=@q", "create", "QoS", "type=egress-policer", "other_config:cir=1000", "other_config:cbs=2048", "--",
+            "set", "Port", "p0", "qos=@q",
+        ),
+        "port p0", "qos is egress-policer cir 1000",
+    ),
+}  # fmt: skip
+"""Values of the same that leave so little of the traffic that they are differences."""
 DOWN = Case(ofctl("mod-port", "p0", "down"), "port p0", "admin_state is down, should be up", QUERY)
 IGNORED = {
     "mcast_snooping_enable": "Bridge br-dns mcast_snooping_enable=true",

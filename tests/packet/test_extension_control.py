@@ -287,8 +287,8 @@ def test_other_fields_to_hash(do: Run) -> None:
     good(do("apply", hashed))
     other = hashed.replace("    selection: client\n", "    selection: client\n    hash_fields: [src_ip, src_port]\n")
     refused = do("apply", other)
-    assert refused.code == Exit.ERROR and "pool sprayed: 100 % of its clients would move" in refused.err
-    assert "pool sprayed: its hash_fields change: all of its clients may move" in do("plan", other).out
+    assert refused.code == Exit.ERROR and "pool sprayed IPv4: 100 % of its clients would move" in refused.err
+    assert "pool sprayed IPv4: its hash_fields change: all of its clients may move" in do("plan", other).out
     good(do("apply", other, "--yes"))
 
 

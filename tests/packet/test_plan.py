@@ -146,14 +146,29 @@ def test_another_pool_of_a_vip_is_asked_about(applied: Switch, tmp_path: Path) -
     assert "--yes" in done.err
 
 
-def test_another_number_of_slots_says_so_and_asks(applied: Switch, tmp_path: Path) -> None:
-    text = text_of(lambda s: s["pools"]["farm"].update(slots=128))
-    plan = on(applied)("plan", spec_file(tmp_path, text))
-    assert "all of its clients may move" in plan.out
-    with nothing_changes(applied):
-        done = on(applied)("apply", spec_file(tmp_path, text))
-    assert done.code == Exit.ERROR
-    assert "100 %" in done.err
+@pytest.mark.parametrize("slots", [8, 16, 64, 128, 1024])
+def test_another_number_of_slots_moves_what_is_counted(applied: Switch, tmp_path: Path, slots: int) -> None:
+    text = text_of(lambda s: s["pools"]["farm"].update(slots=slots))
+    before = owners(applied, "192.0.2.53")
+    plan = on(applied)("plan", spec_file(tmp_path, text), "--json").json
+    if plan["asks"]:
+        with nothing_changes(applied):
+            assert on(applied)("apply", spec_file(tmp_path, text)).code == Exit.ERROR
+    assert on(applied)("apply", spec_file(tmp_path, text), *(["--yes"] if plan["asks"] else [])).code == 0
+    real = happened(before, owners(applied, "192.0.2.53"), FARM, text)
+    assert said(plan) == real
+    share = sum(real.values()) / PORTS
+    assert 0.1 < share < 0.9
+    assert f"pool farm has {slots} slots instead of 32: " in plan["moves"][0]["text"]
+    assert plan["asks"] == ([f"pool farm: {100 * share:.3g} % of its clients would move"] if share > 0.5 else [])
+
+
+def test_another_number_of_slots_of_one_backend_moves_nobody(applied: Switch, tmp_path: Path) -> None:
+    alone = text_of(EDITS["all down but one"])
+    assert on(applied)("apply", spec_file(tmp_path, alone), "--yes").code == 0
+    many = text_of(lambda s: (EDITS["all down but one"](s), s["pools"]["farm"].update(slots=128)))
+    done = on(applied)("apply", spec_file(tmp_path, many), "--json")
+    assert (done.code, done.json["moves"]) == (0, [])
 
 
 def test_words_for_people(applied: Switch, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import Options, preview
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -24,6 +25,7 @@ from tests.packet.agents import wait
 from tests.packet.apply_spec import apply
 from tests.packet.command import SLOW, fresh, on
 from tests.packet.setting_cases import (
+    CRIPPLING,
     DOWN,
     IGNORED,
     NEEDED,
@@ -75,7 +77,7 @@ def status(switch: Switch) -> Any:
 def clean(switch: Switch) -> None:
     """Leave nothing of dnsteer's, and no setting of the whole switch."""
     fresh(switch)
-    for key in ("flow-limit", "hw-offload", "vlan-limit", "flow-restore-wait"):
+    for key in ("flow-limit", "hw-offload", "max-idle", "vlan-limit", "flow-restore-wait"):
         switch.vsctl("remove", "Open_vSwitch", ".", "other_config", key)
 
 
@@ -165,8 +167,76 @@ def test_what_is_not_dnsteers_is_warned_of_and_left(what: str, applied: Switch, 
         clean(applied)
 
 
+@pytest.mark.parametrize("what", CRIPPLING)
+def test_what_leaves_little_of_the_traffic_is_a_difference(what: str, applied: Switch, tmp_path: Path) -> None:
+    case = CRIPPLING[what]
+    loaded, file = spec_of(case.spec), tmp_path / "spec.yaml"
+    file.write_text(case.spec)
+    fresh(applied)
+    apply(loaded, applied.database)
+    assert passes(applied, QUERY)
+    case.change(applied)
+    found = [each for each in find_drift(loaded, applied.database) if each.about == case.about]
+    assert len(found) == 1 and not found[0].warns and case.said in found[0].detail
+    ran = on(applied)("verify", file)
+    assert (ran.code, ran.err) == (Exit.DIFFERENT, "") and found[0].text(str(file)) in ran.out
+    seen = on(applied)("status", "--json", "--no-rates")
+    assert (seen.code, seen.json["ok"]) == (Exit.DIFFERENT, False)
+    assert found[0].detail in [each["detail"] for each in seen.json["drift"]]
+    again = on(applied)("apply", file)  # which leaves it, as it leaves a port that is down
+    assert (again.code, again.out) == (0, "br-dns: nothing to change\n")
+    assert f"warning: {found[0].about}: {found[0].detail}\n" in again.err
+    if case.spec == LARGE:
+        mend(applied, found[0])
+        wait(lambda: find_drift(loaded, applied.database) == [], lambda: "it is named still")
+    clean(applied)
+
+
+def test_disabled_megaflows_are_named_where_packets_show_it(applied: Switch) -> None:
+    def ask(number: int) -> None:
+        ip = IP(src=f"198.18.0.{number}", dst="198.51.100.54") / UDP(sport=20000 + number, dport=53)
+        frame = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / ip
+        applied.appctl("netdev-dummy/receive", "p0", bytes(frame).hex())
+
+    ask(1)
+    wait(lambda: "udp(" in applied.appctl("dpctl/dump-flows"), lambda: "no datapath flow")
+    assert find_drift(SPEC, applied.database) == []
+    applied.appctl("upcall/disable-megaflows")
+    ask(2)
+    wait(lambda: "udp(" in applied.appctl("dpctl/dump-flows"), lambda: "no datapath flow")
+    [found] = find_drift(SPEC, applied.database)
+    assert (found.kind, found.about, found.warns) == ("switch changed", "switch", False)
+    assert found.detail.startswith(
+        "megaflows are disabled, should be enabled: each client's address and port makes a datapath"
+    )
+    assert found.detail.endswith("to change it: ovs-appctl upcall/enable-megaflows")
+    assert status(applied)["ok"] is False
+    applied.appctl("upcall/enable-megaflows")
+    ask(3)
+    assert find_drift(SPEC, applied.database) == []
+
+
+def test_longer_packets_than_the_mtu_are_lost(applied: Switch) -> None:
+    """As its warning says."""
+    long = replace(QUERY, data=QUERY.data + bytes(1000))
+    assert passes(applied, long, leaves(QUERY).port)
+    applied.vsctl("set", "Interface", leaves(QUERY).port, "mtu_request=800")
+    wait(lambda: find_drift(SPEC, applied.database) != [], lambda: "it is not named")
+    assert not passes(applied, long, leaves(QUERY).port)
+    assert passes(applied, QUERY)
+    fresh(applied)
+
+
+def test_short_idle_times_forget_datapath_flows(applied: Switch) -> None:
+    """As its warning says: with it, most packets of a client take the slow path."""
+    assert passes(applied, QUERY)
+    CRIPPLING["max-idle"].change(applied)
+    wait(lambda: "udp(" not in applied.appctl("dpctl/dump-flows"), lambda: "it is there still")
+    clean(applied)
+
+
 def test_every_setting_of_the_list_is_tried() -> None:
-    tried = {*OURS, *OTHERS, "admin_state", "link_state", "flow-restore-wait"}
+    tried = {*OURS, *OTHERS, "megaflows", "tc-policy", "admin_state", "link_state", "flow-restore-wait"}
     assert {s.name.rpartition(":")[2] for s in SETTINGS} <= tried
     assert {s.name for s in SETTINGS if s.level is Level.SET} <= set(OURS)
 

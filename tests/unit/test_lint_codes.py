@@ -22,6 +22,7 @@ from dnsteer.lint.software import NEIGHBORS
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import DefinitionError
+from dnsteer.spec.lint_codes import LINT_CODES
 from dnsteer.spec.loaded import Loaded
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"
@@ -34,6 +35,10 @@ def with_lint(section: str) -> Loaded:
 
 def found(code: Code, *path: str | int) -> LintFinding:
     return LintFinding(code, path, 7, f"something about {path}", "do something")
+
+
+def test_a_spec_knows_the_codes_that_lint_has() -> None:
+    assert {*CODES} == LINT_CODES
 
 
 def test_finders_have_codes_of_their_own() -> None:

@@ -49,6 +49,61 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
             (("pool: ns", "pool: ns\n  dot: {addresses: [192.0.2.53], services: [dot], pool: ns, echo: false}"),),
             ("23: $.vips.dot.echo: found false, while VIP dns with the same address says true",),
         ),
+        (
+            (("p0:", "p0: {type: netmap}"),),
+            ('9: $.switch.uplinks.p0.type: found "netmap", which no known release of Open vSwitch has',),
+        ),
+        (
+            (("  uplinks:", "  gateways: [192.0.2.1, '2001:db8::1']\n  uplinks:"),),
+            (
+                "8: $.switch.gateways[0]: found 192.0.2.1, a gateway that no answers need",
+                "8: $.switch.gateways[1]: found 2001:db8::1, a gateway that no answers need",
+            ),
+        ),
+        (
+            (
+                ("192.0.2.11,", "192.0.2.11, ipv6: '2001:db8:1::',"),
+                ("192.0.2.12", "192.0.2.12\n        ipv6: 2001:db8::12"),
+                ("- 192.0.2.53", "[192.0.2.53, '2001:db8::']"),
+            ),
+            (
+                "21: $.vips.dns.addresses[1]: found 2001:db8::, the anycast address of the routers of 2001:db8::/64",
+                "13: $.pools.ns.backends[0].ipv6: found 2001:db8:1::, the anycast address of the routers of 2001:db8:1::/64",
+            ),
+        ),
+        (
+            (("backends:", "slow_start: 30s\n    panic: 40%\n    hold_max: 1m\n    backends:"),),
+            (
+                "13: $.pools.ns.panic: found panic, and no health",
+                "12: $.pools.ns.slow_start: found slow_start, and no health",
+                "14: $.pools.ns.hold_max: found hold_max, and no health",
+            ),
+        ),
+        ((("backends:", "slow_start: 30s\n    health: {}\n    backends:"),), ()),
+        (
+            (
+                (
+                    "vips:",
+                    "lint: {accept: [{code: DNS999, reason: it is old}, {code: DNS010, reason: seen, at: vips.dsn}]}\nvips:",
+                ),
+            ),
+            (
+                '17: $.lint.accept[0].code: found "DNS999", which is no code of lint',
+                '17: $.lint.accept[1].at: found "vips.dsn", which is nowhere in the spec',
+            ),
+        ),
+        (
+            (
+                (
+                    "vips:",
+                    "lint:\n  accept:\n  - {code: DNS010, reason: a, at: vips.dns}\n"
+                    "  - {code: DNS010, reason: b, at: $.pools.ns.slots}\n"
+                    "  - {code: DNS010, reason: c, at: 'pools.ns.backends[1]'}\n"
+                    "  - {code: DNS010, reason: d, at: switch}\nvips:",
+                ),
+            ),
+            (),
+        ),
     ],
 )
 def test_warnings(pairs: tuple[tuple[str, str], ...], texts: tuple[str, ...]) -> None:
@@ -232,3 +287,44 @@ def calls(text: str) -> int:
 def test_effort_grows_with_the_spec_and_not_faster(nat: bool) -> None:
     once, twice = calls(many(100, nat)), calls(many(200, nat))
     assert once * 1.5 < twice < once * 2.1
+
+
+TWO_BY_NAT = """\
+apiVersion: dnsteer/v1
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: [10.53.0.1]
+  uplinks:
+    p0: {next_hop: 02:00:00:00:00:fe}
+pools:
+  ns:
+    backends:
+      - {name: a, ipv4: 10.53.0.11, mac: 02:00:00:00:01:01}
+      - {name: b, ipv4: 10.53.0.12, mac: 02:00:00:00:01:02}
+vips:
+  dns: {addresses: [192.0.2.53], services: [dns], pool: ns, forwarding: nat}
+  two: {addresses: [192.0.2.54], services: [dns], pool: ns, forwarding: nat}
+"""
+SECOND = """\
+  second:
+    backends:
+      - {name: a, ipv4: 10.53.0.21, mac: 02:00:00:00:01:01}
+      - {name: b, ipv4: 10.53.0.22, mac: 02:00:00:00:01:02}
+vips:
+"""
+ON_ANOTHER_PORT = (
+    "services: [{protocol: udp, port: 53, target_port: 5353}, {protocol: tcp, port: 53, target_port: 5353}]"
+)
+
+
+def test_two_vips_by_nat_work_by_each_way_out_that_the_error_names() -> None:
+    with pytest.raises(
+        SpecError, match=r"a second address of each server, or another target_port.*fragments: drop in both"
+    ):
+        load(TWO_BY_NAT)
+    first, _, second = TWO_BY_NAT.rpartition("\n  two:")
+    load(f"{first}\n  two:{second.replace('pool: ns', 'pool: second')}".replace("vips:\n", SECOND))
+    other_port = second.replace("services: [dns]", ON_ANOTHER_PORT)
+    load(f"{first}\n  two:{other_port}".replace("forwarding: nat", "forwarding: nat, fragments: drop"))

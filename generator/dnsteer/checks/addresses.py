@@ -10,8 +10,9 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.probe import end_of_network
 from dnsteer.spec.model.spec import Backend, Pool
-from dnsteer.spec.model.types import Address
+from dnsteer.spec.model.types import TRANSLATED, Address
 from dnsteer.spec.scope import Scope
 from dnsteer.spec.workers import Worker
 
@@ -20,6 +21,8 @@ def check_addresses(scope: Scope) -> Iterator[Finding]:
     """All findings of addresses and servers that conflict."""
     yield from _duplicate_addresses(scope)
     yield from _roles(scope)
+    yield from _ends_of_networks(scope)
+    yield from _translated(scope)
     direct = {vip.pool for vip in scope.spec.vips.values() if MODES[vip.forwarding].by_mac}
     for name, pool in scope.spec.pools.items():
         yield from _same_backend(scope, name, pool, name in direct)
@@ -72,6 +75,58 @@ def _roles(scope: Scope) -> Iterator[Finding]:
                     path, f"{address}, which is {word} address", "an address that is used for nothing else",
                     advice.format(scope.where(theirs[address])),
                 )  # fmt: skip
+
+
+def all_addresses(scope: Scope) -> Iterator[tuple[Path, Address]]:
+    """Each address that hosts send to or answer from, with its place."""
+    spec = scope.spec
+    for i, address in enumerate(spec.switch.gateways):
+        yield ("switch", "gateways", i), address
+    part = spec.switch.extension
+    for family in FAMILIES if part is not None else ():
+        source = getattr(part, family)
+        if source is not None:
+            yield ("switch", "extension", family), source
+    for name, vip in spec.vips.items():
+        for i, address in enumerate(vip.addresses):
+            yield ("vips", name, "addresses", i), address
+    for name, pool in spec.pools.items():
+        for i, backend in enumerate(pool.backends):
+            for family in FAMILIES:
+                own = derived.address_of(backend, family)
+                if own is not None:
+                    yield ("pools", name, "backends", i, family), own
+
+
+def _ends_of_networks(scope: Scope) -> Iterator[Finding]:
+    """The networks that the spec tells of, by the addresses of probes, have addresses that no host can have."""
+    probe = scope.spec.switch.probe
+    if probe is None:
+        return
+    ends = {
+        address: (network, i)
+        for i, network in enumerate(own.network for own in probe.addresses)
+        for address in (network.network_address, network.broadcast_address)
+        if end_of_network(address, network)
+    }
+    for path, address in all_addresses(scope):
+        if address in ends:
+            network, i = ends[address]
+            yield scope.finding(
+                path, f"{address}, which in {network} is {end_of_network(address, network)}", "an address that one host has",
+                f"give another address, or correct the prefix length; see "
+                f"{scope.where(('switch', 'probe', 'addresses', i))}",
+            )  # fmt: skip
+
+
+def _translated(scope: Scope) -> Iterator[Finding]:
+    """A VIP or a gateway of the prefix that translators answer for."""
+    for path, address in all_addresses(scope):
+        if path[0] != "pools" and address in TRANSLATED:
+            yield scope.finding(
+                path, f"{address}, which is in {TRANSLATED}", "an address of a network of your own",
+                "packets to this prefix go to the nearest NAT64 translator (RFC 6052), and never to this switch",
+            )  # fmt: skip
 
 
 @dataclass

@@ -14,6 +14,7 @@ from dnsteer.checks.announce import check_announce
 from dnsteer.checks.backup import as_written, check_backups
 from dnsteer.checks.balance import check_balance
 from dnsteer.checks.bringup import check_bringup
+from dnsteer.checks.devices import check_devices
 from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health
@@ -34,8 +35,8 @@ from dnsteer.spec.workers import places, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
-    check_switch, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension, check_modes,
-    check_workers, check_health, check_backups, check_balance, check_announce,
+    check_switch, check_devices, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension,
+    check_modes, check_workers, check_health, check_backups, check_balance, check_announce,
 )  # fmt: skip
 _CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in (check_backups, check_balance, check_announce)]
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)

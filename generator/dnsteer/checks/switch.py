@@ -133,7 +133,7 @@ def _macs(scope: Scope) -> Iterator[Finding]:
 def _return_path(scope: Scope) -> Iterator[Finding]:
     """Answers that pass the switch need a gateway to come to, and a next hop to leave to."""
     switch = scope.spec.switch
-    needs = _first_return(scope.spec)
+    needs = families_that_return(scope.spec)
     for family, why in needs.items():
         if not any(derived.family_of(g) == family for g in switch.gateways):
             yield scope.finding(
@@ -147,7 +147,7 @@ def _return_path(scope: Scope) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _first_return(spec: Spec) -> dict[Family, str]:
+def families_that_return(spec: Spec) -> dict[Family, str]:
     """For each family in which answers pass the switch, why: the first VIP of which they do."""
     needs: dict[Family, str] = {}
     known: dict[tuple[str, Family, Forwarding], bool] = {}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.checks.addresses import all_addresses
+from dnsteer.checks.devices import unknown_types
+from dnsteer.checks.lint_entries import useless_entries
 from dnsteer.checks.pools_and_vips import WORD
+from dnsteer.checks.switch import families_that_return
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.effective_query import tests_only_liveness
@@ -24,6 +28,11 @@ def warnings(scope: Scope) -> Iterator[Finding]:
     yield from _extension(scope)
     yield from _probes(scope)
     yield from _liveness(scope)
+    yield from _gateways(scope)
+    yield from _anycast(scope)
+    yield from _without_health(scope)
+    yield from unknown_types(scope)
+    yield from useless_entries(scope)
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:
@@ -164,3 +173,46 @@ def _liveness(scope: Scope) -> Iterator[Finding]:
                 "a server that has lost its zones, or a resolver without a way to the Internet, passes",
                 "pools whose checks test only that something answers",
             )  # fmt: skip
+
+
+def _gateways(scope: Scope) -> Iterator[Finding]:
+    """Gateways are for answers that pass the switch."""
+    needed = families_that_return(scope.spec)
+    for i, address in enumerate(scope.spec.switch.gateways):
+        if derived.family_of(address) not in needed:
+            word = WORD[derived.family_of(address)]
+            yield scope.finding(
+                ("switch", "gateways", i), f"{address}, a gateway that no answers need",
+                f"{word} answers that pass the switch",
+                "answers pass it with forwarding nat or siit, and of backends on ports of their own; leave it out otherwise",
+                "gateways that no answers need",
+            )  # fmt: skip
+
+
+def _anycast(scope: Scope) -> Iterator[Finding]:
+    """An IPv6 address whose last 64 bits are 0 is that of all routers of its /64, unless the network is another one."""
+    for path, address in all_addresses(scope):
+        if address.version == 6 and not int(address) & _INTERFACE_ID:
+            yield scope.finding(
+                path, f"{address}, the anycast address of the routers of {address}/64", "an address of one host",
+                "routers of that network answer for it themselves (RFC 4291, 2.6.1); fine where no router has this network",
+                "addresses that are those of a network's routers",
+            )  # fmt: skip
+
+
+def _without_health(scope: Scope) -> Iterator[Finding]:
+    """What says how the agent treats backends that fail has no effect where none is checked."""
+    for name, pool in scope.spec.pools.items():
+        if pool.health:
+            continue
+        keys = [key for key in ("panic", "slow_start", "hold_max") if key in pool.model_fields_set]
+        for key in keys:
+            if key != "slow_start" or pool.backup is None:  # a backup's backends leave over it
+                yield scope.finding(
+                    ("pools", name, key), f"{key}, and no health", f"a pool with health, or no {key}",
+                    "the agent checks no backend of this pool and takes none out",
+                    "pools with panic, slow_start or hold_max and without health",
+                )  # fmt: skip
+
+
+_INTERFACE_ID = (1 << 64) - 1

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dnsteer.cli.deploy import Grace, print_deployed, print_summary
-from dnsteer.cli.output import Json, out, print_json
+from dnsteer.cli.output import Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
@@ -122,4 +122,6 @@ def restore(
         print_json({"ok": True, "changed": any(d.changed for d in done), "bridges": bridges, "dry_run": dry_run})
         return
     for d in done:
+        for warning in d.warnings:
+            err.print(f"warning: {d.bridge}: {escape(warning)}")
         out.print(f"{d.bridge}: {d.text}")

@@ -177,8 +177,9 @@ def _sum(found: Iterable[Move]) -> list[Move]:
         if was is None:
             out[move.title] = move
         else:
-            ways = dict(was.transfers)
+            slots = max(was.slots, move.slots)  # one is a multiple of the other
+            ways = {way: n * (slots // was.slots) for way, n in was.transfers.items()}
             for way, n in move.transfers.items():
-                ways[way] = ways.get(way, 0) + n
-            out[move.title] = replace(was, transfers=ways)
+                ways[way] = ways.get(way, 0) + n * (slots // move.slots)
+            out[move.title] = replace(was, slots=slots, transfers=ways)
     return list(out.values())

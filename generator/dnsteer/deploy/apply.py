@@ -58,8 +58,9 @@ def apply_change(
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
         result = ApplyResult(
-            found.settings, todo, loaded=found.loads, recorded=entry.record_stale, away=away, warnings=warnings
-        )
+            found.settings, todo, loaded=found.loads, recorded=entry.record_stale, away=away, warnings=warnings,
+            of_others=found.warnings_of_others,
+        )  # fmt: skip
         sending = Sending(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
         sending.change_tables(result, tables, found.handover)
         if result.changed:

@@ -10,6 +10,7 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import parse_flow
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.settings import WAITS, Level, SettingsInput, deviations
@@ -29,8 +30,8 @@ _SHORT = 5.0
 class SwitchDiff:
     """The differences in OVSDB, in the tables and in the extension's program.
 
-    *warnings* are of settings that are not dnsteer's. *fragment* is the tracker's smallest one, where it matters and there
-    is a bridge.
+    *warnings* are of settings that are not dnsteer's, *foreign* the flows of others in dnsteer's tables. *fragment* is the
+    tracker's smallest one, where it matters and there is a bridge.
     """
 
     before: db.Bridge | None
@@ -40,6 +41,12 @@ class SwitchDiff:
     handover: Handover | None = None
     warnings: Sequence[str] = ()
     fragment: Smallest | None = None
+    foreign: Sequence[ForeignFlow] = ()
+
+    @property
+    def warnings_of_others(self) -> list[str]:
+        """What others have set or loaded that stops or changes traffic."""
+        return [*foreign_flow_warnings(self.foreign), *self.warnings]
 
     @property
     def settings(self) -> list[str]:
@@ -92,13 +99,14 @@ def compute_and_diff(
     warnings: list[str] = []
     fragment: Smallest | None = None
     if before is not None:
-        seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables)
+        seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
         found = deviations(seen, Level.NAMED, Level.WARNED)
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
-    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment)
+    foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if tables.other else []
+    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.slots.maintenance import Overlay
@@ -32,9 +33,11 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Move:
-    """What moves in a pool: how many of its *slots* between which backends; or *why* all clients may move.
+    """What moves in a pool: how many of its *slots* between which backends; or *why* all may move.
 
-    *who* moves are clients, unless the pool sprays: then a client's queries go to all slots.
+    Where the number of slots changes, *resized* has the old and the new one, and *slots* is the greater of both: a slot of
+    the smaller number is several of these. With a *why*, *most* is the part of the clients that may move. *who* moves are
+    clients, unless the pool sprays: then a client's queries go to all slots.
     """
 
     pool: str
@@ -43,6 +46,8 @@ class Move:
     transfers: Mapping[tuple[str, str], int] = field(default_factory=dict)
     why: str = ""
     who: str = "clients"
+    resized: tuple[int, int] | None = None
+    most: float = 1.0
 
     @property
     def moved(self) -> int:
@@ -52,16 +57,21 @@ class Move:
     @property
     def share(self) -> float:
         """The part of the pool's clients that moves."""
-        return 1.0 if self.why else self.moved / self.slots
+        return self.most if self.why else self.moved / self.slots
 
     def text(self) -> str:
         """In words."""
         if self.why:
-            return f"{self.title}: {self.why}: all of its {self.who} may move"
+            part = "all" if self.share == 1 else f"up to {percent_of_clients(self.share)}"
+            return f"{self.title}: {self.why}: {part} of its {self.who} may move"
         transfers = ", ".join(
             f"{n} {a} -> {b}" for (a, b), n in sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
         )
         part = f"{percent_of_clients(self.share)} of its {self.who}"
+        if self.resized is not None:
+            was, becomes = self.resized
+            moved = f"{self.moved} of {self.slots} move ({transfers})"
+            return f"{self.title} has {becomes} slots instead of {was}: {moved}: {part}"
         return f"{self.moved} of {self.slots} slots of {self.title} move ({transfers}): {part}"
 
     def as_json(self) -> dict[str, Any]:
@@ -78,8 +88,11 @@ def percent_of_clients(share: float) -> str:
     return f"{share * 100:.3g} %"
 
 
-def moves(before: Assignment, after: Assignment) -> list[Move]:
-    """Return the moves in pools that exist before and after, without pools where nothing moves."""
+def moves(before: Assignment, after: Assignment, rehashed: Collection[str] = ()) -> list[Move]:
+    """Return the moves in pools that exist before and after, without pools where nothing moves.
+
+    *rehashed* are the pools whose hash fields change, so that a client may get any slot.
+    """
     pools: dict[str, list[Membership]] = {}
     for members in before.pools:
         pools.setdefault(members.pool, []).append(members)
@@ -87,16 +100,21 @@ def moves(before: Assignment, after: Assignment) -> list[Move]:
     for members in after.pools:
         for earlier in _earlier(members, pools.get(members.pool, [])):
             was, becomes = before.overlay.of(members.pool), after.overlay.of(members.pool)
-            if earlier == members and was == becomes:
+            if earlier == members and was == becomes and members.pool not in rehashed:
                 continue
-            if (earlier.slots, earlier.selection) != (members.slots, members.selection):
-                why = "its number of slots or its selection changes"
-                out.append(Move(members.pool, members.title, members.slots, why=why, who=_who(members)))
+            owners = known_owners_of(earlier, was), known_owners_of(members, becomes)
+            title = members.title if len(members.title) >= len(earlier.title) else earlier.title
+            move = Move(members.pool, title, max(earlier.slots, members.slots), who=_who(members))
+            if earlier.selection != members.selection or members.pool in rehashed:
+                why = "its selection changes" if members.pool not in rehashed else "its hash_fields change"
+                most = _most_that_may_move(*owners)
+                if most:
+                    out.append(replace(move, why=why, most=most))
                 continue
-            transfers = _transfers(known_owners_of(earlier, was), known_owners_of(members, becomes))
+            transfers = _transfers(*owners, move.slots)
             if transfers:
-                title = members.title if len(members.title) >= len(earlier.title) else earlier.title
-                out.append(Move(members.pool, title, members.slots, transfers, who=_who(members)))
+                resized = None if earlier.slots == members.slots else (earlier.slots, members.slots)
+                out.append(replace(move, transfers=transfers, resized=resized))
     return out
 
 
@@ -111,12 +129,12 @@ def _earlier(members: Membership, before: Sequence[Membership]) -> list[Membersh
     return same or [m for m in before if whole in (m.title, members.title)]
 
 
-def rehashed(old: Spec, new: Spec) -> list[Move]:
+def rehashed(old: Spec, new: Spec) -> list[str]:
     """Return the pools whose hash fields change."""
-    from dnsteer.spec.derived import hash_fields, slot_count  # here, since the quick verbs do without
+    from dnsteer.spec.derived import hash_fields  # here, since the quick verbs do without
 
     return [
-        Move(name, f"pool {name}", slot_count(new, pool), why="its hash_fields change")
+        name
         for name, pool in new.pools.items()
         if (was := old.pools.get(name)) and pool.selection.value == was.selection.value == "client"
         and set(hash_fields(was)) != set(hash_fields(pool))
@@ -132,11 +150,30 @@ def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[st
     ]
 
 
-def _transfers(before: tuple[str, ...], after: tuple[str, ...]) -> dict[tuple[str, str], int]:
+def _transfers(before: Sequence[str], after: Sequence[str], slots: int) -> dict[tuple[str, str], int]:
+    """Return how many of *slots* slots go from whom to whom. Each of the owners' numbers of slots divides *slots*.
+
+    A slot is the hash, or the source port, modulo the number of slots, whichever way a slot is selected. So with
+    twice as many slots each of the old ones is two of the new, and hash values that were together may part.
+    """
     if before == after:
         return {}
-    before, after = before or (NO_BACKEND,) * len(after), after or (NO_BACKEND,) * len(before)
-    return dict(Counter((a, b) for a, b in zip(before, after, strict=True) if a != b))
+    before, after = before or (NO_BACKEND,), after or (NO_BACKEND,)
+    pairs = ((before[slot % len(before)], after[slot % len(after)]) for slot in range(slots))
+    return dict(Counter((a, b) for a, b in pairs if a != b))
+
+
+def _most_that_may_move(before: Sequence[str], after: Sequence[str]) -> float:
+    """Return the greatest part of the clients that may move where their slots before and after have nothing in common.
+
+    Those stay at a backend in any case by whom its parts before and after exceed the whole.
+    """
+    parts = [
+        {name: Fraction(n, len(owners)) for name, n in Counter(owners).items()}
+        for owners in (before or (NO_BACKEND,), after or (NO_BACKEND,))
+    ]
+    stay = sum(max(Fraction(0), part + parts[1].get(name, Fraction(0)) - 1) for name, part in parts[0].items())
+    return float(1 - stay)
 
 
 def reasons_to_ask(found: Iterable[Move], before: Assignment, after: Assignment) -> list[str]:

@@ -7,6 +7,7 @@ cannot be: a switch that waits for ever would take down the bridges of others as
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +24,20 @@ _NOTHING = "nothing was applied here"
 
 @dataclass(frozen=True)
 class Restored:
-    """What was done for one bridge."""
+    """What was done for one bridge. *warnings* are of what others have set or loaded there."""
 
     bridge: str
     changed: bool
     text: str
     state: int = 0
+    warnings: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"bridge": self.bridge, "changed": self.changed, "state": self.state, "text": self.text}
+        return {
+            "bridge": self.bridge, "changed": self.changed, "state": self.state, "text": self.text,
+            "warnings": [*self.warnings],
+        }  # fmt: skip
 
 
 def restore(
@@ -94,7 +99,7 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
         text = "is back, a pending change is settled" if cut_off else "is back" if changed else "was intact"
         if applied.away is not None:
             raise _without(applied.away, f"{bridge}: state {state.number} {text}, but not its program in the extension")
-        return Restored(bridge, changed, f"state {state.number} {text}", state.number)
+        return Restored(bridge, changed, f"state {state.number} {text}", state.number, applied.of_others)
 
 
 def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> Restored:
@@ -110,7 +115,7 @@ def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> R
     n = len(what.flows) + len(what.settings) + what.loads
     text = f"state {number} would be restored ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a pending change would be settled" if cut_off else ""
-    return Restored(record.bridge, bool(n) or cut_off, text + end, number)
+    return Restored(record.bridge, bool(n) or cut_off, text + end, number, what.warnings_of_others)
 
 
 def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:

@@ -32,7 +32,8 @@ class ApplyResult:
     """What an apply did. *loaded*: the extension's program changed. *away* is the error that kept it from being loaded.
     *state* is the number of the state that the switch has now.
 
-    *warnings* are what is not as it should be, and keeps no query from its backend.
+    *warnings* are what is not as it should be, and keeps no query from its backend; *of_others* what others have set or
+    loaded that stops or changes traffic.
     """
 
     settings: list[str]
@@ -42,6 +43,7 @@ class ApplyResult:
     away: SwitchError | PermissionError | None = None
     state: int = 0
     warnings: list[str] = field(default_factory=list)
+    of_others: list[str] = field(default_factory=list)
 
     @property
     def changed(self) -> bool:

@@ -27,12 +27,13 @@ def summarize(
 
     A *preview* also warns of fragments that are too small to pass, which a deployment puts right or warns of itself.
     """
-    moves = movement.moves(before, after)
+    rehashed: list[str] = []
+    if not wanted.same_spec and wanted.plan.extension is not None and wanted.applied_spec is not None:
+        rehashed = movement.rehashed(wanted.applied_spec, wanted.loaded.spec)
+    moves = movement.moves(before, after, rehashed)
     if wanted.applied is not None:
         vips = {name: vip.pool for name, vip in wanted.loaded.spec.vips.items()}
         moves += movement.moved_vips(wanted.applied.vips, vips, {m.pool: m.slots for m in after.pools})
-        if not wanted.same_spec and wanted.plan.extension is not None and wanted.applied_spec is not None:
-            moves += movement.rehashed(wanted.applied_spec, wanted.loaded.spec)
     differences, removed = ([], []) if wanted.same_spec else _compare_with_applied(wanted, found)
     program, faults = _program(wanted, found)
     fragment = found.fragment.warning if found.fragment is not None and preview else ""
@@ -43,7 +44,7 @@ def summarize(
         ],
         warnings=[
             *movement.pools_without_backends(after), *goal.warnings, *([NOT_FORWARDING] if goal.waits else []), *faults,
-            *found.warnings, *([fragment] if fragment else []),
+            *found.warnings_of_others, *([fragment] if fragment else []),
         ],
         record_stale=goal.record_stale,
         program=program,

@@ -20,6 +20,7 @@ class _Mixed(Conflict):
     """Two translations whose answers cannot be told apart."""
 
     own: Address | None = None
+    vip: Address | None = None
     both: str = ""
     fragments: bool = False
     one_address: bool = False
@@ -94,14 +95,18 @@ def _ambiguous(scope: Scope, pair: _Mixed) -> Finding:
     else:
         found = f"answers of backend {pair.own} from port {pair.shown()} for both {pair.both}"
         expected = "one VIP address and port for what comes from a backend's address and port"
-        drop = " and fragments: drop" if any(m.endswith("udp") for m in pair.shared) else ""
+        port = "target_port that the servers listen on too"
         if pair.workers > 1:
-            drop = f", {pair.workers} apart since each of its {pair.workers} workers has one{',' if drop else ''}{drop}"
-        advice = f"give each of the two backend addresses of its own, or a target_port of its own{drop}"
+            port += f" (each of its {pair.workers} workers has one: {pair.workers} apart)"
+        if any(m.endswith("udp") for m in pair.shared):
+            port += ", with fragments: drop" if pair.one_address else ", with fragments: drop in both VIPs"
         if pair.one_address:
-            advice = f"give each service a target_port of its own{drop}"
-        elif pair.path[2] == "addresses":
-            advice = "make it a VIP of its own, with a pool of other backend addresses"
+            ways = f"give one of the services another {port}"
+        else:
+            own = pair.path[2] == "addresses"
+            vip = f"make {pair.vip} a VIP of its own" if own else f"give VIP {pair.path[1]}"
+            ways = f"{vip}{', with' if own else ''} a pool that has a second address of each server, or another {port}"
+        advice = f"NAT keeps no state, so an answer is known by the backend's address and port alone: {ways}"
     return scope.finding(pair.path, found, expected, f"{advice}; see {scope.where(pair.earlier)}")
 
 
@@ -109,11 +114,11 @@ def _mixed(own: Address, item: _Translation, first: _Translation, fragments: boo
     workers = max(item.workers, first.workers)
     if item.vip == first.vip:
         both = f"port {item.port} and port {first.port} of {item.vip}"
-        return _Mixed(item.service, first.service, [], own, both, fragments, True, workers)
+        return _Mixed(item.service, first.service, [], own, item.vip, both, fragments, True, workers)
     both = f"{item.vip} and {first.vip}"
     if item.name == first.name:
-        return _Mixed(item.address, first.address, [], own, both, fragments, workers=workers)
-    return _Mixed(item.service, first.service, [], own, both, fragments, workers=workers)
+        return _Mixed(item.address, first.address, [], own, item.vip, both, fragments, workers=workers)
+    return _Mixed(item.service, first.service, [], own, item.vip, both, fragments, workers=workers)
 
 
 def _translations(vips: Sequence[NamedVip]) -> dict[tuple[str, Family], list[_Translation]]:

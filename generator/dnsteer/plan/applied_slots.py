@@ -1,6 +1,6 @@
 """The numbers of slots that pools keep from the applied state, if the spec names none.
 
-Another number moves most clients of a pool. So a pool keeps the number that it was applied with, also when a newer dnsteer
+Another number moves many clients of a pool. So a pool keeps the number that it was applied with, also when a newer dnsteer
 gives new pools another one, until its spec names a number.
 """
 

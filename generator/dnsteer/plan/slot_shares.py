@@ -79,7 +79,7 @@ def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str
         if not nearest or error < left:
             nearest, left = size, error
         if error <= SHARE_TOLERANCE:
-            moves = "but a changed number moves most clients"
+            moves = "but a changed number moves many clients"
             return f"if the difference matters: slots: {size} (within {float(error):.1%}), {moves}"
     can = f"the most that it can have is {most}"
     if nearest:

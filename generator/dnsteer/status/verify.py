@@ -18,7 +18,9 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.captures import capture_warning
+from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
+from dnsteer.switch.megaflow_mode import megaflows_disabled
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.session import Session
@@ -26,13 +28,11 @@ from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
-from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.vip import ServiceRow
 
 _BUCKET = re.compile(r"bucket=bucket_id:(\d+),(.*?)(?=,bucket=|$)")
-_TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _MAX_SLOTS = 16
 _TRIES = 5
 CAPTURED = "capture"
@@ -96,12 +96,13 @@ def _drift(
         drift += _program_drift(loaded, plan, extension, timeout)
     if have is None:
         return drift
-    seen = SettingsInput(loaded.spec, plan, want, have, config, None)
+    lines = dict.fromkeys(lines_of(plan))
+    no_megaflows = megaflows_disabled(remote, {port.name for port in want.ports}, timeout)
+    seen = SettingsInput(loaded.spec, plan, want, have, config, None, lines, no_megaflows)
     if br.lacks_protocol(have):
         return [*drift, *_settings(loaded, seen, ignore_foreign)]  # its tables cannot be read
     try:
         client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
-        lines = dict.fromkeys(lines_of(plan))
         tables = client.dump(lines)
     except UnavailableError:
         if br.other_datapath(want, have):
@@ -110,13 +111,12 @@ def _drift(
     drift += _fragment_drift(loaded, plan, remote, timeout)
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
-    for key, flow in list(tables.other.items()):
+    for key in list(tables.other):
         if key in wanted:
             tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
-        elif flow.table in _TABLE_NAMES and not ignore_foreign:
-            drift.append(
-                Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
-            )
+    if tables.other and not ignore_foreign:
+        foreign = find_foreign_flows(tables, lines, plan, client)
+        drift += [Drift("foreign flow", f"table {each.table}", each.detail) for each in foreign]
     drift += _role_drift(loaded, record, remote, tables)
     todo = compare_tables(lines, groups, tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
@@ -141,7 +141,7 @@ def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iter
             continue
         path = br.path_of(loaded.spec, d)
         line = loaded.document.line(path) if path else 0
-        yield Drift(d.kind, d.about, d.detail, line, warns=d.setting.level is Level.WARNED)
+        yield Drift(d.kind, d.about, d.detail, line, warns=d.level is Level.WARNED)
 
 
 def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:

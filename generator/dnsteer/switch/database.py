@@ -17,7 +17,8 @@ from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
-from dnsteer.switch.settings import REFERRED, Place, columns_of, read_row
+from dnsteer.switch.setting_rows import REFERRED, columns_of, read_row
+from dnsteer.switch.settings import Place
 from dnsteer.switch.state import CAPTURE_KEY, OWNER_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 

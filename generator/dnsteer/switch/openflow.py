@@ -42,6 +42,8 @@ _FLAGS = re.compile(
     r"(?:(?:idle_timeout|hard_timeout|importance)=\d+, |(?:send_flow_rem|check_overlap|reset_counts|no_packet_counts|"
     r"no_byte_counts) )+"
 )
+_STATISTICS = re.compile(r"(?:duration=[0-9.]+s|n_packets=\d+|n_bytes=\d+|(?:idle|hard)_age=\d+), ")
+_COUNT = re.compile(r"\bn_packets=(\d+)")
 _NO_SOCKET = re.compile(r"(?:connecting to|failed to connect to socket) ?.*\((.*)\)")
 _CUT_OFF = re.compile(r"(?:receive|send) failed \((.*)\)|(connection closed by peer)")
 _NO_HANDSHAKE = ("Protocol error", "Input/output error", "Connection reset by peer", "Broken pipe", "End of file")
@@ -271,6 +273,22 @@ class OpenFlow:
             {command: partial(self._start, command, timeout=timeout) for command, timeout in wanted.items()},
             self._result,
         )
+
+    def packets(self, flows: Collection[Flow]) -> dict[Key, int]:
+        """Return how many packets some of the bridge's flows have met so far. Those that are gone are left out."""
+        wanted = {flow.key for flow in flows}
+        texts = [
+            self.ofctl("dump-flows", f"table={table},cookie=0x{cookie:x}/-1", "--stats")
+            for table, cookie in sorted({(flow.table, flow.cookie) for flow in flows})
+        ]
+        names = _read_ports(self.ofctl("show"))[0] if any("in_port=" in text for text in texts) else {}
+        found = {}
+        for line in filter(_COUNT.search, "\n".join(texts).splitlines()):
+            count, named = _COUNT.search(line), _PORT_USE.sub(lambda m: m[1] + names.get(m[2], m[2]), line.strip())
+            key = _read_flow(_STATISTICS.sub("", named))[0].key
+            if count is not None and key in wanted:
+                found[key] = int(count[1])
+        return found
 
     def ports(self) -> set[str]:
         """Names of the bridge's ports."""

@@ -1,21 +1,24 @@
 """Settings other than flows and groups that can stop or change traffic, as one list: `SETTINGS`.
 
 To add a setting is one entry there: it is then read, named by `verify` and `status`, and put right by `apply` where it is
-dnsteer's. The docs' table is made from the list (docs/settings.md).
+dnsteer's. The docs' table is made from the list (docs/settings.md). Which values stop so much that they are no choice of
+somebody's: crippling.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dnsteer.plan.bridge import WantedBridge
+from dnsteer.plan.mtu import full_mtu
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import flow_limit, sizes_of
 from dnsteer.spec.model.spec import Flavor, Spec
-from dnsteer.switch.state import CAPTURE_KEY
+from dnsteer.switch import crippling
+from dnsteer.switch.crippling import Crippling
 from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
@@ -26,10 +29,13 @@ _PASSIVE = ("ptcp:", "pssl:", "punix:")
 _NORMAL_ONLY = "dnsteer's flows ignore it: frames keep the tags that they came with"
 OTHERS = "ports of others"
 """A setting that is no column: ports of the bridge that are not in the spec."""
+MEGAFLOWS = "megaflows"
+"""A setting that is no column either: whether the switch makes any."""
+_PLURAL = (OTHERS, MEGAFLOWS)
 WAITS = "switch waits"
 """The kind of difference that a switch makes which forwards nothing until it is restored."""
 _SAMPLES = "every datapath flow also samples packets, which hardware may not offload"
-_NAMED = ("name", "target", "targets", "type")  # the first of these columns stands for a row that is referred to
+_OF_AGENT = ("admin_state", "link_state", "mtu")
 
 
 class Place(Enum):
@@ -42,6 +48,7 @@ class Place(Enum):
     INTERFACE = "Interface"
     OPENFLOW = "OpenFlow, bridge"
     OPENFLOW_PORT = "OpenFlow, port"
+    CONTROL = "ovs-vswitchd, control socket"
 
 
 class Level(Enum):
@@ -54,7 +61,10 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class SettingsInput:
-    """What was read of a switch. *tables* is None if none can be read."""
+    """What was read of a switch. *tables* is None if none can be read; *lines* are the plan's flows.
+
+    *no_megaflows*: the switch is known to make none.
+    """
 
     spec: Spec
     plan: Plan
@@ -62,6 +72,13 @@ class SettingsInput:
     have: db.Bridge
     config: Mapping[str, str]
     tables: Tables | None
+    lines: Collection[str] = ()
+    no_megaflows: bool = False
+
+    def own_flows(self, table: str) -> int:
+        """Return how many flows the plan has in a table, by its name or number."""
+        number = next((n for n, name in _TABLES.items() if table in (name, str(n))), None)
+        return sum(f" table={number}," in line for line in self.lines)
 
     def datapath_flows(self) -> int:
         """Return how many datapath flows all clients together can cause."""
@@ -76,7 +93,8 @@ class Setting:
     value, *matters* whether another value is reported. *mend* is the command that restores the default, where it does not
     follow from the rest; {bridge} and {name} stand for the bridge and the object that has the setting. *word* is what
     `ovs-ofctl mod-port` takes, *bit* what its dump of a port shows. *numbers* fill the places in *does* and *mend*. SET is
-    possible for booleans of the bridge and for what OpenFlow sets.
+    possible for booleans of the bridge and for what OpenFlow sets. *cripples* are values that count as NAMED and not as
+    WARNED. *burst* is a column that belongs to the value.
     """
 
     place: Place
@@ -90,6 +108,8 @@ class Setting:
     kind: str = ""
     matters: Callable[[str, SettingsInput], bool] = lambda _value, _seen: True
     numbers: Callable[[SettingsInput], Mapping[str, int]] = lambda _seen: {}
+    cripples: Crippling | None = None
+    burst: str = ""
 
     def arguments(self, name: str) -> tuple[str, ...]:
         """The ovs-ofctl command and arguments that correct it, after the bridge."""
@@ -124,6 +144,18 @@ def _flow_limits(seen: SettingsInput) -> Mapping[str, int]:
     return {"needed": needed, "limit": flow_limit(needed)}
 
 
+def _mtu(seen: SettingsInput) -> Mapping[str, int]:
+    return {"mtu": full_mtu(seen.spec)}
+
+
+def _small(value: str, seen: SettingsInput) -> bool:
+    return value.isdigit() and int(value) < full_mtu(seen.spec)
+
+
+def _skips_hardware(value: str, seen: SettingsInput) -> bool:
+    return value == "skip_hw" and seen.spec.switch.flavor is Flavor.OVS_KERNEL
+
+
 def _active(value: str, _seen: SettingsInput) -> bool:
     return any(not target.startswith(_PASSIVE) for target in value.split(", "))
 
@@ -136,11 +168,22 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets "
         "without one take the slow path", mend="ovs-vsctl set Open_vSwitch . other_config:flow-limit={limit}",
-        matters=_too_few, numbers=_flow_limits,
+        matters=_too_few, numbers=_flow_limits, cripples=crippling.FEW_FLOWS,
+    ),
+    Setting(
+        Place.SWITCH, "other_config:max-idle", "ms: a datapath flow without a packet for so long is forgotten (10,000 by "
+        "default), and its next packet takes the slow path", matters=crippling.forgets_sooner, cripples=crippling.SHORT_IDLE,
+    ),
+    Setting(
+        Place.CONTROL, MEGAFLOWS, "each client's address and port makes a datapath flow of its own, whose first packet "
+        "takes the slow path", Level.NAMED, "enabled", mend="ovs-appctl upcall/enable-megaflows",
     ),
     Setting(
         Place.SWITCH, "other_config:hw-offload", "nothing is offloaded to the NIC", default="true",
         mend="ovs-vsctl set Open_vSwitch . other_config:hw-offload=true, then restart ovs-vswitchd", matters=_hardware,
+    ),
+    Setting(
+        Place.SWITCH, "other_config:tc-policy", "nothing is offloaded to the NIC", matters=_skips_hardware,
     ),
     Setting(
         Place.SWITCH, "other_config:vlan-limit", "frames with two VLAN tags may be served too",
@@ -167,6 +210,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         Place.TABLE, "flow_limit", "flows beyond it are refused, or evict others (overflow_policy): changes may fail",
+        cripples=crippling.FEWER_THAN_FLOWS,
     ),
     Setting(Place.TABLE, "prefixes", "datapath flows may have other masks than lint computes"),
     Setting(
@@ -175,12 +219,19 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(Place.INTERFACE, "link_state", "no packet passes it until the link is up", default="up",
             mend="check the cable and the device at the other end"),
-    Setting(Place.INTERFACE, "ingress_policing_rate", "kbit/s: input above it is dropped", default="0"),
     Setting(
-        Place.INTERFACE, "ingress_policing_kpkts_rate", "1,000 packets/s: input above it is dropped",
-        default="0",
+        Place.INTERFACE, "mtu", "bytes: longer packets are dropped; full TCP segments need {mtu}, answers over UDP 1280",
+        mend="ovs-vsctl set Interface {name} mtu_request={mtu}", matters=_small, numbers=_mtu, cripples=crippling.SHORT_MTU,
     ),
-    Setting(Place.PORT, "qos", "output above its rate is queued or dropped"),
+    Setting(
+        Place.INTERFACE, "ingress_policing_rate", "kbit/s: input above it is dropped", default="0",
+        cripples=crippling.SHORT_RATE, burst="ingress_policing_burst",
+    ),
+    Setting(
+        Place.INTERFACE, "ingress_policing_kpkts_rate", "1,000 packets/s: input above it is dropped", default="0",
+        cripples=crippling.SHORT_PACKET_RATE, burst="ingress_policing_kpkts_burst",
+    ),
+    Setting(Place.PORT, "qos", "output above its rate is queued or dropped", cripples=crippling.SHORT_QOS),
     Setting(Place.PORT, "tag", _NORMAL_ONLY),
     Setting(Place.PORT, "trunks", _NORMAL_ONLY),
     Setting(Place.PORT, "vlan_mode", _NORMAL_ONLY),
@@ -202,40 +253,6 @@ SETTINGS: tuple[Setting, ...] = (
 _TABLES = {t.number: t.name for t in PIPELINE.tables.values()}
 
 
-def columns_of(place: Place) -> list[str]:
-    """The columns of a table of OVSDB that the list needs."""
-    names = (s.name.partition(":")[0] for s in SETTINGS if s.place is place and " " not in s.name)
-    return list(dict.fromkeys(names))
-
-
-REFERRED = {
-    "Mirror": ["name", "external_ids"], "NetFlow": ["targets"], "sFlow": ["targets"], "IPFIX": ["targets"],
-    "Controller": ["target"], "QoS": ["type"],
-}  # fmt: skip
-"""Tables of OVSDB whose rows are named by a column."""
-
-
-def read_row(row: Any, place: Place) -> dict[str, str]:
-    """The settings of a row of OVSDB as text; empty: not set. What the database has no column for is left out."""
-    out: dict[str, str] = {}
-    for setting in SETTINGS:
-        column, _, key = setting.name.partition(":")
-        if setting.place is place and hasattr(row, column):
-            value = getattr(row, column)
-            out[setting.name] = _text(value.get(key, "") if key else value)
-    return out
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_text(each) for each in value if CAPTURE_KEY not in getattr(each, "external_ids", ()))
-    if isinstance(value, (str, int)):
-        return str(value)
-    return next((_text(getattr(value, name)) for name in _NAMED if hasattr(value, name)), "set")
-
-
 @dataclass(frozen=True)
 class Deviation:
     """A deviating setting: whose it is, and what was found."""
@@ -245,12 +262,18 @@ class Deviation:
     name: str
     found: str
     numbers: Mapping[str, int]
+    cripples: bool = False
+
+    @property
+    def level(self) -> Level:
+        """How it is treated."""
+        return Level.NAMED if self.cripples else self.setting.level
 
     @property
     def about(self) -> str:
         """What it is about, in words."""
         place = self.setting.place
-        if place is Place.SWITCH:
+        if place in (Place.SWITCH, Place.CONTROL):
             return "switch"
         return f"bridge {self.bridge}" if place in (Place.BRIDGE, Place.OPENFLOW) else f"{_noun(place)} {self.name}"
 
@@ -267,7 +290,7 @@ class Deviation:
     @property
     def detail(self) -> str:
         """What was found, what is wanted, the consequence, and what to do."""
-        verb = "are" if self.setting.name == OTHERS else "is"
+        verb = "are" if self.setting.name in _PLURAL else "is"
         should = f", should be {self.setting.default}" if self.setting.default else ""
         by = "dnsteer apply corrects it; or" if self.setting.level is Level.SET else "to change it"
         command = self.setting.command(self.bridge, self.name, self.numbers)
@@ -288,11 +311,14 @@ def _noun(place: Place) -> str:
 def deviations(seen: SettingsInput, *levels: Level) -> Iterator[Deviation]:
     """Return all deviating settings of these levels that matter."""
     for setting in SETTINGS:
-        if setting.level not in levels:
+        if setting.level not in levels and (setting.cripples is None or Level.NAMED not in levels):
             continue
         for name, value in _values(setting, seen):
             if value != setting.default and setting.matters(value, seen):
-                yield Deviation(setting, seen.have.name, name, value, setting.numbers(seen))
+                cripples = setting.cripples is not None and setting.cripples.test(value, seen, name)
+                found = Deviation(setting, seen.have.name, name, value, setting.numbers(seen), cripples)
+                if found.level in levels:
+                    yield found
 
 
 def _values(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
@@ -300,6 +326,8 @@ def _values(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
     place, have = setting.place, seen.have
     if place is Place.SWITCH:
         yield "", seen.config.get(setting.name.partition(":")[2], "")
+    elif place is Place.CONTROL:
+        yield "", "disabled" if seen.no_megaflows else setting.default
     elif setting.name == OTHERS:
         yield "", ", ".join(_others(seen))
     elif place is Place.BRIDGE:
@@ -314,12 +342,12 @@ def _values(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
     elif place is Place.OPENFLOW_PORT:
         for port in seen.want.ports:
             if seen.tables is not None and port.name in seen.tables.bits:
-                yield port.name, _text(setting.bit in seen.tables.bits[port.name])
+                yield port.name, str(setting.bit in seen.tables.bits[port.name]).lower()
     else:
         probe = seen.spec.switch.probe
         for port in seen.want.ports:
-            if setting.name in ("admin_state", "link_state") and probe is not None and port.name == probe.port:
-                continue  # the agent brings it up
+            if setting.name in _OF_AGENT and probe is not None and port.name == probe.port:
+                continue  # the agent brings it up, and its queries are short
             now = have.ports.get(port.name)
             if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
                 continue

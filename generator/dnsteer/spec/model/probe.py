@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.model.types import Interface, Mac, parse_address, wanted
+from dnsteer.spec.model.types import Address, Interface, Mac, parse_address, wanted
 
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 AddressInNetwork = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
@@ -23,9 +24,27 @@ def _in_network(value: Any) -> AddressInNetwork:
         found = ipaddress.ip_interface(value)
     except ValueError:
         raise wanted(expected, f'"/{length[:20]}" is no prefix length of this address') from None
-    if found.ip == found.network.network_address and found.network.num_addresses > 2:
-        raise wanted(expected, "this is the address of the network itself")
+    end = end_of_network(found.ip, found.network)
+    if end:
+        raise wanted(expected, f"this is {end}")
     return found
+
+
+def end_of_network(address: Address, network: IPNetwork) -> str:
+    """Return why no host of *network* can have *address*, in words; empty if one can.
+
+    Networks of two addresses have neither (RFC 3021, RFC 6164).
+    """
+    if address.version != network.version or network.num_addresses <= 2:
+        return ""
+    if address == network.network_address:
+        return (
+            "the address of the network itself"
+            if address.version == 4
+            else "the anycast address of the network's routers (RFC 4291, 2.6.1)"
+        )
+    broadcast = address.version == 4 and address == network.broadcast_address
+    return "the broadcast address of the network, which hosts do not answer" if broadcast else ""
 
 
 ProbeAddress = Annotated[

@@ -280,7 +280,7 @@ class Pool(Part):
     slots: Slots | None = Field(
         default=None,
         description="Number of slots, a power of two; each service takes that many hardware rules. Left out: 256 "
-        "(16 for `dp-hash` with ovs-doca). Changing the number moves most clients.",
+        "(16 for `dp-hash` with ovs-doca). Changing the number moves many clients.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",

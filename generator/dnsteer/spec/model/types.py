@@ -151,9 +151,11 @@ def _read_address(text: str, families: str, kind: str, expected: str) -> Address
 
 
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
+TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""The addresses that NAT64 gives to those of IPv4 (RFC 6052)."""
 # What may stand for one host elsewhere than on its own link. All other IPv6 is reserved (IANA, IPv6 address space).
 _UNICAST = tuple(
-    map(ipaddress.IPv6Network, ("2000::/3", "fc00::/7", "64:ff9b::/96", "64:ff9b:1::/48"))
+    map(ipaddress.IPv6Network, ("2000::/3", "fc00::/7", str(TRANSLATED), "64:ff9b:1::/48"))
 )  # global, unique local, and what translators stand for (RFC 6052, 8215)
 
 
@@ -162,7 +164,9 @@ def _unusable(address: Address) -> str:
     if address.version == 4 and 0 < address.packed[0] < 224 and address.packed[0] not in (127, 169):
         return ""  # the usual case first, as a large spec has 20,000 addresses
     if address.version == 6 and any(address in network for network in _UNICAST):
-        return ""
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in TRANSLATED else None
+        why = _unusable(inner) if inner is not None else ""
+        return f"that of {inner} behind a translator (64:ff9b::/96), and that one is {why}" if why else ""
     for is_so, word in (
         (address.is_multicast, "multicast"),
         (address.is_unspecified, "unspecified"),
