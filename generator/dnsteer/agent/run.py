@@ -164,10 +164,10 @@ class Agent:
 
     def _situation(self) -> Situation | None:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
-        if (world := self._world) is None:
+        world, memory = self._world, self._memory
+        if world is None:
             return None
-        fault, doubt = self._role.fault(self._memory.fault), self._memory.doubt
-        return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
+        return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.standby, *memory.judgement)
 
     async def _listen(self, bridge: str) -> None:
         control = self._control = Control(
@@ -348,12 +348,12 @@ class Agent:
         self._report.adopted(world)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
+        if target.source is not None and not self._memory.counts(result):
+            return
         turned = self._health.add(target, result)
         self.balancer.probed(target, result)
-        if turned and not self._decision:
-            self._decision = IDS.next()
-        decision = self._decision if turned else ""
-        self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
+        self._decision = self._decision or (IDS.next() if turned else "")
+        self._recorder.checked(target.label, result.took, good=result.good, decision=self._decision if turned else "")
         if not turned:
             return
         state = self._health.states[target.key]
@@ -362,7 +362,7 @@ class Agent:
         self._announcer.wake()
         self._report.turned(
             target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
-            check=target.label[2], duration_s=round(result.took, 6), decision=decision,
+            check=target.label[2], duration_s=round(result.took, 6), decision=self._decision,
         )  # fmt: skip
         self._due.update(target.slots)
         self._wake.set()

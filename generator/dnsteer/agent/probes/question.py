@@ -22,6 +22,11 @@ _QR, _OPCODE, _AA, _TC, _RCODE = 0x8000, 0x7800, 0x0400, 0x0200, 0x000F
 _HALF = 1 << 31
 
 
+def is_usable(data: bytes) -> bool:
+    """Whether an answer says anything but SERVFAIL, by which a server says that it cannot answer."""
+    return data[3] & _RCODE != dns.rcode.SERVFAIL
+
+
 class Question:
     """A query as bytes, without its ID, which `wire` adds. Judges answers to it."""
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.command import run_command
-from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.question import Question, is_usable
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import ask_tcp, ask_tls
 from dnsteer.agent.probes.udp import Report
@@ -30,6 +30,8 @@ class StreamProbe:
         self.target, self._question, self._report, self._loop = target, question, report, loop
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
+        self._answered = False
+        """Whether there was an answer to the query, whatever it says."""
 
     def stop(self) -> None:
         """End, without a further result."""
@@ -41,21 +43,22 @@ class StreamProbe:
         """Ask once. A probe whose answer is still awaited has failed."""
         if self._task is not None:
             self.stop()
-            self._result(self._late())
+            self._result(self._late(), answered=False)
         self._began = self._loop.time()
         self._task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
+        self._answered = False
         why = await self._ask()
         if (
             self._task is asyncio.current_task()
         ):  # else it was cancelled, which asyncio.wait_for of Python 3.11 may forget
             self._task = None
-            self._result(why)
+            self._result(why, answered=self._answered)
 
-    def _result(self, why: str) -> None:
+    def _result(self, why: str, *, answered: bool) -> None:
         now = self._loop.time()
-        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._began))
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._began, answered))
 
     def _late(self) -> str:
         return f"no answer within {self.target.check.timeout:g} s"
@@ -70,6 +73,7 @@ class StreamProbe:
             data = await asyncio.wait_for(_ASK[kind](self.target, self._question.wire(number)), timeout)
             if not self._question.is_answer(data, number):
                 return "answered something else than the query"
+            self._answered = is_usable(data)
             return self._question.judge(data)
         except (TimeoutError, asyncio.TimeoutError):
             return self._late()

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.question import Question, is_usable
 from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget
 
 _LARGEST = 65535
@@ -105,13 +105,13 @@ class UdpProbe:
                 if self._unasked > _MAX_UNASKED:
                     self._close()
             elif self._question.is_answer(data, self._number):
-                self._result(self._question.judge(data))
+                self._result(self._question.judge(data), answered=is_usable(data))
                 return  # there is hardly more, and the loop calls again if there is
 
     def _late(self) -> None:
         self._result(f"no answer within {self.target.check.timeout:g} s")
 
-    def _result(self, why: str) -> None:
+    def _result(self, why: str, *, answered: bool = False) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
@@ -119,4 +119,4 @@ class UdpProbe:
         # After a failure by another source port: a way through the network may be broken for one.
         if why or not self._keep:
             self._close()
-        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent))
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent, answered))
