@@ -39,6 +39,8 @@ class SilentBridge:
 
 def read_silent_bridge(remote: str, bridge: str, timeout: float) -> SilentBridge:
     """Ask the ovs-vswitchd of the OVSDB at *remote*, which need not run. An answer may take *timeout* seconds."""
+    if not remote.startswith("unix:"):
+        return SilentBridge("whether it forwards cannot be asked from this machine", asked=False)
     try:
         with Unixctl(control_socket(remote), timeout) as control:
             return silent_bridge(control, bridge)
@@ -50,9 +52,15 @@ def read_silent_bridge(remote: str, bridge: str, timeout: float) -> SilentBridge
 
 def silent_bridge(control: Appctl, bridge: str) -> SilentBridge:
     """What forwards on a bridge whose OpenFlow is silent. Raises SwitchError."""
-    kind, datapath, ports = _ports_of(control.run("dpif/show"), bridge)
+    try:
+        shown = control.run("dpif/show")
+    except UnavailableError:
+        raise
+    except SwitchError:  # it has the command once it has had its database
+        shown = ""
+    kind, datapath, ports = _ports_of(shown, bridge)
     if not kind:
-        return SilentBridge(f"it has no bridge {bridge}: it was started without its database", frozenset())
+        return SilentBridge(f"it has no bridge {bridge}, as when it was started without its database", frozenset())
     if kind == _KERNEL:
         return SilentBridge()
     polled = ports & {*_POLLED.findall(control.run("dpif-netdev/pmd-rxq-show", datapath))}
