@@ -56,9 +56,9 @@ global_defs {{
   vrrp_notify_fifo_script "{folder}/follow"
 }}
 vrrp_script switch_answers {{
-  script "{ofctl} --timeout=1 -O OpenFlow15 get-frags unix:{folder}/br-dns.mgmt"
+  script "/bin/sh -c '{ofctl} --timeout=1 -O OpenFlow15 get-frags unix:{folder}/br-dns.mgmt || exec {folder}/forwards'"
   interval 1
-  timeout 2
+  timeout 3
   fall 2
   rise 1
 }}
@@ -93,11 +93,15 @@ class Member(SwitchHost):
         config.write_text(
             KEEPALIVED.format(ofctl=ofctl, folder=self.folder, priority=100 + number, other=_MEMBERS[2 - number])
         )
-        script = self.folder / "follow"
-        path = program_environment()["PATH"]
-        words = f'{sys.executable} -m dnsteer vrrp "$1" --db {self.db} --timeout 1 >>{self.folder}/follow.out 2>&1'
+        self._script("follow", 'vrrp "$1"', 1)
+        self._script("forwards", "forwards --bridge br-dns", 0.5)
+
+    def _script(self, name: str, words: str, timeout: float) -> None:
+        """A script that keepalived starts, which becomes a verb."""
+        script, path = self.folder / name, program_environment()["PATH"]
+        verb = f"{sys.executable} -m dnsteer {words} --db {self.db} --timeout {timeout} >>{script}.out 2>&1"
         script.write_text(
-            f'#!/bin/sh\nexport PATH="{path}" PYTHONPATH="{":".join(filter(None, sys.path))}"\nexec {words}\n'
+            f'#!/bin/sh\nexport PATH="{path}" PYTHONPATH="{":".join(filter(None, sys.path))}"\nexec {verb}\n'
         )
         script.chmod(0o700)
 
@@ -121,6 +125,10 @@ class Member(SwitchHost):
         self.dnsteer("role", "standby")
         self.agent.start()
         self.keepalived.start()
+
+    def lose_database(self) -> None:
+        """ovsdb-server is killed: ovs-vswitchd, whose main thread polls the ports here, forwards no more."""
+        self.database.kill()
 
     def uplink(self, state: str) -> None:
         """Take the link away, at the other end, or give it back."""

@@ -48,10 +48,23 @@ def announces(own: Bird, addresses: set[str]) -> None:
     wait(lambda: own.routes() == addresses, lambda: f"BIRD has {own.routes()}, not {addresses}")
 
 
+def kill_database(switch: Switch) -> None:
+    """Kill ovsdb-server."""
+    process = switch._processes["ovsdb-server"]
+    process.kill()
+    process.wait()
+
+
+def start_database(switch: Switch) -> None:
+    """Start it again."""
+    sock, log = switch.dir / "db.sock", f"--log-file={switch.dir}/ovsdb.log"
+    switch._spawn(["ovsdb-server", str(switch.dir / "conf.db"), f"--remote=punix:{sock}", log], sock)
+
+
 @contextmanager
-def hung(switch: Switch) -> Iterator[None]:
-    """ovs-vswitchd hangs."""
-    process = switch._processes["ovs-vswitchd"]
+def hung(switch: Switch, daemon: str = "ovs-vswitchd") -> Iterator[None]:
+    """A daemon hangs."""
+    process = switch._processes[daemon]
     process.send_signal(signal.SIGSTOP)
     try:
         yield

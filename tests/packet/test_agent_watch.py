@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.repair import look
 from dnsteer.agent.watch import watch
@@ -18,6 +19,7 @@ from dnsteer.deploy import overlay_change
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.switch.tools import SwitchError
 from tests.packet.agents import PATIENCE, agent
+from tests.packet.announcing import kill_database, start_database
 from tests.packet.command import on, spec_file
 from tests.packet.switches import BRIDGE, LARGE, Switch
 from tests.packet.test_agent_repair import ENDED
@@ -89,6 +91,31 @@ def test_a_change_of_its_own_that_fails_is_looked_at(
         with pytest.raises(SwitchError, match="no answer"):
             await asyncio.to_thread(overlay_change.change_overlay, held, BRIDGE, DRAINED)
         assert held.memory.events > before
+
+    watched(switch, during)
+
+
+def test_failed_probes_do_not_count_at_once_when_the_database_ends(switch: Switch, tmp_path: Path) -> None:
+    switch.expected += [*ENDED, "Connection refused"]
+    probe = "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  uplinks:\n"
+    text = LARGE.replace("  uplinks:\n", probe).replace("next_hop:", "type: dummy-pmd, next_hop:")
+    assert on(switch)("apply", spec_file(tmp_path, text)).code == 0
+
+    async def during(held: HeldSwitch) -> None:
+        def counts() -> bool:
+            return held.memory.counts(Result(time.monotonic(), "no answer"))
+
+        assert counts()
+        kill_database(switch)
+        began = time.monotonic()
+        while counts():
+            await asyncio.sleep(0.01)
+            assert time.monotonic() < began + PATIENCE
+        assert not held.memory.silence  # it has not been silent for long enough to say so
+        start_database(switch)
+        while not counts():
+            await asyncio.sleep(0.01)
+            assert time.monotonic() < began + 2 * PATIENCE
 
     watched(switch, during)
 

@@ -296,9 +296,9 @@ def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(
         assert "withdrawn" not in running.said()[len(said) :]
 
 
-def test_a_vip_that_flaps_is_announced_later_each_time(shared: Switch, folder: Path) -> None:
+def test_a_vip_that_flaps_is_announced_later_each_time_and_it_is_said(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder, ", hold_max: 3s"))
-    with bird(folder) as own, agent(shared, folder, READY):
+    with bird(folder) as own, agent(shared, folder, READY) as running:
         announces(own, DNS | OTHER)
         took = []
         for _ in range(2):
@@ -309,3 +309,90 @@ def test_a_vip_that_flaps_is_announced_later_each_time(shared: Switch, folder: P
             announces(own, DNS | OTHER)
             took.append(time.monotonic() - began)
         assert took[1] > 2.5 > took[0], took
+        running.waits_for("VIP dns works again, and is held back until 20")
+        assert running.said().count("is held back") == 1, running.said()
+
+
+def test_people_who_withdraw_again_and_again_hold_nothing_back(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder, ""))
+    run = on(shared)
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        for _ in range(4):
+            assert run("withdraw", "dns").code == 0
+            assert own.routes() == OTHER
+            assert run("role", "standby").code == 0
+            announces(own, set())
+            assert run("role", "active").code == 0
+            done = run("announce", "dns")
+            assert (done.code, done.err) == (0, "")
+            announces(own, DNS | OTHER)
+        assert run("role", "none").code == 0
+        assert "held back" not in running.said()
+
+
+@pytest.mark.parametrize("policy", ["keep", "{med: 900}", "withdraw"])
+def test_when_no_backend_passes(policy: str, shared: Switch, folder: Path) -> None:
+    text = spec(folder, f", hold_max: 0s, when_none_pass: {policy}", ", announce: {med: 50, min_healthy: 2}")
+    applied(shared, folder, text)
+    before, after = "BGP.med: 50", {"keep": "BGP.med: 50", "{med: 900}": "BGP.med: 900", "withdraw": ""}[policy]
+
+    def has(med: str) -> None:
+        shown = lambda: own.ask("show", "route", "192.0.2.53/32", "all")  # noqa: E731
+        wait(lambda: med in shown() if med else own.routes() == OTHER, shown)
+
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        has(before)
+        healthy(folder)
+        running.waits_for("PANIC")
+        has(after)
+        if policy != "withdraw":
+            running.waits_for("VIP dns stays announced, though no backend passes its checks: pool farm: healthy")
+        healthy(folder, "ns1")  # one passes: the checks are right, and one is too few
+        announces(own, OTHER)
+        healthy(folder, "ns1", "ns2")
+        announces(own, DNS | OTHER)
+        has(before)
+        healthy(folder)
+        has(after)
+        with hung(shared):  # the switch is another matter
+            announces(own, set())
+        shared.ofctl("get-frags")
+
+
+@pytest.mark.parametrize("end", ["confirm", "undo", "time"])
+def test_a_configuration_that_bird_may_undo_is_left_to_the_operator(end: str, shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own, agent(shared, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        own.ask("configure", "timeout", "4" if end == "time" else "300")
+        healthy(folder)
+        running.waits_for(
+            "BIRD is about to undo its configuration (birdc configure timeout), so routes stay as they were"
+        )
+        assert end == "time" or "unconfirmed" in own.ask("configure", "status")
+        assert own.routes() >= {"192.0.2.53"}
+        if end != "time":
+            own.ask("configure", end)
+        announces(own, OTHER)
+        running.waits_for("VIPs are announced as they should be")
+        assert "unconfirmed" not in own.ask("configure", "status")
+
+
+def test_all_that_may_not_be_announced_goes_while_bird_may_undo(shared: Switch, folder: Path) -> None:
+    applied(shared, folder, spec(folder))
+    with bird(folder) as own:
+        with agent(shared, folder, READY) as running:
+            announces(own, DNS | OTHER)
+            own.ask("configure", "timeout", "300")
+            with hung(shared):
+                announces(own, set())
+                running.waits_for("or undo; what has none is disabled")
+                assert "unconfirmed" in own.ask("configure", "status")
+            own.ask("configure", "confirm")
+            announces(own, DNS | OTHER)
+            own.ask("configure", "timeout", "300")
+        with agent(shared, folder, READY, "later") as running:
+            running.waits_for("VIP dns is announced")
+            assert "unconfirmed" in own.ask("configure", "status")  # there was nothing to change

@@ -1,4 +1,4 @@
-"""What is announced while something else fails too: OVSDB, the switch's tables, another agent; on a real switch and BIRD."""
+"""What is announced while something else fails too: the switch's tables, another agent; on a real switch and BIRD."""
 
 from __future__ import annotations
 
@@ -10,9 +10,20 @@ from pathlib import Path
 import pytest
 
 from dnsteer.agent.announce.bird import Bird as Client
-from dnsteer.switch.tools import TimedOutError
 from tests.packet.agents import Agent, agent, wait
-from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, hung, spec
+from tests.packet.announcing import (
+    DNS,
+    OTHER,
+    READY,
+    announces,
+    applied,
+    folder,
+    healthy,
+    hung,
+    kill_database,
+    spec,
+    start_database,
+)  # fmt: skip
 from tests.packet.announcing import EXPECTED as ALWAYS
 from tests.packet.birds import Bird, bird, needs_bird
 from tests.packet.command import on, spec_file
@@ -30,51 +41,6 @@ def stays(own: Bird, running: Agent, seconds: float) -> None:
     while time.monotonic() < until:
         assert own.routes() >= OTHER, running.said()
         time.sleep(0.05)
-
-
-def hangs(switch: Switch) -> bool:
-    """Whether ovs-vswitchd answers nobody. Now and then 3.1 does so, with a busy core, once its database has died."""
-    try:
-        switch.ofctl("get-frags")
-    except TimedOutError:
-        return True
-    return False
-
-
-def kill_database(switch: Switch) -> None:
-    process = switch._processes["ovsdb-server"]
-    process.kill()
-    process.wait()
-
-
-def start_database(switch: Switch) -> None:
-    sock, log = switch.dir / "db.sock", f"--log-file={switch.dir}/ovsdb.log"
-    switch._spawn(["ovsdb-server", str(switch.dir / "conf.db"), f"--remote=punix:{sock}", log], sock)
-
-
-@pytest.mark.parametrize("dies", ["ovs-vswitchd", "backends"])
-def test_without_ovsdb_all_else_is_watched(dies: str, switch: Switch, folder: Path) -> None:
-    switch.expected += EXPECTED
-    applied(switch, folder, spec(folder))
-    with bird(folder) as own, agent(switch, folder, READY) as running:
-        announces(own, DNS | OTHER)
-        kill_database(switch)
-        running.waits_for("the switch stays as it is: ")
-        try:
-            stays(own, running, 1)
-        except AssertionError:
-            if not hangs(switch):
-                raise
-            running.waits_for("VIP other is withdrawn: ovs-vswitchd does not answer")
-            return
-        if dies == "backends":
-            healthy(folder)
-            announces(own, OTHER)
-            healthy(folder, "ns1")
-            announces(own, DNS | OTHER)
-        else:
-            switch.kill_switch()
-            announces(own, set())
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])

@@ -49,3 +49,12 @@ def test_a_reload_leaves_the_roles_and_the_end_after_it_is_noticed(tmp_path: Pat
         assert done["away_s"] is not None and done["lost"] < 600, done
         time.sleep(2)
         assert pair.wait_for_active(5) is not active
+
+
+def test_a_switch_that_forwards_no_more_without_its_database_is_relieved(tmp_path: Path) -> None:
+    with Pair(tmp_path) as pair:
+        active = pair.wait_for_active()
+        done = measure(pair, (Member.lose_database, lambda m: m.database.start()), 10, 300)
+        said = (active.folder / "forwards.out").read_text()
+        assert "without its database, its main thread takes no packets" in said
+        assert done["away_s"] is not None, done

@@ -10,10 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import dns.message
+import dns.rcode
 import pytest
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.stream import StreamProbe
 from dnsteer.agent.probes.udp import UdpProbe
 from tests.unit.agent_probing import (
     LONG,
@@ -282,3 +285,48 @@ def test_no_tls(kind: str, talk: object, timeout: float, why: str) -> None:
     said = probed(lambda port: target_of(kind, port, timeout), tcp_server(talk))  # type: ignore[arg-type]
     assert all(s.startswith(why) for s in said), said
     assert not any("_ssl.c" in s or "Error" in s for s in said), said
+
+
+def coded(rcode: dns.rcode.Rcode) -> Reply:
+    """A backend that answers with a response code."""
+
+    def reply(query: bytes) -> list[bytes]:
+        message = dns.message.make_response(dns.message.from_wire(query))
+        message.set_rcode(rcode)
+        return [message.to_wire()]
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("reply", "answered"),
+    [
+        (coded(dns.rcode.REFUSED), True), (coded(dns.rcode.NXDOMAIN), True), (coded(dns.rcode.SERVFAIL), False),
+        (lambda q: [], False), (lambda q: [q], False),
+    ],
+    ids=["REFUSED", "NXDOMAIN", "SERVFAIL", "nothing", "the query"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["dns", "tcp"])
+def test_whether_a_backend_answers_at_all(kind: str, reply: Reply, answered: bool) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        query = await read_query(reader)
+        for data in reply(query):
+            writer.write(len(data).to_bytes(2, "big") + data)
+        await silence(reader)
+
+    async def result() -> Result:
+        loop = asyncio.get_running_loop()
+        found = loop.create_future()
+        async with udp_server(reply) if kind == "dns" else tcp_server(talk) as port:
+            target = target_of(kind, port, LONG if answered else SHORT * 2)
+            probe = (UdpProbe if kind == "dns" else StreamProbe)(
+                target, Question(target.query), lambda _, result: found.set_result(result), loop
+            )
+            probe.ask()
+            try:
+                return await asyncio.wait_for(found, 30)
+            finally:
+                probe.stop()
+
+    done = asyncio.run(result())
+    assert (done.good, done.answered) == (False, answered), done.why

@@ -77,16 +77,16 @@ GOOD = {"a": "", "b": "", "idle": "", "gone": ""}
 
 def test_all_that_works_may_be_announced() -> None:
     spec = spec_of()
-    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), "", {}) == {"one": "", "two": "", "free": ""}
+    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), "") == {"one": "", "two": "", "free": ""}
 
 
 def test_what_is_not_known_is_neither() -> None:
     spec = spec_of()
-    unknown = obstacles(spec, NO_OVERLAY, health_of(spec, {**GOOD, "b": None}), "", {})
+    unknown = obstacles(spec, NO_OVERLAY, health_of(spec, {**GOOD, "b": None}), "")
     assert unknown == {"one": "", "two": None, "free": ""}
-    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), None, {}) == dict.fromkeys(("one", "two", "free"))
+    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), None) == dict.fromkeys(("one", "two", "free"))
     ill = obstacles(
-        spec, NO_OVERLAY, health_of(spec, {"a": "no answer", "b": "no answer", "idle": "", "gone": ""}), None, {}
+        spec, NO_OVERLAY, health_of(spec, {"a": "no answer", "b": "no answer", "idle": "", "gone": ""}), None
     )
     assert ill["one"] and ill["two"] and ill["free"] is None
 
@@ -94,12 +94,10 @@ def test_what_is_not_known_is_neither() -> None:
 def test_reasons() -> None:
     spec = spec_of()
     health = health_of(spec, {**GOOD, "a": "no answer"})
-    found = obstacles(spec, NO_OVERLAY, health, "", {"free": "withdrawn by me"})
-    assert found == {
-        "one": "", "free": "withdrawn by me",
-        "two": "pool farm: healthy backends in service: 1, needed: 2 (a: no answer)",
+    assert obstacles(spec, NO_OVERLAY, health, "") == {
+        "one": "", "free": "", "two": "pool farm: healthy backends in service: 1, needed: 2 (a: no answer)",
     }  # fmt: skip
-    assert set(obstacles(spec, NO_OVERLAY, health, "it is away", {}).values()) == {"it is away"}
+    assert set(obstacles(spec, NO_OVERLAY, health, "it is away").values()) == {"it is away"}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_backends_of_a_backup_serve() -> None:
     spec = spec_of(SPEC.replace("  farm:\n", backup).replace("  unchecked:\n", f"{more}  unchecked:\n"))
     assert serving_backends(spec, "farm", NO_OVERLAY) == ["a", "b", "z"]
     ill = {**GOOD, "a": "no answer", "b": "no answer", "z": ""}
-    assert obstacles(spec, NO_OVERLAY, health_of(spec, ill), "", {})["one"] == ""
+    assert obstacles(spec, NO_OVERLAY, health_of(spec, ill), "")["one"] == ""
 
 
 def test_a_service_with_slots_of_its_own_counts() -> None:
@@ -133,7 +131,7 @@ def test_a_service_with_slots_of_its_own_counts() -> None:
     for target in probe_targets(spec):
         for time in (1.0, 2.0):
             health.add(target, Result(time, "refused" if target.port == 853 else ""))
-    found = obstacles(spec, NO_OVERLAY, health, "", {})["one"]
+    found = obstacles(spec, NO_OVERLAY, health, "")["one"]
     assert found is not None and found.startswith("pool farm (853/tcp): healthy backends in service: 0, needed: 1"), (
         found
     )

@@ -345,10 +345,13 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
 
 def test_vips_that_are_announced_and_the_role() -> None:
     metrics = AgentMetrics()
-    metrics.announces({"dns": True, "dot": False})
+    metrics.announces({"dns": True, "dot": False}, {"dot": 1.5e9})
     metrics.role(standby=True)
     value = metrics.registry.get_sample_value
     found = [value("dnsteer_vip_announced", {"vip": vip}) for vip in ("dns", "dot", "other")]
     assert (found, value("dnsteer_switch_standby")) == ([1.0, 0.0, None], 1.0)
-    metrics.announces({})
+    held = [value("dnsteer_vip_held_until_timestamp_seconds", {"vip": vip}) for vip in ("dns", "dot")]
+    assert held == [None, 1.5e9]
+    metrics.announces({}, {})
     assert value("dnsteer_vip_announced", {"vip": "dns"}) is None
+    assert value("dnsteer_vip_held_until_timestamp_seconds", {"vip": "dot"}) is None

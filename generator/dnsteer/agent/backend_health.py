@@ -77,6 +77,13 @@ class Health:
                 out.setdefault(target.backend, state.why)
         return out
 
+    def answering(self, slots: str) -> set[str]:
+        """The backends that are unhealthy for a pool's slots though all that they fail they answer, in another way than
+        expected."""
+        failed = [target for target in self._by_slots.get(slots, ()) if not self.states[target.key].healthy]
+        silent = {target.backend for target in failed if not self.states[target.key].answered}
+        return {target.backend for target in failed} - silent
+
     def untested(self, slots: str) -> set[str]:
         """The backends for a pool's slots of which a check does not know yet whether they are healthy."""
         return {target.backend for target in self._by_slots.get(slots, ()) if target.key in self._untested}

@@ -18,12 +18,14 @@ class Result:
     """The result of one probe. *why* says what is wrong with the answer, empty for a good one. Times in seconds.
 
     *serial* is that of the zone, where the check compares it with other backends'.
+    *answered*: a bad one is an answer to the query all the same, other than SERVFAIL, by which a server says that it cannot.
     """
 
     time: float
     why: str = ""
     took: float = 0.0
     serial: int | None = None
+    answered: bool = False
 
     @property
     def good(self) -> bool:
@@ -44,8 +46,8 @@ class Thresholds:
 class CheckState:
     """What one check knows of one backend. *streak* counts results against the present state, in a row.
 
-    *why* is the last failure. *failures* is the decayed number of times that it became unhealthy, as of *since*, the time of
-    the last change of state. Until *held* it stays unhealthy.
+    *why* is the last failure, and *answered* whether that was an answer. *failures* is the decayed number of times that it
+    became unhealthy, as of *since*, the time of the last change of state. Until *held* it stays unhealthy.
     """
 
     healthy: bool = True
@@ -54,6 +56,7 @@ class CheckState:
     since: float = 0.0
     failures: float = 0.0
     held: float = 0.0
+    answered: bool = False
 
     @property
     def steady(self) -> bool:
@@ -69,11 +72,14 @@ class CheckState:
 def after_result(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
     """Return the state after one more result."""
     why = result.why or state.why
+    answered = state.answered if result.good else result.answered
     if result.good == state.healthy:
-        return replace(state, streak=0, why=why) if state.streak or why != state.why else state
+        same = not state.streak and (why, answered) == (state.why, state.answered)
+        return state if same else replace(state, streak=0, why=why, answered=answered)
     streak = state.streak + 1
     if state.healthy:
-        return _fallen(state, result, limits) if streak >= limits.fall else replace(state, streak=streak, why=why)
+        fallen = streak >= limits.fall
+        return _fallen(state, result, limits) if fallen else replace(state, streak=streak, why=why, answered=answered)
     if streak < limits.rise or result.time < state.held:
         return replace(state, streak=streak)
     return replace(state, healthy=True, streak=0, since=result.time, failures=_decayed(state, result.time))
@@ -82,7 +88,7 @@ def after_result(state: CheckState, result: Result, limits: Thresholds) -> Check
 def _fallen(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
     failures = _decayed(state, result.time) + 1
     hold = min(limits.hold_max, _SHORTEST_HOLD * 2 ** min(failures, 32.0)) if failures > 1.5 else 0.0
-    return CheckState(False, 0, result.why, result.time, failures, result.time + hold)
+    return CheckState(False, 0, result.why, result.time, failures, result.time + hold, result.answered)
 
 
 def _decayed(state: CheckState, time: float) -> float:

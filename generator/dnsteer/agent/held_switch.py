@@ -6,10 +6,13 @@ The verbs that the agent runs for people use the same, so they read neither spec
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 
+from dnsteer.agent.health import Result
 from dnsteer.agent.unrecorded import Unrecorded
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.settle import overlay_in_tables
@@ -19,6 +22,7 @@ from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
+from dnsteer.switch.silent_bridge import SilentBridge
 from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
@@ -33,6 +37,10 @@ _OF_THE_RECORD = {
 _MAX_DECISIONS = 64
 _PATIENCE = 1.0
 """Seconds to wait for another dnsteer, before what is kept is recorded at the next turn."""
+
+
+_RECENT = 5.0
+"""Seconds for which an answer to a probe through the bridge tells that the bridge forwards."""
 
 
 class SwitchMemory:
@@ -54,6 +62,12 @@ class SwitchMemory:
         known yet."""
         self.doubt = ""
         """Why looks do not tell whether the tables are right, where they do not."""
+        self.silence = ""
+        """What is said of an ovs-vswitchd that answers no OpenFlow, but forwards; empty: it answers, or does not forward."""
+        self._deaf = False
+        """Whether packets from the port for probes are not taken, while those of clients are."""
+        self._hears_since = self._passed = -inf
+        """Since when they are taken again, and when a probe through the bridge was answered last."""
         self.database: Database | None = None
         self.state: tuple[str, AppliedState] | None = None
         """The state that was read last, with the UUID of its row, which is written once."""
@@ -67,10 +81,41 @@ class SwitchMemory:
             self.events += 1
         self.on_change()
 
-    def silent(self, why: str) -> None:
-        """ovs-vswitchd does not answer. Its tables must be looked at before they are known to be right again."""
-        self.fault = f"ovs-vswitchd does not answer: {why}"
+    def slow(self, found: SilentBridge) -> None:
+        """An answer of OpenFlow does not come at once. Until it does, packets are taken from the ports that were *found*."""
+        probe = self.wanted.loaded.spec.switch.probe if self.wanted is not None else None
+        self._deaf = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+
+    def silent(self, why: str, found: SilentBridge) -> None:
+        """ovs-vswitchd does not answer, and what forwards was *found*. Where nothing does, its tables must be looked at
+        before they are known to be right again."""
+        self.slow(found)
+        answered = self._passed > time.monotonic() - _RECENT
+        if found.fault and (found.asked or not answered):
+            self.fault = f"ovs-vswitchd does not answer: {why}; {found.fault}"
+            self.silence = ""
+        else:
+            self.silence = "ovs-vswitchd answers no OpenFlow, as without its database, but the switch forwards"
         self.notice()
+
+    @property
+    def judgement(self) -> tuple[str | None, str, str]:
+        """What is wrong with the switch, why that is not known, and what is said of its silence."""
+        return self.fault, self.doubt, self.silence
+
+    def answers(self) -> None:
+        """ovs-vswitchd answers."""
+        if self._deaf:
+            self._deaf, self._hears_since = False, time.monotonic()
+        if self.silence:
+            self.silence = ""
+            self.notice()
+
+    def counts(self, result: Result) -> bool:
+        """Whether the result of a probe through the bridge says something about the backend. Its clock is time.monotonic."""
+        if result.good:
+            self._passed = result.time
+        return result.good or not (self._deaf or result.time - result.took < self._hears_since)
 
     def looked(self, differences: int, other_version: str, *, repaired: bool) -> None:
         """A look has found so many differences, and *repaired* them or not. Tables that an *other_version* of

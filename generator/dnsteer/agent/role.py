@@ -35,7 +35,3 @@ class RoleFollower:
         self._switch.memory.notice()
         if world is not None and not standby:
             self._notices.begin(world, taking_over=True)
-
-    def fault(self, fault: str | None) -> str | None:
-        """Why VIPs may not be announced: that the switch is on standby, or else its *fault*."""
-        return "this switch is on standby" if self.standby else fault

@@ -166,10 +166,10 @@ class Agent:
 
     def _situation(self) -> Situation | None:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
-        if (world := self._world) is None:
+        world, memory = self._world, self._memory
+        if world is None:
             return None
-        fault, doubt = self._role.fault(self._memory.fault), self._memory.doubt
-        return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
+        return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.standby, *memory.judgement)
 
     async def run_verb(self, asked: Asked) -> VerbOutcome:
         """Carry out a verb that the console asks for, on the switch as the agent has it."""
@@ -344,6 +344,8 @@ class Agent:
                     self._recorder.turned(target.label, healthy=False, why=state.why)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
+        if target.source is not None and not self._memory.counts(result):
+            return
         result = self._health.compare_serials(target, result)
         turned = self._health.add(target, result)
         if turned:

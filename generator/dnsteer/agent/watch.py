@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.waiting import set_within
 from dnsteer.switch.signals import ends_with_parent
+from dnsteer.switch.silent_bridge import read_silent_bridge
 from dnsteer.switch.tools import SwitchError, UnavailableError, find_program
 
 _AGAIN = 0.2
@@ -21,6 +22,10 @@ _ASK = 0.7
 """Seconds between two questions about what is not announced."""
 _UNANSWERED = 5.0
 """Seconds after which a question is given up, and asked again."""
+_SLOW = 0.2
+"""Seconds after which an answer is late, and it is asked what forwards meanwhile."""
+_NOTICED = 0.05
+"""Seconds until ovs-vswitchd has noticed as well that its database has ended."""
 _PORTS_TOO = "1"
 """The length of packets to the controller, of which there are none; without it there are no messages about ports either."""
 _MAX = 1 << 18
@@ -34,18 +39,19 @@ async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None])
     *failing* gets why it does not, empty once it does.
     """
     ended = asyncio.Event()
-    both = [
+    tasks = [
         asyncio.create_task(_flows(switch, bridge, failing, ended)),
         asyncio.create_task(_unannounced(switch, bridge, ended)),
+        asyncio.create_task(_database(switch.remote, ended)),
     ]
     try:
-        done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
     finally:  # not gather, which does not wait until the monitor's process has ended
-        for task in both:
+        for task in tasks:
             task.cancel()
-        await asyncio.wait(both)
+        await asyncio.wait(tasks)
 
 
 async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None], ended: asyncio.Event) -> None:
@@ -68,7 +74,7 @@ async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]
 async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) -> None:
     """Ask for what OpenFlow announces no change of: how fragments are handled, and groups, where there should be any.
 
-    Whether it answers at all tells whether it is there. It is asked now and then, and when the monitor has *ended*.
+    Whether it answers at all tells whether it is there. It is asked now and then, and when the monitor or OVSDB has *ended*.
     """
     before: dict[str, str] = {}
     while True:
@@ -77,15 +83,50 @@ async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) ->
         wanted = switch.memory.wanted
         for command in ("get-frags", *(["dump-groups"] if wanted is not None and wanted.groups else [])):
             try:
-                found = await asyncio.to_thread(switch.client(bridge).ofctl, command, timeout=_UNANSWERED)
-            except UnavailableError as err:
-                switch.memory.silent(str(err))
-                break
+                found = await _ask(switch, bridge, command)
             except (SwitchError, OSError):
                 continue
+            if found is None:
+                break
             if found != before.setdefault(command, found):
                 before[command] = found
                 switch.memory.notice()
+
+
+async def _ask(switch: HeldSwitch, bridge: str, command: str) -> str | None:
+    """The answer to a question. None: there is none, of which the memory is told. Raises SwitchError."""
+    memory, silent = switch.memory, None
+    asking = asyncio.create_task(asyncio.to_thread(switch.client(bridge).ofctl, command, timeout=_UNANSWERED))
+    try:
+        if not (await asyncio.wait([asking], timeout=_SLOW))[0]:
+            silent = await asyncio.to_thread(read_silent_bridge, switch.remote, bridge, _UNANSWERED - _SLOW)
+            if not asking.done():
+                memory.slow(silent)
+        answer = await asking
+    except UnavailableError as err:
+        if silent is None:
+            silent = await asyncio.to_thread(read_silent_bridge, switch.remote, bridge, _UNANSWERED)
+        memory.silent(str(err), silent)
+        return None
+    finally:
+        asking.cancel()
+    memory.answers()
+    return answer
+
+
+async def _database(remote: str, ended: asyncio.Event) -> None:
+    """Notice the end of a database on this machine: its ovs-vswitchd may let its bridges rest from now on."""
+    kind, _, path = remote.partition(":")
+    while kind == "unix":
+        with suppress(OSError):
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                await reader.read()  # it says nothing by itself
+            finally:
+                writer.close()
+            await asyncio.sleep(_NOTICED)
+            ended.set()
+        await asyncio.sleep(_ASK)
 
 
 async def _follow(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dnsteer.spec.announced import settings_of
 from dnsteer.spec.errors import Finding
+from dnsteer.spec.model.announce import LastResort
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
@@ -22,6 +23,7 @@ def check_announce(scope: Scope) -> Iterator[Finding]:
                 "say who announces the VIPs: announce: {via: bird}, or leave this out",
             )  # fmt: skip
         yield from _min_healthy(scope, spec, name)
+        yield from _last_resort(scope, spec, name)
         for i, address in enumerate(vip.addresses):
             other = first.setdefault(address, name)
             if spec.switch.announce is not None and spec.vips[other].announce != vip.announce:
@@ -42,4 +44,14 @@ def _min_healthy(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
         yield scope.finding(
             ("vips", name, "announce", "min_healthy"), str(settings.min_healthy), f"at most {most}",
             f"backends of pool {vip.pool} that take queries: {most}; the VIP would never be announced",
+        )  # fmt: skip
+
+
+def _last_resort(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
+    settings, announce = settings_of(spec.vips[name]), spec.switch.announce
+    resort = announce.when_none_pass if announce is not None else None
+    if settings is not None and isinstance(resort, LastResort) and resort.med <= (settings.med or 0):
+        yield scope.finding(
+            ("switch", "announce", "when_none_pass", "med"), str(resort.med), f"more than {settings.med}",
+            f"VIP {name} has that MED while it works; see {scope.where(('vips', name, 'announce', 'med'))}",
         )  # fmt: skip

@@ -84,11 +84,17 @@ def _wait(done: Withdrawing, *, gone: bool) -> set[str] | None:
         try:
             with Bird(done.announce.control) as bird:
                 found = bird.routes(protocols(done.announce))
+                late = time.monotonic() > deadline
+                unconfirmed = late and bird.is_unconfirmed()
         except BirdError as error:
             err.print(f"warning: it is not known whether BIRD follows: {error}")
             return None
         left = wanted & found if gone else wanted - found
-        if not left or time.monotonic() > deadline:
+        if left and unconfirmed:
+            err.print(
+                "warning: BIRD is about to undo its configuration, and routes wait for: birdc configure confirm, or undo"
+            )
+        if not left or late:
             return left
         time.sleep(_POLL)
 

@@ -37,6 +37,7 @@ _GROUPS = {
     "Operate": {
         "status": "status", "top": "top", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
         "weight": "weight", "withdraw": "announce", "announce": "announce", "role": "role", "vrrp": "role",
+        "forwards": "role",
         "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
         "console-token": "console_token",
         "report": "report",

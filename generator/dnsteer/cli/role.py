@@ -1,4 +1,4 @@
-"""Verbs for switches that stand in for each other on one network: `role`, and `vrrp`, which follows keepalived."""
+"""Verbs for switches that stand in for each other on one network: `role`; `vrrp` and `forwards`, for keepalived."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import SwitchError, reworded
+from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.deploy.role import RoleChange
@@ -43,11 +43,16 @@ Instance = Annotated[
     str | None, typer.Option("--instance", metavar="NAME", help="Follow this VRRP instance or group alone.")
 ]
 
+ForwardingBridge = Annotated[
+    str, typer.Option("--bridge", metavar="NAME", help="The bridge, which OVSDB is not asked for.", show_default=False)
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     app.command("role")(on_switch(role))
     app.command("vrrp")(on_switch(vrrp))
+    app.command("forwards")(on_switch(forwards))
 
 
 def role(
@@ -89,6 +94,24 @@ def vrrp(switch: TargetSwitch, fifo: Fifo, instance: Instance = None, bridge: Br
 
     with fifo.open(errors="replace") as lines:
         follow(lines, instance, take, lambda text: err.print(escape(f"dnsteer: {text}")))
+
+
+def forwards(switch: TargetSwitch, bridge: ForwardingBridge) -> None:
+    """Say whether the switch forwards, for keepalived's vrrp_script: exit code 0 if it does, also without its database."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from dnsteer.switch.silent_bridge import read_silent_bridge
+
+    with ThreadPoolExecutor(1) as beside:
+        asking = beside.submit(read_silent_bridge, switch.remote, bridge, switch.timeout)
+        try:
+            switch.client(bridge).ofctl("get-frags", timeout=switch.timeout)
+            out.print(escape(f"{bridge}: forwards"))
+        except UnavailableError as error:
+            silent = asking.result()
+            if silent.fault:
+                raise UnavailableError(f"ovs-vswitchd does not answer: {error}; {silent.fault}") from None
+            out.print(escape(f"{bridge}: forwards, though ovs-vswitchd answers no OpenFlow, as without its database"))
 
 
 def _take(switch: TargetSwitch, bridge: str | None, name: RoleName | None, *, dry_run: bool = False) -> RoleChange:

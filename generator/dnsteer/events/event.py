@@ -11,7 +11,8 @@ Level = Literal["info", "warning", "error"]
 Name = Literal[
     "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "repaired", "differs", "foreign_flows",
     "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening", "mirrors_removed",
-    "access", "announced", "vip_announced", "vip_withdrawn", "role", "progress", "library", "ends",
+    "access", "announced", "vip_announced", "vip_withdrawn", "vip_held", "vip_kept",
+    "role", "progress", "library", "ends",
 ]  # fmt: skip
 """The kinds of events."""
 
@@ -67,6 +68,12 @@ KINDS: tuple[EventKind, ...] = (
     EventKind("announced", "neighbours were told of VIPs and gateways: the first time of several", ("addresses",)),
     EventKind("vip_announced", "routers learn of a VIP by BGP: BIRD has its routes", ("vip",)),
     EventKind("vip_withdrawn", "BIRD has its routes no longer, and why", ("vip", "reason")),
+    EventKind(
+        "vip_held",
+        "it works again, and is held back until a time, since it fails again and again",
+        ("vip", "until", "reason"),
+    ),
+    EventKind("vip_kept", "it stays announced, though no backend passes its checks", ("vip", "reason")),
     EventKind("role", "the switch is active now, or on standby: `role` says which", ("role",)),
     EventKind("progress", "a step of settling a change that was cut off, or of a restore"),
     EventKind("library", "a message of a library", ("logger",)),

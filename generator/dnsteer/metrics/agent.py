@@ -39,6 +39,7 @@ class AgentMetrics(Recorder):
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
         self._metric = self._make("dnsteer_backend_metric", Gauge)
         self._announced = self._make("dnsteer_vip_announced", Gauge)
+        self._held_vips = self._make("dnsteer_vip_held_until_timestamp_seconds", Gauge)
         self._standby = self._make("dnsteer_switch_standby", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._panics = self._make("dnsteer_agent_panics_total", Counter)
@@ -149,8 +150,11 @@ class AgentMetrics(Recorder):
         for backend, value in metric.items():
             self._metric.labels(*backend).set(value)
 
-    def announces(self, vips: Mapping[str, bool]) -> None:
+    def announces(self, vips: Mapping[str, bool], held: Mapping[str, float]) -> None:
         """See Recorder."""
+        self._held_vips.clear()
+        for vip, until in held.items():
+            self._held_vips.labels(vip).set(until)
         self._announced.clear()
         for vip, announced in vips.items():
             self._announced.labels(vip).set(announced)

@@ -47,8 +47,9 @@ class Recorder:
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
         """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
 
-    def announces(self, vips: Mapping[str, bool]) -> None:
-        """These VIPs are announced to routers, or withdrawn; all others are not to be announced."""
+    def announces(self, vips: Mapping[str, bool], held: Mapping[str, float]) -> None:
+        """These VIPs are announced to routers, or withdrawn; all others are not to be announced. Those that work, but are
+        *held* back, are so until then, in seconds of Unix time."""
 
     def role(self, *, standby: bool) -> None:
         """The switch is on standby, or active."""

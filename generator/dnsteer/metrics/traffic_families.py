@@ -44,6 +44,15 @@ TRAFFIC: tuple[Family, ...] = (
         panel=Panel("VIPs that are announced", by=("vip",), top=20),
     ),
     Family(
+        "dnsteer_vip_held_until_timestamp_seconds",
+        "gauge",
+        "Traffic",
+        "Until when a VIP that works again is held back, since it has failed again and again.",
+        ("vip",),
+        "VIPs that are held back",
+        when="the spec has switch.announce",
+    ),
+    Family(
         "dnsteer_backend_packets_total",
         "counter",
         "Traffic",

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
@@ -105,6 +106,8 @@ def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
         path = (*path[:3], *path[4:])
     if path and isinstance(path[-1], int) and path not in doc.lines and path[:-1] in doc.lines:
         path = path[:-1]  # a single word of a list, written without it
+    if path[:3] == ("switch", "announce", "when_none_pass") and len(path) > 3 and path[3] in _UNION_TAGS:
+        path = (*path[:3], *path[4:])
     if path and path[-1] == _KEY and kind != "extra_forbidden":
         path = path[:-1]
     return path[:-1] if kind == "missing" else path
@@ -172,6 +175,9 @@ _TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("switch.bringup.hugepages", Hugepages),
     ("a scalable function", ScalableFunction),
     ("switch.probe", Probe),
+    ("switch.announce", Announce),
+    ("switch.announce.when_none_pass", LastResort),
+    ("the announce of a VIP", VipAnnounce),
     ("switch.gratuitous", Gratuitous),
     ("switch.console", Console),
     ("switch.extension", Extension),
@@ -199,6 +205,12 @@ def _model_at(path: Path) -> type[BaseModel] | None:
             return ScalableFunction
         case ("switch", "probe"):
             return Probe
+        case ("switch", "announce"):
+            return Announce
+        case ("switch", "announce", "when_none_pass"):
+            return LastResort
+        case ("vips", _, "announce"):
+            return VipAnnounce
         case ("switch", "gratuitous"):
             return Gratuitous
         case ("switch", "console"):

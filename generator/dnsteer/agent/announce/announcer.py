@@ -6,18 +6,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf
 
-from dnsteer.agent.announce.conditions import obstacles
+from dnsteer.agent.announce.conditions import kept, obstacles
 from dnsteer.agent.announce.guard import RouteGuard
 from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
 from dnsteer.agent.announce.routes import RouteOwner
+from dnsteer.agent.announce.standing import Standing, Verdict, VipStanding, VipStandings
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.health import CheckState, Result, Thresholds, after_result
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
-from dnsteer.deploy.times import now
+from dnsteer.deploy.times import now, stamp
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of
@@ -25,7 +26,7 @@ from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.announced import route_place
 from dnsteer.switch.state import BridgeRecord, DamagedError
-from dnsteer.switch.withdrawals import withdrawals_of
+from dnsteer.switch.withdrawals import Withdrawal, withdrawals_of
 
 _TICK = 0.5
 """Seconds after which it is looked whether a VIP's hold is over."""
@@ -39,15 +40,28 @@ _TROUBLE = "the announcement of VIPs"
 
 @dataclass(frozen=True)
 class Situation:
-    """What decides about announcing. *fault* is what is wrong with the switch, None where that is not known; *doubt* why it
-    is not, unless it is yet to be looked at."""
+    """What decides about announcing. On *standby* nothing is announced.
+
+    *fault* is what is wrong with the switch, None where that is not known; *doubt* why it is not, unless it is yet to be
+    looked at. *silence* is what is to be said of a switch that forwards without answering.
+    """
 
     bridge: str
     spec: Spec
     overlay: Overlay
     health: Health
+    standby: bool
     fault: str | None
     doubt: str = ""
+    silence: str = ""
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What was said of a VIP last."""
+
+    announced: bool
+    state: Standing
 
 
 class Announcer:
@@ -67,10 +81,13 @@ class Announcer:
         self._places = Places()
         self._unsettled = inf
         """When routes of earlier specs that could not be withdrawn are tried again."""
-        self._withdrawn: Mapping[str, str] = {}
-        """VIPs that people have withdrawn, in words."""
-        self._vips: dict[str, CheckState] = {}
-        self._told: dict[str, bool] = {}
+        self._withdrawn: Mapping[str, Withdrawal] = {}
+        """VIPs that people have withdrawn."""
+        self._vips = VipStandings()
+        self._followed: dict[str, VipStanding] = {}
+        """Where they stood, BIRD left aside, when it was told last."""
+        self._standings: dict[str, VipStanding] = {}
+        self._told: dict[str, _Told] = {}
         self._given: Routes | None = None
         """What BIRD has been given; None where that is not known."""
         self._due = 0.0
@@ -85,7 +102,7 @@ class Announcer:
             report.fails("the withdrawals", str(err))
             return
         report.works("the withdrawals", "withdrawals can be read again")
-        withdrawn = {name: one.text for name, one in found.items() if not one.over(now())}
+        withdrawn = {name: one for name, one in found.items() if not one.over(now())}
         if withdrawn != self._withdrawn:
             self._withdrawn = withdrawn
             self.wake()
@@ -95,6 +112,10 @@ class Announcer:
         if self._acts:
             self._acts = False
             self.wake()
+
+    def standings(self) -> Mapping[str, VipStanding]:
+        """Where each VIP stands that the spec wants to be announced; empty while that is another agent's business."""
+        return self._standings
 
     def wake(self) -> None:
         """Something has changed."""
@@ -141,8 +162,7 @@ class Announcer:
             if publisher is not None:
                 # An agent that begins leaves what is announced, until it knows better.
                 present = await asyncio.to_thread(publisher.present)
-                for name, vip in spec.vips.items():
-                    self._vips[name] = CheckState(healthy=present.issuperset(vip.addresses))
+                self._vips.begin({name: present.issuperset(vip.addresses) for name, vip in spec.vips.items()})
         self._adopted, self._settings, self._publisher = True, settings, publisher
 
     async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float, report: Reporter) -> None:
@@ -158,16 +178,14 @@ class Announcer:
     async def _decide(
         self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Reporter
     ) -> None:
-        limits = Thresholds(1, 1, announce.hold_max)
-        why = obstacles(known.spec, known.overlay, known.health, known.fault, self._withdrawn)
-        self._vips = {name: self._vips.get(name, CheckState(healthy=False)) for name in why}
-        for name, obstacle in why.items():
-            if obstacle is not None:
-                self._vips[name] = after_result(self._vips[name], Result(time, obstacle), limits)
-        self._tell_stuck(
-            [name for name, state in self._vips.items() if why[name] is None and not state.healthy], known, report
-        )
-        routes = routes_of(known.spec, {name: state.healthy for name, state in self._vips.items()})
+        self._vips.follow(self._verdicts(known), time, now(), announce.hold_max)
+        standings = self._vips.all()
+        self._tell_stuck([name for name, one in standings.items() if one.state == "unknown"], known, report)
+        if known.silence:
+            report.fails("OpenFlow", f"{known.silence}: VIPs are not withdrawn for that")
+        elif not known.fault:
+            report.works("OpenFlow", "ovs-vswitchd answers OpenFlow again")
+        routes = routes_of(known.spec, {name: one.wanted for name, one in standings.items()}, self._vips.kept())
         if self._given is None and time < self._due:
             return  # it has just failed
         if routes != self._given:
@@ -177,6 +195,8 @@ class Announcer:
         elif time >= self._due:
             wrong = await asyncio.to_thread(publisher.check, routes)
         else:
+            if standings != self._followed:
+                self._tell(known.spec, publisher.has, report)
             return
         self._due = time + _CHECK
         if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.runs()):
@@ -186,6 +206,20 @@ class Announcer:
             report.fails(_TROUBLE, "; ".join(wrong[:_MAX_TOLD]))
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
+
+    def _verdicts(self, known: Situation) -> dict[str, Verdict]:
+        """What is known of each VIP that the spec wants to be announced."""
+        spec, overlay, health = known.spec, known.overlay, known.health
+        stay = kept(spec, overlay, health) if not known.fault else set()
+        asked = {
+            name: VipStanding("asked", one.text, datetime.fromisoformat(one.until) if one.until else None)
+            for name, one in self._withdrawn.items()
+        }
+        standby = VipStanding("standby", "this switch is on standby") if known.standby else None
+        return {
+            name: Verdict(obstacle, name in stay, asked.get(name, standby))
+            for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
+        }
 
     def _tell_stuck(self, unknown: list[str], known: Situation, report: Reporter) -> None:
         """Say why VIPs of which it is *unknown* whether they work do not come back, if no look at the switch will tell."""
@@ -199,26 +233,37 @@ class Announcer:
     def _tell(self, spec: Spec, has: AbstractSet[str], report: Reporter) -> None:
         """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
         lacking = {name: sorted({*prefixes(spec.vips[name])} - has) for name in announced_vips(spec)}
-        self._recorder.announces({name: not lacks for name, lacks in lacking.items()})
+        self._followed = self._vips.all()
+        self._standings = {
+            name: self._with_bird(name, self._followed.get(name, VipStanding("unknown")), lacks, spec)
+            for name, lacks in lacking.items()
+        }
+        held = {
+            name: one.until.timestamp() for name, one in self._standings.items() if one.state == "held" and one.until
+        }
+        self._recorder.announces({name: not lacks for name, lacks in lacking.items()}, held)
         told, self._told = self._told, {}
         for name, lacks in lacking.items():
-            why = self._why(name, spec, lacks) if lacks else ""
-            if not lacks and not told.get(name):
+            one, before = self._standings[name], told.get(name)
+            if not lacks and not (before and before.announced):
                 report.say(f"VIP {name} is announced", "vip_announced", vip=name)
-            elif why and told.get(name, True):
-                report.say(f"VIP {name} is withdrawn: {why}", "vip_withdrawn", "warning", vip=name, reason=why)
-            if why or not lacks:
-                self._told[name] = not lacks
+            elif lacks and one.reason and (before is None or before.announced):
+                report.say(
+                    f"VIP {name} is withdrawn: {one.reason}", "vip_withdrawn", "warning", vip=name, reason=one.reason
+                )
+            if not lacks or one.reason:
+                self._told[name] = _Told(not lacks, one.state)
+            if before is None or before.state != one.state:
+                _tell_state(name, one, report)
 
-    def _why(self, name: str, spec: Spec, lacks: list[str]) -> str:
-        """Why BIRD *lacks* routes to a VIP; empty where that is not known yet."""
-        state = self._vips.get(name)
-        if state is None or not state.healthy:
-            return state.why if state is not None else ""
-        for other, its in self._vips.items():
-            if not its.healthy and set(lacks) & {*prefixes(spec.vips[other])}:
-                return f"VIP {other}, which does not work, has addresses of it too"
-        return f"BIRD has no route to {', '.join(lacks)}"
+    def _with_bird(self, name: str, wanted: VipStanding, lacks: list[str], spec: Spec) -> VipStanding:
+        """Where a VIP stands, given what BIRD *lacks*."""
+        if not wanted.wanted or not lacks:
+            return wanted
+        for other, its in self._followed.items():
+            if not its.wanted and {*lacks} & {*prefixes(spec.vips[other])}:
+                return VipStanding("missing", f"VIP {other}, which does not work, has addresses of it too")
+        return VipStanding("missing", f"BIRD has no route to {', '.join(lacks)}")
 
     def _start_guard(self, report: Reporter) -> None:
         assert self._settings is not None
@@ -235,8 +280,8 @@ class Announcer:
         """Know nothing of what is announced."""
         self._release()
         self._adopted, self._settings, self._publisher = False, None, None
-        self._given, self._due, self._vips, self._told = None, 0.0, {}, {}
-        self._recorder.announces({})
+        self._given, self._due, self._vips, self._standings, self._told = None, 0.0, VipStandings(), {}, {}
+        self._recorder.announces({}, {})
 
     def _release(self) -> None:
         """Let the guard end without a deed."""
@@ -255,3 +300,14 @@ class Announcer:
             except PublishError as err:
                 report.fails(_TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error")
         self._release()
+
+
+def _tell_state(name: str, one: VipStanding, report: Reporter) -> None:
+    """Say that a VIP is held back, or stays announced, and why."""
+    if one.state == "held" and one.until is not None:
+        until = stamp(one.until.replace(microsecond=0))
+        text = f"VIP {name} works again, and is held back until {until}, since it fails again and again: {one.reason}"
+        report.say(text, "vip_held", vip=name, until=until, reason=one.reason)
+    elif one.state == "kept":
+        text = f"VIP {name} stays announced, though no backend passes its checks: {one.reason}"
+        report.say(text, "vip_kept", "warning", vip=name, reason=one.reason)

@@ -93,6 +93,16 @@ class Bird:
         if reply.code not in (_RECONFIGURED, _IN_PROGRESS, _QUEUED):
             raise BirdRefusedError(" ".join(reply.lines[-1:]))
 
+    def is_unconfirmed(self) -> bool:
+        """Whether BIRD is about to undo its configuration, unless somebody confirms it (`configure timeout`).
+
+        A further `configure` would confirm it. A BIRD that cannot be asked, as before 2.0.8, counts as not about to.
+        """
+        try:
+            return any("unconfirmed" in line for line in self.ask("configure status").lines)
+        except BirdRefusedError:
+            return False
+
     def states(self, names: list[str]) -> dict[str, str]:
         """The states (up, down, start) of those of the protocols that BIRD has."""
         out: dict[str, str] = {}

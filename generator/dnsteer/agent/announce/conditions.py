@@ -1,8 +1,9 @@
-"""Why a VIP may not be announced: a pure function of the spec, the overlay, health and the state of the switch."""
+"""Why a VIP does not work, and whether it stays announced all the same.
+
+Pure functions of the spec, the overlay, health and the state of the switch.
+"""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.probes.targets import slots_name
@@ -10,16 +11,14 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.model.announce import LastResort
 from dnsteer.spec.model.spec import Spec, State
 
 
-def obstacles(
-    spec: Spec, overlay: Overlay, health: Health, fault: str | None, withdrawn: Mapping[str, str]
-) -> dict[str, str | None]:
-    """Return why each VIP that the spec wants to be announced may not be. Empty text: it may; None: not known yet.
+def obstacles(spec: Spec, overlay: Overlay, health: Health, fault: str | None) -> dict[str, str | None]:
+    """Return why each VIP that the spec wants to be announced does not work. Empty text: it does; None: not known yet.
 
-    *fault* is what is wrong with the switch: empty where its tables were found right, None before that. *withdrawn* are the
-    VIPs that people have withdrawn, in words.
+    *fault* is what is wrong with the switch: empty where its tables were found right, None before that.
     """
     out: dict[str, str | None] = {}
     found: dict[tuple[str, int], str | None] = {}
@@ -27,10 +26,38 @@ def obstacles(
         pool, least = spec.vips[name].pool, settings.min_healthy
         if (pool, least) not in found:
             found[pool, least] = _lacking(spec, pool, least, overlay, health)
-        known = [why for why in (withdrawn.get(name), fault, found[pool, least]) if why]
+        known = [why for why in (fault, found[pool, least]) if why]
         unknown = fault is None or found[pool, least] is None
         out[name] = known[0] if known else None if unknown else ""
     return out
+
+
+def kept(spec: Spec, overlay: Overlay, health: Health) -> set[str]:
+    """The VIPs that stay announced though no backend in service passes the checks of a service: see
+    `switch.announce.when_none_pass`."""
+    policy = spec.switch.announce.when_none_pass if spec.switch.announce is not None else "withdraw"
+    if policy == "withdraw":
+        return set()
+    return {
+        name
+        for name, settings in announced_vips(spec).items()
+        if _stays(spec, spec.vips[name].pool, settings.min_healthy, overlay, health, policy)
+    }
+
+
+def _stays(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health, policy: LastResort | str) -> bool:
+    """Whether all that a pool lacks is of services that no backend passes for, and the *policy* keeps those."""
+    serving, none_passes = {*serving_backends(spec, pool, overlay)}, False
+    for service in ("", *own_slots(spec, pool)):
+        slots = slots_name(pool, service)
+        passing = serving - health.unhealthy(slots).keys()
+        if len(passing) >= least:
+            continue
+        answered = policy != "withdraw_if_unanswered" or serving & health.answering(slots)
+        if passing or not serving or not answered:
+            return False
+        none_passes = True
+    return none_passes
 
 
 def _lacking(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health) -> str | None:

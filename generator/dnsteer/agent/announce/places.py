@@ -56,7 +56,7 @@ def _share(one: Announce, other: Announce) -> bool:
 def _withdraw(owner: RouteOwner, place: Announce) -> str:
     """Withdraw the routes at a place; why not, empty if there are none any more."""
     try:
-        Publisher(owner, place).withdraw()
+        Publisher(owner, place).withdraw(waits=True)
     except ForeignError:
         return ""  # it has become somebody else's
     except PublishError as err:

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from dnsteer.agent.announce.bird import AwayError, Bird, BirdError, BirdRefusedError
-from dnsteer.agent.announce.routes import RouteOwner, addresses_of, owner_of, protocols, text
+from dnsteer.agent.announce.routes import FAMILIES, RouteOwner, addresses_of, owner_of, protocols, text
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.types import Address
@@ -48,6 +48,8 @@ class Publisher:
         self._owner, self._announce = owner, announce
         self._file, self._names = Path(announce.include), protocols(announce)
         self._disabled = False
+        self._unread = False
+        """Whether the file has changed since BIRD has read it."""
         self._lock = Lock()
         """An agent that ends withdraws in another thread than that which may still publish."""
         self.has: set[str] = set()
@@ -67,18 +69,21 @@ class Publisher:
             before = self._read()
             self._write(routes, before)
             with self._bird() as bird:
-                if why := self._configure(bird, before, routes):
+                if why := self._configure(bird, before, routes, waits=True):
                     raise PublishError(why)
                 return self._wrong(bird, routes)
 
-    def withdraw(self) -> None:
-        """See to it that BIRD has no routes, now or when it starts, if it includes the file at all. Raises PublishError."""
+    def withdraw(self, *, waits: bool = False) -> None:
+        """See to it that BIRD has no routes, now or when it starts, if it includes the file at all. Raises PublishError.
+
+        It *waits* for an operator's `configure timeout` where somebody tries again; else that counts as confirmed.
+        """
         with self._lock:
             before = self._read()
             if before is not None:
                 self._write({}, before)
             with suppress(NobodyError), self._bird() as bird:
-                self._configure(bird, text(self._owner, self._announce, {}), {})
+                self._configure(bird, text(self._owner, self._announce, {}), {}, waits=waits)
                 self._wait(bird, {})
 
     def check(self, routes: Routes) -> list[str]:
@@ -135,20 +140,42 @@ class Publisher:
             time.sleep(_LOOK)
         return wanted
 
-    def _configure(self, bird: Bird, before: str | None, routes: Routes) -> str:
+    def _configure(self, bird: Bird, before: str | None, routes: Routes, *, waits: bool) -> str:
         """Make BIRD read its configuration. Where it refuses, it goes on with the one that it has.
 
-        Without routes they are gone all the same then; why it went another way is returned, in words. Raises PublishError.
+        It *waits*, with a PublishError, while BIRD may undo its configuration: to read it would confirm it. Without routes
+        they are gone all the same where BIRD refuses; why it went another way is returned, in words. Raises PublishError.
         """
+        if waits and bird.is_unconfirmed():
+            return self._postpone(bird, before, routes)
         try:
             bird.configure()
         except BirdRefusedError as err:
             return self._refused(bird, err, before, routes)
+        self._unread = False
         if self._disabled:
             for name in self._names:
                 bird.ask(f"enable {name}")
             self._disabled = False
         return ""
+
+    def _postpone(self, bird: Bird, before: str | None, routes: Routes) -> str:
+        """Leave it to the operator to confirm the configuration. A protocol of which nothing may be announced is disabled
+        meanwhile. Returns an empty text where BIRD has all as it should be. Raises PublishError."""
+        has = bird.routes(self._names)
+        same = not self._unread and before == text(self._owner, self._announce, routes)
+        if same and has == {str(ip_network(address)) for address in routes}:
+            return ""
+        self._unread = True
+        for family, name in zip(FAMILIES, self._names, strict=True):
+            has_some = any(ip_network(prefix).version == family for prefix in has)
+            if has_some and not any(address.version == family for address in routes):
+                bird.ask(f"disable {name}")
+                self._disabled = True
+        raise PublishError(
+            "BIRD is about to undo its configuration (birdc configure timeout), so routes stay as they were until somebody "
+            f"ends that: birdc configure confirm, or undo{'; what has none is disabled' if self._disabled else ''}"
+        )
 
     def _refused(self, bird: Bird, err: BirdRefusedError, before: str | None, routes: Routes) -> str:
         if before is None or str(err).startswith(str(self._file)):

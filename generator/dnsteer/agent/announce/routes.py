@@ -13,7 +13,8 @@ from dnsteer.switch.control_socket import canonical_remote
 
 _OWNER = re.compile(r"# Routes of bridge (.+) in OVSDB at (.+)")
 _ROUTE = re.compile(r"^\s*route (\S+)/(?:32|128) ", re.M)
-_FAMILIES = (4, 6)
+FAMILIES = (4, 6)
+"""IP versions, in the order of their protocols."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,13 @@ class RouteOwner:
 
 def protocols(announce: Announce) -> list[str]:
     """The names of the protocols in the file."""
-    return [f"{announce.protocol}{family}" for family in _FAMILIES]
+    return [f"{announce.protocol}{family}" for family in FAMILIES]
 
 
 def text(owner: RouteOwner, announce: Announce, routes: Mapping[Address, VipAnnounce]) -> str:
     """The file. The same routes give the same text."""
     lines = [owner.line, "# dnsteer agent writes this file: what is changed here is lost."]
-    for family, name in zip(_FAMILIES, protocols(announce), strict=True):
+    for family, name in zip(FAMILIES, protocols(announce), strict=True):
         lines += [f"protocol static {name} {{", f"  ipv{family};"]
         of_family = sorted(address for address in routes if address.version == family)
         lines += [f"  {_route(address, routes[address])}" for address in of_family]

@@ -28,10 +28,14 @@ _LABEL_BYTES, _LABEL_CHARACTERS = 16, "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class Verdict(NamedTuple):
-    """What is wrong with an answer, empty when it is as the check expects, and the serial of its SOA where that counts."""
+    """What is wrong with an answer, empty when it is as the check expects, and the serial of its SOA where that counts.
+
+    *answered*: a bad answer is one to the query all the same, other than SERVFAIL, by which a server says that it cannot.
+    """
 
     why: str = ""
     serial: int | None = None
+    answered: bool = False
 
 
 class Question:
@@ -84,6 +88,9 @@ class Question:
         """Say what is wrong with an answer."""
         if data[2:] == self._good:
             return self._good_verdict
+        return self._judge(data)._replace(answered=data[3] & _RCODE != dns.rcode.SERVFAIL)
+
+    def _judge(self, data: bytes) -> Verdict:
         why = self._judge_header(data)
         if why:
             return Verdict(why)

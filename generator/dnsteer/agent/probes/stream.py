@@ -30,6 +30,7 @@ class StreamProbe:
         self.target, self._question, self._report, self._loop = target, question, report, loop
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
+        """Whether there was an answer to the query, whatever it says."""
 
     def stop(self) -> None:
         """End, without a further result."""
@@ -55,7 +56,7 @@ class StreamProbe:
 
     def _result(self, verdict: Verdict) -> None:
         now, why = self._loop.time(), verdict.why
-        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._began, verdict.serial))
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._began, *verdict[1:]))
 
     def _late(self) -> Verdict:
         return Verdict(f"no answer within {self.target.timeout:g} s")

@@ -119,4 +119,4 @@ class UdpProbe:
         # After a failure by another source port: a way through the network may be broken for one.
         if why or not self._keep:
             self._close()
-        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent, verdict.serial))
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent, *verdict[1:]))

@@ -46,6 +46,30 @@ Community = Annotated[
 ]
 
 
+class LastResort(Part):
+    """A VIP stays announced for routers that have nothing better."""
+
+    med: Annotated[int, whole(1, 4294967295), bounds(1, 4294967295)] = Field(
+        description="The multi-exit discriminator of all VIPs that none passes for. Routers prefer the lowest."
+    )
+
+
+def _when_none_pass(value: Any) -> Any:
+    if isinstance(value, dict | LastResort) or value in _WORDS:
+        return value
+    hint = "write {med: N}" if isinstance(value, int) and not isinstance(value, bool) else ""
+    raise wanted(f"{', '.join(_WORDS)}, or a mapping with med", hint)
+
+
+_WORDS = ("withdraw_if_unanswered", "withdraw", "keep")
+WhenNonePass = Annotated[
+    Annotated[LastResort, Tag("mapping")]
+    | Annotated[Literal["withdraw_if_unanswered", "withdraw", "keep"], Tag("word")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict | LastResort) else "word"),
+    BeforeValidator(_when_none_pass),
+]
+
+
 class Announce(Part):
     """Who announces the VIPs to routers, while they work."""
 
@@ -70,6 +94,13 @@ class Announce(Part):
         default="keep",
         description="What becomes of the routes when the agent ends. `keep`: they stay as they are. `withdraw`: they are "
         "withdrawn, also when the agent is killed.",
+    )
+    when_none_pass: WhenNonePass = Field(
+        default="withdraw_if_unanswered",
+        description="What becomes of a VIP when no backend in service passes its checks. `withdraw`: it is withdrawn. "
+        "`keep`: it stays announced, if it has worked before. `{med: N}`: the same with this MED, so that routers prefer "
+        "other sites. `withdraw_if_unanswered`: it is withdrawn if no backend answers at all, or only by SERVFAIL, and "
+        "stays while one answers otherwise, such as by REFUSED.",
     )
 
 
