@@ -9,7 +9,7 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.checks.load import load_spec
-from dnsteer.cli.output import Exit
+from dnsteer.cli.output import Exit, utc
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -143,7 +143,6 @@ def test_back_to_the_one_before(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1)
     first = applied.tables()
     go(applied, tmp_path, 2)
-    second = applied.tables()
     done = on(applied)("rollback", "--yes", "--json")
     assert (done.code, done.json["changed"], done.json["state"]) == (0, True, 3)
     assert applied.tables() == first
@@ -152,10 +151,58 @@ def test_back_to_the_one_before(applied: Switch, tmp_path: Path) -> None:
     assert "rollback" in newest["note"]
     assert newest["spec_file"].endswith("spec-1.yaml")
     assert on(applied)("verify", tmp_path / "spec-1.yaml").code == 0
-    done = on(applied)("rollback", "--yes", "--note", "why", "--json")  # before the current one: that is the second
-    assert (done.code, done.json["state"]) == (0, 4)
+
+
+def test_a_state_that_was_rolled_back_from_is_marked_and_no_target_unless_it_is_named(
+    applied: Switch, tmp_path: Path
+) -> None:
+    go(applied, tmp_path, 1, 2)
+    second = applied.tables()
+    assert on(applied)("rollback", "--yes").code == 0
+    with nothing_changes(applied):
+        done = on(applied)("rollback", "--yes")
+    assert done.code == Exit.ERROR
+    assert "with another spec; state 2 was rolled back from and can be named: dnsteer rollback N" in done.err
+    states = on(applied)("history", "--json").json["states"]
+    assert [(s["state"], s["rolled_back"], s["restores"]) for s in states] == [
+        (3, False, 1), (2, True, None), (1, False, None),
+    ]  # fmt: skip
+    marked = ["note 2  (rolled back)" in line for line in on(applied)("history").out.splitlines()]
+    assert marked == [False, True, False]
+    assert on(applied)("rollback", "2", "--yes", "--note", "why", "--json").json["state"] == 4
     assert applied.tables() == second
     assert on(applied)("history", "--json").json["states"][0]["note"] == "why"
+
+
+def test_rolling_back_again_goes_further_back(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1, 2, 3, 4)
+    for rolled_back, restored in ((4, 3), (5, 2), (6, 1)):
+        assert on(applied)("rollback", "--yes").code == 0
+        newest = on(applied)("history", "--json").json["states"][0]
+        assert (newest["state"], newest["restores"]) == (rolled_back + 1, restored)
+        assert show(applied, "current") == text(restored)
+    assert [s["rolled_back"] for s in on(applied)("history", "--json").json["states"]] == [False, *[True] * 5, False]
+    go(applied, tmp_path, 5, 6)
+    assert on(applied)("rollback", "--yes").code == 0  # from 9
+    assert show(applied, "current") == text(5)
+    assert (
+        on(applied)("rollback", "--yes").code == 0
+    )  # state 7, which is a rollback: of all before it, it alone is left
+    assert show(applied, "current") == text(1)
+    assert on(applied)("rollback", "--yes").code == Exit.ERROR
+
+
+def test_the_target_is_named_before_anything_happens(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1, 2)
+    (_, first) = on(applied)("history", "--json").json["states"]
+    with nothing_changes(applied):
+        dry = on(applied)("rollback", "--dry-run")
+        asked = on(applied)("rollback", "--dry-run", "--json").json
+    named = f"back to state 1, applied {utc(first['applied'])} by {first['by']} from {first['spec_file']}: note 1\n"
+    assert dry.err.startswith(named)
+    wanted = {key: first[key] for key in ("state", "applied", "by", "note", "spec_file")}
+    assert asked["target"] == wanted
+    assert on(applied)("rollback", "--yes").err.startswith(named)
 
 
 def test_back_to_a_number(applied: Switch, tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ def verb(switch: Switch, kind: str, now: Held) -> Callable[[], object]:
     if kind == "drain":
         edit = bring_back(DRAINED, "drain") if now.overlay else take_out(DRAINED, "drain")
         return lambda: change_overlay(remote, None, edit)
-    return lambda: deploy(StateSource(), remote, options)
+    other_state = next(state.number for state in now.history if state.digest != now.spec)
+    return lambda: deploy(StateSource(number=other_state), remote, options)
 
 
 def killed_after(seconds: float, work: Callable[[], object]) -> bool:

@@ -69,16 +69,65 @@ def test_who_is_out_is_not_asked_and_ports_follow_the_slots(switch: Switch, tmp_
     held = [b["slots"] for b in dnsteer("status", "--json", "--no-rates").json["pools"][0]["backends"]]
     assert [len(each) for each in slots] == [held[0], held[2]] and not slots[0] & slots[1]
     said = dnsteer("probes", "--address", "192.0.2.53").out.splitlines()
-    assert len(said) == 4 and said[0].startswith("192.0.2.53 udp/53 from port ") and said[0].endswith(": farm/ns1")
+    assert (
+        len(said) == 5 and said[0].startswith("192.0.2.53 udp/53 . SOA from port ") and said[0].endswith(": farm/ns1")
+    )
+    assert said[4] == "note: pool farm: its health checks name no query, so only that something answers is tested"
 
 
 def test_an_address_that_is_no_vip_is_asked_by_udp(switch: Switch, tmp_path: Path) -> None:
     dnsteer = on(switch)
     assert dnsteer("apply", spec_file(tmp_path, FARM), "--yes").code == 0
-    (question,) = dnsteer("probes", "--json", "--address", "203.0.113.1").json["questions"]
+    found = dnsteer("probes", "--json", "--address", "203.0.113.1").json
+    (question,) = found["questions"]
+    assert found["notes"] == ["203.0.113.1: no VIP has it, so only that something answers is tested"]
     assert (question["address"], question["transport"], question["port"], question["source_ports"]) == (
         "203.0.113.1", "udp", 53, [],
     )  # fmt: skip
+
+
+CHECKED = FARM.replace(
+    "  farm:\n",
+    "  farm:\n    health:\n      - {check: command, command: ['true']}\n"
+    "      - {check: tcp, query: {name: example.org, type: MX, expect: {aa: true, answer: 10 mail.example.org.}}}\n"
+    "      - {query: {name: example.net}}\n",
+).replace("  spare:\n", "  spare:\n    health: {}\n")
+LIVENESS = {
+    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"], "aa": None, "ra": None, "answers": 0, "answer": [],
+    "serial_at_least": None,
+}  # fmt: skip
+
+
+def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_path: Path) -> None:
+    dnsteer = on(switch)
+    assert dnsteer("apply", spec_file(tmp_path, CHECKED), "--yes").code == 0
+    for found in (dnsteer("probes", "--json").json, dnsteer("probes", "--json", "--backend", "farm/ns1").json):
+        asked = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "farm"]
+        query = {"name": "example.org.", "type": "MX", "recursion": False}
+        wanted = {**LIVENESS, "rcode": ["NOERROR"], "aa": True, "answers": 1, "answer": ["10 mail.example.org."]}
+        assert asked and all(each == (query, wanted) for each in asked)
+    found = dnsteer("probes", "--json").json
+    alive = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "spare"]
+    assert alive and all(each == ({"name": ".", "type": "SOA", "recursion": False}, LIVENESS) for each in alive)
+    assert found["notes"] == ["pool spare: its health checks name no query, so only that something answers is tested"]
+
+
+def test_of_a_coming_spec_only_what_is_there_already_is_asked_as_its_checks_ask(switch: Switch, tmp_path: Path) -> None:
+    dnsteer = on(switch)
+    assert dnsteer("apply", spec_file(tmp_path, FARM), "--yes").code == 0
+    coming = CHECKED.replace("192.0.2.53", "192.0.2.53, 192.0.2.99").replace("services: [dns, dot]", "services: [dns]")
+    coming = coming.replace("mac: '02:00:00:00:01:01'}", "mac: '02:00:00:00:01:01', state: down}")
+    coming = coming.replace("name: sp1", "name: sp9").replace(", '2001:db8::53'", "")
+    options = ("--spec", spec_file(tmp_path, coming), "--json")
+    asked = dnsteer("probes", *options).json["questions"]
+    assert [(q["address"], q["transport"], q["backend"], q["query"]["name"]) for q in asked] == [
+        (address, transport, backend, name)
+        for address, backends, name in (("192.0.2.53", ("ns2", "ns3"), "example.org."), ("192.0.2.54", ("sp2",), "."))
+        for transport in ("udp", "tcp") for backend in backends
+    ]  # fmt: skip
+    assert dnsteer("probes", *options, "--address", "192.0.2.99").json["questions"] == []
+    wrong = dnsteer("probes", "--spec", spec_file(tmp_path), "--backend", "farm/ns1")
+    assert wrong.code == 64 and "--spec is about queries through the VIPs" in wrong.err
 
 
 def test_wrong_use_is_named(switch: Switch, tmp_path: Path) -> None:

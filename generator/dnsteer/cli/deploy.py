@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -143,12 +143,12 @@ def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iter
         yield check_and_warn(document, json, verbose), prefetch
 
 
-def print_summary(summary: PlanSummary, *, verbose: bool, json: bool) -> None:
-    """Print what would change."""
+def print_summary(summary: PlanSummary, *, verbose: bool, json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """Print what would change; as JSON with *more*."""
     from dnsteer.deploy.summary import counted, details, sentences, summary_as_json
 
     if json:
-        print_json({**summary_as_json(summary, verbose=verbose), **spec_warnings(summary.loaded)})
+        print_json({**summary_as_json(summary, verbose=verbose), **(more or {}), **spec_warnings(summary.loaded)})
         return
     bridge = summary.loaded.spec.switch.bridge
     for warning in (*summary.warnings, *summary.ask):
@@ -168,13 +168,13 @@ def _print_notes(summary: PlanSummary) -> None:
         err.print(f"note: {escape(note)}")
 
 
-def print_deployed(done: Deployed, json: bool) -> None:
-    """Print what was changed."""
+def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """Print what was changed; as JSON with *more*."""
     from dnsteer.deploy.summary import count_changes, counted, sentences, summary_as_json
 
     bridge, changed = done.summary.loaded.spec.switch.bridge, done.result.changed
     if json:
-        value = {**summary_as_json(done.summary, verbose=False), **spec_warnings(done.summary.loaded)}
+        value = {**summary_as_json(done.summary, verbose=False), **(more or {}), **spec_warnings(done.summary.loaded)}
         print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.result.flows)})
         return
     for warning in done.summary.warnings:

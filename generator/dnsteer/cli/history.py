@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dnsteer.cli.deploy import Grace, print_deployed, print_summary
-from dnsteer.cli.output import Json, err, out, print_json
+from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
+
+if TYPE_CHECKING:
+    from dnsteer.switch.state import AppliedState
 
 
 def register(app: typer.Typer) -> None:
@@ -24,13 +27,18 @@ def register(app: typer.Typer) -> None:
 
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
     """List the states that were applied last, newest first; `rollback` goes back to any of them."""
+    from dnsteer.deploy.rollback import rolled_back
     from dnsteer.switch.state import AppliedState
 
     with switch.session() as session:
         record = session.record_of(bridge)
         found = session.states(record)
+    left = rolled_back(found)
     if json:
-        states = [_as_json(s, record.number) if isinstance(s, AppliedState) else {"damaged": str(s)} for s in found]
+        states = [
+            _as_json(s, record.number, s.number in left) if isinstance(s, AppliedState) else {"damaged": str(s)}
+            for s in found
+        ]
         print_json({"ok": True, "bridge": record.bridge, "current": record.number, "states": states})
         return
     for s in found:
@@ -40,16 +48,24 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
         mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
         ended = f"  (ended: {', '.join(a.title for a in s.ended)})" if s.ended else ""
         decision = f"  (decision {s.decision})" if s.decision else ""
-        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{ended}{decision}"
+        marked = "  (rolled back)" if s.number in left else ""
+        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{marked}{ended}{decision}"
         out.print(f"{mark} {escape(line)}")
     if not found:
         out.print(f"{record.bridge}: no state is recorded")
 
 
-def _as_json(state: Any, current: int) -> dict[str, Any]:
+def _target_as_json(state: AppliedState) -> dict[str, Any]:
     return {
         "state": state.number, "applied": state.time, "by": state.by, "note": state.note, "spec_file": state.file,
+    }  # fmt: skip
+
+
+def _as_json(state: AppliedState, current: int, rolled_back: bool) -> dict[str, Any]:
+    return {
+        **_target_as_json(state),
         "digest": state.digest, "version": state.version, "current": state.number == current,
+        "rolled_back": rolled_back, "restores": state.restores or None,
         "decision": state.decision or None,
         "ended": [
             {"pool": a.pool, "backend": a.backend, "kind": a.kind, "weight": a.weight, "note": a.note}
@@ -84,20 +100,32 @@ def show_state(
 def rollback(
     switch: TargetSwitch,
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Number of the state; by default the latest with another spec.")
+        int | None, typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.")
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Go back to an earlier applied state. Drains and downs stay in force, also of backends that a later spec removed."""
-    from dnsteer.deploy.rollback import StateSource
+    """Go back to an earlier applied state, and name it first. Drains and downs stay in force, also of removed backends.
+
+    Without a number it is the last one before, with another spec, that nobody has rolled back from; after a rollback, one
+    before the state that it restored.
+    """
+    from dnsteer.deploy.rollback import StateSource, target_of_rollback
     from dnsteer.deploy.run import Options, deploy, preview
 
-    source, options = StateSource(bridge, number), Options(adopt=True, rename=True, note=note, grace=grace)
+    target = target_of_rollback(switch, bridge, number)
+    said = {"target": _target_as_json(target)} if json else {}
+    why = f": {target.note}" if target.note else ""
+    progress(json)(
+        escape(f"back to state {target.number}, applied {utc(target.time)} by {target.by} from {target.file}{why}")
+    )
+    # By its number: it is the one that was named, also where the switch has changed since.
+    source, options = StateSource(bridge, target.number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        print_summary(preview(source, switch, options), verbose=False, json=json)
+        print_summary(preview(source, switch, options), verbose=False, json=json, more=said)
         return
-    print_deployed(deploy(source, switch, options, confirm=confirm(yes, json), progress=progress(json)), json)
+    done = deploy(source, switch, options, confirm=confirm(yes, json), progress=progress(json))
+    print_deployed(done, json, more=said)
 
 
 def restore(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dnsteer.cli.output import Json, out, print_json
+from dnsteer.cli.output import Json, load_and_warn, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
@@ -48,6 +49,14 @@ def probes(
     skip: Annotated[
         list[str] | None, typer.Option(metavar="PROTO/PORT", help="Leave this service out, such as tcp/853.")
     ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="A spec that is about to be applied: only what it serves too, as its own health checks ask.",
+        ),
+    ] = None,
     ports: Annotated[
         int, typer.Option("--ports", metavar="N", min=1, max=_MAX, help="Source ports named for each question.")
     ] = 1,
@@ -57,7 +66,14 @@ def probes(
     """List queries, with source ports, that make each backend answer for each of its services. Sends none of them."""
     from dnsteer.status.probes import ProbeFilter, of_backend, through_vips
 
-    wanted = ProbeFilter([_address(each) for each in address or ()], {_service(each) for each in skip or ()}, ports)
+    if spec is not None and backend is not None:
+        raise typer.BadParameter("--spec is about queries through the VIPs; leave out --backend")
+    wanted = ProbeFilter(
+        addresses=[_address(each) for each in address or ()],
+        skip={_service(each) for each in skip or ()},
+        count=ports,
+        coming=load_and_warn(spec, as_json=json).spec if spec is not None else None,
+    )
     if backend is None:
         found = through_vips(switch, bridge, wanted)
     else:
@@ -71,6 +87,9 @@ def probes(
     for q in found.questions:
         reached = f"{q.pool}/{q.backend}" if q.backend else f"any of {q.pool}" if q.pool else "not a VIP of this switch"
         source = f"from port {', '.join(map(str, q.source_ports))}" if q.source_ports else "from any port"
-        out.print(escape(f"{q.address} {q.transport}/{q.port} {source}: {reached}"))
+        asked = f"{q.query.name} {q.query.type}{' RD' if q.query.recursion else ''}"
+        out.print(escape(f"{q.address} {q.transport}/{q.port} {asked} {source}: {reached}"))
     for line in found.unasked:
         out.print(escape(f"not asked: {line}"))
+    for line in found.notes:
+        out.print(escape(f"note: {line}"))

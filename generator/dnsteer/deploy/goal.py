@@ -32,7 +32,8 @@ class Goal:
 
     *ended* is maintenance of backends that the spec no longer has, or to which it gives the same weight, *expired* that
     whose time is over, *returned* what a rollback restores. *warnings* and *notes* are for the operator; *waits*:
-    flow-restore-wait is set. *system* tells the switch from others, *switch_name* is the name that it has now.
+    flow-restore-wait is set. *restores* is the number of the state that a rollback brings back, else 0. *system* tells the
+    switch from others, *switch_name* is the name that it has now.
     """
 
     loaded: Loaded
@@ -49,6 +50,7 @@ class Goal:
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     waits: bool
+    restores: int
 
     @property
     def name(self) -> str:
@@ -92,7 +94,7 @@ def make_goal(
         loaded, current.without(ended).put_by_start(returned), record, applied, system, switch_name,
         note or sourced.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
         returned=returned, warnings=sourced.warnings, notes=kept,
-        waits=record.waits if record else session.waits(),
+        waits=record.waits if record else session.waits(), restores=sourced.restores,
     )  # fmt: skip
 
 
@@ -120,10 +122,12 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
         return goal.applied
     loaded = goal.loaded
     extended, elsewhere = _extended(wanted)
+    rolls_back = goal.record.number if goal.restores and goal.record else 0
     return AppliedState(
         loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
         tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
         ended=goal.ended, extended=extended, elsewhere=elsewhere, decision=decision_id(), workers=worker_counts(loaded.spec),
+        restores=goal.restores, rolls_back=rolls_back,
     )  # fmt: skip
 
 

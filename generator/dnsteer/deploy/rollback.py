@@ -1,12 +1,17 @@
-"""Going back to an earlier state: which one, and the maintenance that its backends had."""
+"""Going back to an earlier state: which one, and the maintenance that its backends had.
+
+Each rollback is a state of its own, which says which state it restores and which it rolls back: so it is known of which
+states somebody has rolled back, for as long as they are kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.settle import as_settled
 from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance
@@ -18,7 +23,7 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass(frozen=True)
 class StateSource:
-    """The source of a rollback: state *number* of a bridge, or the last one with another spec."""
+    """The source of a rollback: state *number* of a bridge, or the one that `target_of_rollback` names."""
 
     bridge: str | None = None
     number: int | None = None
@@ -30,23 +35,44 @@ class StateSource:
     def read(self, session: Session, record: BridgeRecord | None, time: datetime) -> SourcedSpec:
         """Return the spec of that state, with the maintenance that returns with it."""
         assert record is not None  # `find_bridge` has read it
-        loaded, state = chosen(session, record, self.number)
-        returned, unknown = returning_maintenance(session.states(record), loaded, time)
-        return SourcedSpec(loaded, f"rollback to state {state.number}", tuple(returned), tuple(unknown))
+        found = session.states(record)
+        state = _choose(session, record, found, self.number)
+        loaded = load_state(state)
+        loaded = replace(loaded, document=replace(loaded.document, file=state.file))
+        returned, unknown = returning_maintenance(found, loaded, time)
+        note = f"rollback to state {state.number}"
+        return SourcedSpec(loaded, note, tuple(returned), tuple(unknown), restores=state.number)
 
 
-def state_to_roll_back_to(switch: TargetSwitch, bridge: str | None, number: int | None) -> tuple[Loaded, AppliedState]:
-    """Return the recorded spec of that state. Raises SwitchError if it is no longer kept."""
+def target_of_rollback(switch: TargetSwitch, bridge: str | None, number: int | None) -> AppliedState:
+    """Return the recorded state that a rollback to *number*, or one without a number, goes to. Changes nothing.
+
+    Without a number that is the last state before the current one that nobody has rolled back from, with another spec.
+    Where the current state is a rollback itself, it is one before the state that it restored: rolling back again goes
+    further back. Raises SwitchError if the state is not kept, or cannot be told because a state is damaged.
+    """
     with switch.session() as session:
-        return chosen(session, session.record_of(bridge), number)
+        record = as_settled(switch, session.record_of(bridge))
+        return _choose(session, record, session.states(record), number)
 
 
-def chosen(session: Session, record: BridgeRecord, number: int | None) -> tuple[Loaded, AppliedState]:
-    """Return the spec of state *number* or of the last with another spec. Raises SwitchError if it is not kept."""
-    found = session.states(record)
-    state = _named(session, record, found, number) if number is not None else _earlier(record, found)
-    loaded = load_state(state)
-    return replace(loaded, document=replace(loaded.document, file=state.file)), state
+def rolled_back(found: Iterable[AppliedState | DamagedError]) -> set[int]:
+    """Return the numbers of the states that a later one has rolled back from, and of those that they restored."""
+    kept = {s.number: s for s in found if isinstance(s, AppliedState)}
+    return {number for s in kept.values() if s.rolls_back for number in _restored(kept, s.rolls_back)}
+
+
+def _restored(kept: Mapping[int, AppliedState], number: int) -> Iterator[int]:
+    """A state, the one that it restored if it is a rollback, and so on."""
+    while number:
+        yield number
+        number = kept[number].restores if number in kept else 0
+
+
+def _choose(
+    session: Session, record: BridgeRecord, found: Sequence[AppliedState | DamagedError], number: int | None
+) -> AppliedState:
+    return _named(session, record, found, number) if number is not None else _earlier(record, found)
 
 
 def _named(
@@ -61,17 +87,26 @@ def _named(
 
 
 def _earlier(record: BridgeRecord, found: Sequence[AppliedState | DamagedError]) -> AppliedState:
-    """Return the last state with another spec. Raises if a damaged state may be the one."""
-    earlier = [s for s in found if not s.number or s.number < record.number]
-    good = next((s for s in earlier if isinstance(s, AppliedState) and s.digest != record.digest), None)
-    damaged = next((s for s in earlier if isinstance(s, DamagedError)), None)
+    """Return the target without a number. Raises if a damaged state may be the one, or may say that it is not."""
+    kept = {s.number: s for s in found if isinstance(s, AppliedState)}
+    left = rolled_back(found)
+    *_, place = record.number, *_restored(kept, record.number)  # a rollback is where the state is that it brought back
+    earlier = [s for s in kept.values() if s.number < place and s.digest != record.digest]
+    good = next((s for s in earlier if s.number not in left), None)
+    damaged = next((s for s in found if isinstance(s, DamagedError)), None)
     if damaged is not None and (good is None or damaged.number > good.number or not damaged.number):
         raise SwitchError(f"{damaged}. Name the state to go back to: dnsteer rollback N; see: dnsteer history")
     if good is None:
+        passed = [str(s.number) for s in kept.values() if s.number < record.number and s.number in left]
+        hint = f"; {_states(passed)} rolled back from and can be named: dnsteer rollback N" if passed else ""
         raise SwitchError(
-            f"there is no state before the current one in the record of bridge {record.bridge} with another spec"
+            f"there is no state before the current one in the record of bridge {record.bridge} with another spec{hint}"
         )
     return good
+
+
+def _states(numbers: Sequence[str]) -> str:
+    return f"state {numbers[0]} was" if len(numbers) == 1 else f"states {', '.join(numbers)} were"
 
 
 def returning_maintenance(

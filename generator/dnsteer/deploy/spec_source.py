@@ -16,13 +16,15 @@ from dnsteer.switch.state import BridgeRecord
 class SourcedSpec:
     """The spec to deploy, and the note for its state if none is given.
 
-    *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored.
+    *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored. *restores*
+    is the number of the state that a rollback brings back; 0: it is none.
     """
 
     loaded: Loaded
     note: str = ""
     returned: tuple[Maintenance, ...] = ()
     warnings: tuple[str, ...] = ()
+    restores: int = 0
 
 
 class SpecSource(Protocol):

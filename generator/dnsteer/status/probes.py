@@ -1,14 +1,15 @@
 """Queries that make every backend of a running switch answer: by each VIP address and service, or directly.
 
 A pool that selects by the client's source port is asked from ports of each backend's slots. Where another hash, or chance,
-selects, nobody can say who will answer: such a service is asked as often as it has backends.
+selects, nobody can say who will answer: such a service is asked as often as it has backends. What is asked, and which
+answers are good, is what the health checks of the VIP's pool say.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dnsteer.deploy.recorded import load_state
@@ -18,7 +19,10 @@ from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
-from dnsteer.spec.model.spec import Selection, Spec, Vip
+from dnsteer.spec.effective_query import LIVENESS as LIVENESS_RCODES
+from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.spec import Selection, Spec, State, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.workers import named
 from dnsteer.status.record import RecordReading, read_record
@@ -27,6 +31,42 @@ from dnsteer.switch.tools import SwitchError
 FIRST_PORT = 1024
 """Source ports begin here: those below are for root."""
 _NOT_ASKED = {"doq": "DoQ", "doh": "DoH"}
+
+
+@dataclass(frozen=True)
+class ProbeQuery:
+    """What is asked: *name* and *type*, with RD where *recursion* is set. `*.` at the start stands for a random label.
+
+    *edns_size* is 0 without EDNS.
+    """
+
+    name: str = "."
+    type: str = "SOA"
+    recursion: bool = False
+    rdclass: str = "IN"
+    cd: bool = False
+    do: bool = False
+    edns_size: int = 0
+
+
+@dataclass(frozen=True)
+class ProbeExpect:
+    """What a good answer has: one of the *rcode*s, AA and RA as given (None: either), at least *answers* records of the type
+    (or a CNAME), the data in *answer*, and for SOA a serial from *serial_at_least*. One with TC needs the rcode alone.
+
+    The default is a test of liveness: whatever is answered by a server that understands the query.
+    """
+
+    rcode: tuple[str, ...] = LIVENESS_RCODES
+    aa: bool | None = None
+    ra: bool | None = None
+    answers: int = 0
+    answer: tuple[str, ...] = ()
+    serial_at_least: int | None = None
+
+
+LIVENESS = ProbeQuery(), ProbeExpect()
+"""What is asked where the pool's checks name no query, and what is good then."""
 
 
 @dataclass(frozen=True)
@@ -45,28 +85,64 @@ class ProbeQuestion:
     pool: str
     backend: str
     source_ports: tuple[int, ...] = ()
+    query: ProbeQuery = LIVENESS[0]
+    expect: ProbeExpect = LIVENESS[1]
 
 
 @dataclass
 class Probes:
-    """The questions, and in words which services are not asked and why."""
+    """The questions, and in words which services are not asked and why, and what the questions do not test."""
 
     questions: list[ProbeQuestion] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def ask_what_checks_ask(self, spec: Spec) -> None:
+        """Give each question the query of its pool's checks, and say of which pools only liveness is tested."""
+        asked = {pool: query_of(spec, pool) for pool in dict.fromkeys(q.pool for q in self.questions) if pool}
+        self.questions = [
+            replace(q, query=query, expect=expect)
+            for q in self.questions
+            for query, expect in (asked.get(q.pool, LIVENESS),)
+        ]
+        of = [f"pool {pool}: no health check names a query" for pool, found in asked.items() if found == LIVENESS]
+        of += [f"{q.address}: no VIP has it" for q in self.questions if not q.pool]
+        self.notes += [f"{each}, so only that something answers is tested" for each in of]
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        return {"ok": True, "questions": [asdict(q) for q in self.questions], "unasked": self.unasked}
+        questions = [asdict(q) for q in self.questions]
+        return {"ok": True, "questions": questions, "unasked": self.unasked, "notes": self.notes}
 
 
 @dataclass(frozen=True)
 class ProbeFilter:
-    """What the operator wants asked: only these *addresses* (all where there are none), without *skip* (protocol, port)."""
+    """What the operator wants asked: only these *addresses* (all where there are none), without *skip* (protocol, port).
+
+    With a *coming* spec, which is not applied yet: only what it serves too, as its own health checks ask.
+    """
 
     addresses: Sequence[Address] = ()
     skip: Collection[tuple[str, int]] = ()
     count: int = 1
     """Source ports for each question, at most: as many tries."""
+    coming: Spec | None = None
+
+
+def query_of(spec: Spec, pool: str) -> tuple[ProbeQuery, ProbeExpect]:
+    """What the first health check of a pool asks that takes backends out by DNS, and what is good then.
+
+    LIVENESS where there is none, unless the pool's servers are resolvers.
+    """
+    found = spec.pools[pool]
+    checks = [c for c in found.health or () if c.check is not CheckKind.COMMAND and c.on_failure == "out"]
+    if not checks and found.serves != "resolver":
+        return LIVENESS
+    asks = effective_query(found, checks[0] if checks else HealthCheck())
+    return (
+        ProbeQuery(asks.name, asks.type, asks.recursion, asks.rdclass, asks.cd, asks.do, asks.edns_size),
+        ProbeExpect(asks.rcodes, asks.aa, asks.recursion_available, asks.answers, asks.answer, asks.serial_at_least),
+    )
 
 
 def through_vips(switch: TargetSwitch, bridge: str | None, wanted: ProbeFilter) -> Probes:
@@ -93,9 +169,28 @@ def through_vips(switch: TargetSwitch, bridge: str | None, wanted: ProbeFilter) 
                 elif transport:
                     asked = (str(address), transport, endpoint.port, name, vip.pool)
                     out.questions += _each(asked, members, slots[members], wanted.count)
-    known = {a for vip in spec.vips.values() for a in vip.addresses}
+    if wanted.coming is not None:
+        out.questions = list(_served_by(wanted.coming, out.questions))
+    coming = wanted.coming or spec
+    known = {a for each in (spec, coming) for vip in each.vips.values() for a in vip.addresses}
     out.questions += [ProbeQuestion(str(a), "udp", 53, "", "", "") for a in wanted.addresses if a not in known]
+    out.ask_what_checks_ask(coming)
     return out
+
+
+def _served_by(spec: Spec, questions: Iterable[ProbeQuestion]) -> Iterator[ProbeQuestion]:
+    """Those whose service a spec has, with the pool and the backend that are to answer."""
+    services = {
+        (str(address), endpoint.protocol.value, endpoint.port)
+        for vip in spec.vips.values() for address in vip.addresses for endpoint in derived.endpoints(vip)
+    }  # fmt: skip
+    backends = {
+        (p, b.name) for p, pool in spec.pools.items() for b in pool.backends if b.state is State.UP and b.weight
+    }
+    for q in questions:
+        served = (q.address, "udp" if q.transport == "udp" else "tcp", q.port) in services and q.pool in spec.pools
+        if served and (not q.backend or (q.pool, q.backend) in backends):
+            yield q
 
 
 def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str, wanted: ProbeFilter) -> Probes:
@@ -124,6 +219,7 @@ def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str
         for a in addresses
         for transport, port in served
     ]
+    out.ask_what_checks_ask(spec)
     return out
 
 

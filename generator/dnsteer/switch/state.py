@@ -63,7 +63,8 @@ class AppliedState:
     *vips* has the pool of each VIP. *ended* is the maintenance that ended with it, as its spec no longer has their backends.
     *extended* are the pools that the extension serves, *elsewhere* the numbers of those whose slots it alone has.
     *decision* is the id of the decision that applied it, empty where that is not known. *workers* has the number of workers
-    of each backend that has some, by pool and name.
+    of each backend that has some, by pool and name. A rollback has *restores*, the number of the state whose spec it brought
+    back, and *rolls_back*, that of the state that was applied before it; 0: it was no rollback.
     """
 
     file: str
@@ -81,6 +82,8 @@ class AppliedState:
     elsewhere: tuple[int, ...] = ()
     decision: str = ""
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    restores: int = 0
+    rolls_back: int = 0
 
     def to_ids(self) -> dict[str, str]:
         """As external_ids."""
@@ -97,6 +100,8 @@ class AppliedState:
             out["extension"] = _pack(json.dumps([self.extended, self.elsewhere]))
         if self.decision:
             out["decision"] = self.decision
+        if self.restores:
+            out |= {"restores": str(self.restores), "rolls-back": str(self.rolls_back)}
         if self.workers:
             out["workers"] = _pack(json.dumps(self.workers, separators=(",", ":")))
         return {**out, "sum": _sum(out)}
@@ -116,6 +121,7 @@ class AppliedState:
                 ended=Overlay.from_json(ids.get("ended", "[]")).entries,
                 extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)), decision=ids.get("decision", ""),
                 workers={pool: {host: int(n) for host, n in hosts.items()} for pool, hosts in workers.items()},
+                restores=int(ids.get("restores", "0")), rolls_back=int(ids.get("rolls-back", "0")),
             )  # fmt: skip
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)

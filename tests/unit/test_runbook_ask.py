@@ -1,0 +1,154 @@
+"""How the runbooks' module dnsteer_ask judges answers as kdig and dig print them, and what it says of those that fail."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ansible")
+FOLDER = Path(__file__).resolve().parents[2] / "runbooks" / "plugins" / "modules"
+LIVENESS = {"rcode": ["NOERROR", "NXDOMAIN", "REFUSED"]}
+ZONE = {"rcode": ["NOERROR"], "aa": True, "answers": 1}
+RESOLVER = {"rcode": ["NOERROR"], "ra": True, "answers": 1}
+SOA = "ns1.example.org. hostmaster.example.org. 2024010105 3600 900 604800 300"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+ask, command = load("dnsteer_ask"), load("dnsteer_command")
+
+
+def kdig(
+    status: str = "NOERROR", flags: str = "qr aa", question: int = 1, answer: str = "", authority: str = ""
+) -> str:
+    """An answer as kdig 3.2 prints it."""
+    sections = "".join(
+        f";; {name} SECTION:\n{records}\n\n"
+        for name, records in (("ANSWER", answer), ("AUTHORITY", authority))
+        if records
+    )
+    asked = ";; QUESTION SECTION:\n;; example.org.        \t\tIN\tSOA\n\n" if question else ""
+    return (
+        f";; ->>HEADER<<- opcode: QUERY; status: {status}; id: 6241\n"
+        f";; Flags: {flags}; QUERY: {question}; ANSWER: 1; AUTHORITY: 0; ADDITIONAL: 0\n\n{asked}{sections}"
+        ";; Received 92 B\n;; Time 2026-01-01 00:00:00 UTC\n;; From 192.0.2.53@53(UDP) in 0.2 ms\n"
+    )
+
+
+def dig(text: str) -> str:
+    """The same as dig 9.18 prints it."""
+    asked = (
+        text.replace("opcode: QUERY; status", "opcode: QUERY, status")
+        .replace("; id", ", id")
+        .replace("Flags:", "flags:")
+    )
+    return "\n; <<>> DiG 9.18 <<>> @192.0.2.53\n;; Got answer:\n" + asked.replace("; ANSWER:", ", ANSWER:")
+
+
+CASES: list[tuple[str, str, dict[str, Any], str]] = [
+    (kdig("REFUSED", "qr"), "SOA", LIVENESS, ""),
+    (
+        kdig("REFUSED", "qr", question=0), "SOA", LIVENESS,
+        "REFUSED without the question: is the address that asks allowed there?",
+    ),
+    (kdig("NOTIMP", "qr", question=0), "SOA", LIVENESS, "NOTIMP without the question"),
+    (kdig("SERVFAIL", "qr"), "SOA", LIVENESS, "SERVFAIL, expected NOERROR or NXDOMAIN or REFUSED"),
+    (kdig(answer=f"example.org.\t60\tIN\tSOA\t{SOA}"), "SOA", ZONE, ""),
+    (kdig(flags="qr", answer=f"example.org. 60 IN SOA {SOA}"), "SOA", ZONE, "NOERROR without AA"),
+    (kdig(answer=f"example.org. 60 IN SOA {SOA}"), "SOA", {**ZONE, "aa": False}, "NOERROR with AA"),
+    (kdig(), "SOA", ZONE, "NOERROR with 0 SOA records, expected 1 or more"),
+    (kdig(flags="qr aa tc"), "SOA", ZONE, ""),
+    (kdig("REFUSED", "qr tc"), "SOA", ZONE, "REFUSED, expected NOERROR"),
+    (
+        kdig(flags="qr rd ra", authority=". 60 IN NS a.root-servers.net."), "NS", RESOLVER,
+        "NOERROR with 0 NS records, expected 1 or more: a referral",
+    ),
+    (kdig(flags="qr rd ra", answer=". 60 IN NS a.root-servers.net."), "NS", RESOLVER, ""),
+    (kdig(flags="qr rd", answer=". 60 IN NS a.root-servers.net."), "NS", RESOLVER, "NOERROR without RA"),
+    (kdig(answer="www.example.org. 60 IN CNAME example.org."), "A", ZONE, ""),
+    (kdig(answer="a.example. 60 IN A 192.0.2.1\na.example. 60 IN A 192.0.2.2"), "A", {**ZONE, "answers": 2}, ""),
+    (kdig(answer="a.example. 60 IN MX 10 Mail.example.org."), "MX", {**ZONE, "answer": ["10 mail.example.org"]}, ""),
+    (kdig(answer='a.example. 60 IN TXT "one" "two"'), "TXT", {**ZONE, "answer": ['"one" "two"']}, ""),
+    (kdig(answer="a.example. 60 IN AAAA 2001:db8::1"), "AAAA", {**ZONE, "answer": ["2001:db8:0:0::1"]}, ""),
+    (kdig(answer="a.example. 60 IN A 192.0.2.1"), "A", {**ZONE, "answer": ["192.0.2.2"]}, "an answer without 192.0.2.2"),
+    (kdig(answer=f"example.org. 60 IN SOA {SOA}"), "SOA", {**ZONE, "serial_at_least": 2024010105}, ""),
+    (
+        kdig(answer=f"example.org. 60 IN SOA {SOA}"), "SOA", {**ZONE, "serial_at_least": 2024010106},
+        "serial 2024010105, expected 2024010106 or later",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind", "expect", "said"), CASES)
+@pytest.mark.parametrize("as_printed", [str, dig])
+def test_an_answer_is_judged(as_printed: Any, text: str, kind: str, expect: dict[str, Any], said: str) -> None:
+    answer = ask.Answer(as_printed(text))
+    assert ask.judge(answer, kind, expect) == said
+
+
+def asking(question: dict[str, Any], **params: Any) -> Any:
+    given = {"program": "kdig", "name": "", "type": "", "options": [], "transport_options": {"tcp": ["+tcp"]}, "expect": "",
+             "host": "client", "count": 1, "at_once": 1, "questions": [question]}  # fmt: skip
+    return ask.Asking({**given, **params})
+
+
+QUESTION = {
+    "address": "192.0.2.53", "transport": "tcp", "port": 53, "backend": "ns1", "source_ports": [],
+    "query": {"name": "example.org.", "type": "MX", "recursion": False}, "expect": ZONE,
+}  # fmt: skip
+
+
+def test_what_is_asked_is_the_question_unless_a_name_is_given() -> None:
+    at = ["kdig", "@192.0.2.53", "-p", "53"]
+    assert asking(QUESTION)._argv(QUESTION, None) == [*at, "example.org.", "MX", "+norecurse", "+ignore", "+tcp"]
+    resolver = {**QUESTION, "query": {"name": ".", "type": "NS", "recursion": True}}
+    assert asking(resolver)._argv(resolver, None) == [*at, ".", "NS", "+recurse", "+ignore", "+tcp"]
+    assert asking(QUESTION, name="example.net")._argv(QUESTION, None) == [*at, "example.net", "SOA", "+tcp"]
+    assert asking(QUESTION, name="a.", type="A")._argv(QUESTION, None) == [*at, "a.", "A", "+tcp"]
+    random = {**QUESTION, "query": {"name": "*.check.example.org.", "type": "A", "recursion": True}}
+    first, second = (asking(random)._argv(random, None)[4] for _ in range(2))
+    assert first != second and first.endswith(".check.example.org.") and not first.startswith("*")
+
+
+def test_failures_that_are_alike_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = [
+        {**QUESTION, "address": address, "backend": name}
+        for address in ("192.0.2.53", "2001:db8::53")
+        for name in ("a", "b")
+    ]
+    found = asking(each[0], questions=each)
+    monkeypatch.setattr(found, "_run", lambda *_: "REFUSED, expected NOERROR")
+    found.ask_all()
+    assert found.problem().splitlines() == [
+        "4 of 4 questions got no good answer at client:",
+        "192.0.2.53 tcp/53 (a, b): REFUSED, expected NOERROR",
+        "2001:db8::53 tcp/53 (a, b): REFUSED, expected NOERROR",
+        "to try it there: kdig @192.0.2.53 -p 53 example.org. MX +norecurse +ignore +tcp",
+    ]
+
+
+def test_many_failures_are_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = [{**QUESTION, "port": port} for port in range(1, 101)]
+    found = asking(each[0], questions=each)
+    monkeypatch.setattr(found, "_run", lambda *_: "response timeout")
+    found.ask_all()
+    lines = found.problem().splitlines()
+    assert len(lines) == 12 and lines[9:11] == ["and 12 more", "no more was asked after 20"]
+
+
+def test_the_reason_of_a_command_is_its_error_in_lines() -> None:
+    assert command.reason({"ok": False, "error": "one\ntwo"}, ["else"]) == ["one", "two"]
+    found = {"file": "a.yaml", "line": 3, "path": "$.vips", "found": '"x"', "expected": "a number", "hint": ""}
+    assert command.reason({"errors": [found]}, []) == ['a.yaml:3: $.vips: found "x"; expected a number']
+    assert command.reason({}, ["what it printed"]) == ["what it printed"]
+    assert command.parse("[1]") == command.parse("not JSON") == {} and command.parse('{"a": 1}') == {"a": 1}
