@@ -72,7 +72,7 @@ def test_who_is_out_is_not_asked_and_ports_follow_the_slots(switch: Switch, tmp_
     assert (
         len(said) == 5 and said[0].startswith("192.0.2.53 udp/53 . SOA from port ") and said[0].endswith(": farm/ns1")
     )
-    assert said[4] == "note: pool farm: its health checks name no query, so only that something answers is tested"
+    assert said[4] == "note: pool farm: no health check names a query, so only that something answers is tested"
 
 
 def test_an_address_that_is_no_vip_is_asked_by_udp(switch: Switch, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_p
     found = dnsteer("probes", "--json").json
     alive = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "spare"]
     assert alive and all(each == ({"name": ".", "type": "SOA", "recursion": False}, LIVENESS) for each in alive)
-    assert found["notes"] == ["pool spare: its health checks name no query, so only that something answers is tested"]
+    assert found["notes"] == ["pool spare: no health check names a query, so only that something answers is tested"]
 
 
 def test_of_a_coming_spec_only_what_is_there_already_is_asked_as_its_checks_ask(switch: Switch, tmp_path: Path) -> None:
