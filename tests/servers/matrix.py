@@ -29,9 +29,8 @@ RESOLVERS: tuple[type[NameServer], ...] = (
 )  # fmt: skip
 CHECKS = {
     "left out": "health: {}",
-    "authoritative": "serves: authoritative\nhealth: {query: {name: example.org}}",
-    "resolver": "serves: resolver\nhealth: {}",
-    "random name": 'serves: resolver\nhealth: {query: {name: "*.check.example.org", type: A}, interval: 10s, timeout: 3s}',
+    "authoritative": "health: {query: {name: example.org}}",
+    "resolver": "health: {query: {type: NS}}",
 }
 """Keys of a pool: the default check of each kind, and the one that no cache answers."""
 
