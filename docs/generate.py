@@ -35,8 +35,10 @@ from dnsteer.spec.model import (
     lint,
     metric_source,
     probe,
+    query,
     spec,
 )
+from dnsteer.spec.model.part import keys_of
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -67,8 +69,8 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`pools.NAME.balance`", balance.Balance),
     ("`pools.NAME.balance.source`", metric_source.MetricSource),
     ("`pools.NAME.health[]`", health.HealthCheck),
-    ("`pools.NAME.health[].query`", health.Query),
-    ("`pools.NAME.health[].query.expect`", health.Expect),
+    ("`pools.NAME.health[].query`", query.Query),
+    ("`pools.NAME.health[].query.expect`", query.Expect),
     ("`vips.NAME`", spec.Vip),
     ("`vips.NAME.services[]`", spec.Service),
     ("`vips.NAME.announce`", announce.VipAnnounce),
@@ -110,7 +112,7 @@ def spec_page() -> str:
         out.append(f"## {title}\n\n{part.__doc__}\n")
         out.append("| key | value | default | meaning |\n|---|---|---|---|")
         schema = part.model_json_schema()
-        for name, field in part.model_fields.items():
+        for name, field in keys_of(part).items():
             value = _value(schema["properties"][name], schema)
             default = "**required**" if field.is_required() else _default(field)
             out.append(f"| `{name}` | {value} | {default} | {field.description} |")
@@ -123,7 +125,7 @@ def spec_page() -> str:
 
 def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
-    if value is None or value == {} or value == [] or isinstance(value, health.Query | health.Expect):
+    if value is None or value == {} or value == [] or isinstance(value, health.Query | query.Expect):
         return ""  # of the last two the page has the defaults key by key
     if isinstance(value, float):
         return f"`{health.spelt(value)}`"

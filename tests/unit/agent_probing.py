@@ -21,7 +21,9 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.udp import UdpProbe
+from dnsteer.spec.effective_query import effective_query
 from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.spec import Pool
 
 QUERY = {"name": "example.org", "type": "A", "expect": {"answer": "192.0.2.1"}}
 SHORT = 0.2
@@ -33,7 +35,10 @@ LONG = 5.0
 def target_of(kind: str, port: int, timeout: float = LONG, address: str = "127.0.0.1", **check: Any) -> ProbeTarget:
     asked = {} if kind == "command" else {"query": QUERY}
     parsed = HealthCheck.model_validate({"check": kind, **asked, "interval": 60, "timeout": timeout, **check})
-    return ProbeTarget("p", "b", 0, address, port, parsed, Thresholds(3, 2, 300))
+    pool = Pool.model_validate({"backends": [{"name": "b", "ipv4": "192.0.2.11", "mac": "02:00:00:00:01:01"}]})
+    return ProbeTarget(
+        "p", "b", 0, address, port, parsed, effective_query(pool, parsed), timeout, Thresholds(3, 2, 300)
+    )
 
 
 def answer(query: bytes, *records: str, number: int | None = None, name: str = "example.org.") -> bytes:
@@ -79,7 +84,7 @@ async def _probed(target: ProbeTarget, times: int, lag: float, trouble: list[obj
     loop = asyncio.get_running_loop()
     tasks, files = asyncio.all_tasks(), open_files()
     results: asyncio.Queue[Result] = asyncio.Queue()
-    question = Question(target.check.query)
+    question = Question(target.query)
     kind = UdpProbe if target.check.check is CheckKind.DNS else StreamProbe
     probe = kind(target, question, lambda _, result: results.put_nowait(result), loop)
     longest = 0.0

@@ -44,7 +44,7 @@ def test_all_is_well() -> None:
     ("entries", "more", "level", "says", "command"),
     [
         ((entry("ns3", "health", note="no answer within 0.5 s"),), {}, "warning", "farm/ns3 is unhealthy",
-         "kdig @192.0.2.13 -p 53 example.org. SOA; dnsteer drain farm/ns3"),
+         "kdig @192.0.2.13 -p 53 +norec example.org. SOA; dnsteer drain farm/ns3"),
         ((entry("ns3", "health", note="x", returns=START.isoformat(), over=30.0, gone=500),), {}, "note",
          "farm/ns3 comes back", ""),
         ((entry("ns1", note="CHG-1"),), {}, "note", "farm/ns1 is drained", "dnsteer undrain farm/ns1"),
@@ -72,7 +72,7 @@ def test_a_worker_is_asked_at_its_own_port() -> None:
     entries = entry("ns3.2", "health", note="no answer within 0.5 s"), entry("ns1", "health", note="the same")
     found = items(Console(known(text), *entries).get())
     assert [item[2].split(";")[0] for item in found if "unhealthy" in item[1]] == [
-        "kdig @192.0.2.13 -p 55 example.org. SOA", "kdig @192.0.2.11 -p 53 example.org. SOA",
+        "kdig @192.0.2.13 -p 55 +norec example.org. SOA", "kdig @192.0.2.11 -p 53 +norec example.org. SOA",
     ]  # fmt: skip
 
 

@@ -11,10 +11,13 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError, show_path
+from dnsteer.spec.model.query import QUERY_TYPES
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
 
@@ -134,3 +137,35 @@ def test_examples_with_changed_characters(data: st.DataObject) -> None:
 @given(path=st.lists(st.integers(0, 9) | st.text(max_size=80)).map(tuple))
 def test_any_path_can_be_shown(path: tuple[str | int, ...]) -> None:
     assert show_path(path).startswith("$")
+
+
+HEALTH = """\
+apiVersion: dnsteer/v1
+switch: {flavor: ovs-netdev, bridge: br-dns, mac: '02:00:00:00:00:53', uplinks: {p0: }}
+pools:
+  ns:
+    backends: [{name: a, ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'}]
+    health: CHECK
+vips:
+  dns: {addresses: [192.0.2.53], services: [dns], pool: ns}
+"""
+DATA = st.text(max_size=80) | st.lists(
+    st.sampled_from(["192.0.2.1", "2001:db8::1", "ns1", "ns1.", "10", '"', "\\", "\\000", "@", "alpn=h2", "(", ";", "\\#"]),
+    max_size=9,
+).map(" ".join)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.text(max_size=80), kind=st.sampled_from(QUERY_TYPES), data=DATA)
+def test_any_query_is_refused_or_can_be_asked(name: str, kind: str, data: str) -> None:
+    """An agent gets what it can ask and compare."""
+    check = {"query": {"name": name, "type": kind, "expect": {"answer": data}}}
+    text = yaml.safe_dump(check, default_flow_style=True, width=9999).strip()
+    try:
+        loaded = check_document(parse_document("spec.yaml", HEALTH.replace("CHECK", text)))
+    except SpecError:
+        held(HEALTH.replace("CHECK", text))
+        return
+    for target in probe_targets(loaded.spec):
+        asked = Question(target.query)
+        assert asked.is_answer(asked.wire(7)[:2] + b"\x80" + asked.wire(7)[3:], asked.wire(7)) or "*" in name

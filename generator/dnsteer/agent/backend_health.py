@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from dnsteer.agent.health import CheckState, Result, after_result
+from dnsteer.agent.probes.serials import Serials
 from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
 
 
 class Health:
-    """States of the checks, by target. A backend is unhealthy while one of its checks is."""
+    """States of the checks, by target. A backend is unhealthy while one of its checks is that takes it out."""
 
     def __init__(self) -> None:
         self.states: dict[Key, CheckState] = {}
         self._by_slots: dict[str, list[ProbeTarget]] = {}
         self._untested: set[Key] = set()
         """Targets of which it is not known yet whether they are healthy."""
+        self._serials: dict[tuple[str, int], Serials] = {}
+        """By pool and number of the check."""
 
     def adopt(self, targets: Iterable[ProbeTarget], overlay: Overlay, time: float) -> None:
         """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
@@ -26,14 +30,32 @@ class Health:
             if entry.kind == "health" and not entry.returns
         }
         known, self.states, self._by_slots = self.states, {}, {}
+        self._serials.clear()
         tested = known.keys() - self._untested
         for target in targets:
             entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
             begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
             self.states[target.key] = known.get(target.key, begins)
+            if target.check.on_failure == "warn":
+                continue
             for name in target.slots:
                 self._by_slots.setdefault(name, []).append(target)
         self._untested = self.states.keys() - tested
+
+    def compare_serials(self, target: ProbeTarget, result: Result) -> Result:
+        """Return a result as it is once the serial is compared with those of the pool's other backends."""
+        allowed = target.query.serial_lag
+        if allowed is None:
+            return result
+        serials = self._serials.setdefault((target.pool, target.number), Serials())
+        if result.serial is None:
+            serials.forget(target.key)
+            return result
+        newest, lag = serials.lag(target.key, result.serial, result.time)
+        if lag <= allowed:
+            return result
+        why = f"answered serial {result.serial}, behind {newest} of another backend for more than {allowed:g} s"
+        return replace(result, why=f"{target.name}: {why}")
 
     def add(self, target: ProbeTarget, result: Result) -> bool:
         """Add a result; return whether the check changed its state."""

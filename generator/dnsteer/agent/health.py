@@ -15,11 +15,15 @@ _SHORTEST_HOLD = 1.0
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one probe. *why* says what is wrong with the answer, empty for a good one. Times in seconds."""
+    """The result of one probe. *why* says what is wrong with the answer, empty for a good one. Times in seconds.
+
+    *serial* is that of the zone, where the check compares it with other backends'.
+    """
 
     time: float
     why: str = ""
     took: float = 0.0
+    serial: int | None = None
 
     @property
     def good(self) -> bool:

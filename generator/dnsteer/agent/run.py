@@ -45,6 +45,7 @@ from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
 from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
+from dnsteer.spec.effective_query import EffectiveQuery
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.captures import capture_of, remove_left
@@ -331,11 +332,11 @@ class Agent:
             state = self._health.states[target.key]
             if not state.healthy:
                 self._recorder.turned(target.label, healthy=False, why=state.why)
-        questions: dict[str, Question] = {}
+        questions: dict[EffectiveQuery, Question] = {}
         self._probes = []
         for group in rounds(world.targets):
             check = group[0].check
-            question = questions.setdefault(check.query.model_dump_json(), Question(check.query))
+            question = questions.setdefault(group[0].query, Question(group[0].query))
             asked: list[Prober] = (
                 # Of several VIPs those that take turns keep no socket.
                 [UdpProbe(target, question, self._add, loop, keep=target is group[0]) for target in group]
@@ -348,6 +349,7 @@ class Agent:
         self._report.adopted(world)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
+        result = self._health.compare_serials(target, result)
         turned = self._health.add(target, result)
         self.balancer.probed(target, result)
         if turned and not self._decision:

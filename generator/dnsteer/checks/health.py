@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.checks.health_query import check_query
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import checked_services, service_name
@@ -26,6 +27,7 @@ def check_health(scope: Scope) -> Iterator[Finding]:
             path: Path = ("pools", name, "health", i)
             path = path if path in scope.doc.lines else path[:-1]  # a single check, written without a list
             yield from _check(scope, path, check)
+            yield from check_query(scope, path, pool, check)
             if check.per == "service":
                 yield from _per_service(scope, path, name, check)
             if check.via == "datapath":
@@ -38,7 +40,7 @@ def check_health(scope: Scope) -> Iterator[Finding]:
 
 
 def _check(scope: Scope, path: Path, check: HealthCheck) -> Iterator[Finding]:
-    if check.timeout > check.interval:
+    if check.timeout is not None and check.timeout > check.interval:
         yield scope.finding(
             path, f"a timeout of {check.timeout:g} s and an interval of {check.interval:g} s",
             "a timeout that is not longer than the interval",
@@ -54,16 +56,15 @@ def _check(scope: Scope, path: Path, check: HealthCheck) -> Iterator[Finding]:
             (*path, "command"), f"a command with check: {check.check.value}", "check: command",
             "one check asks by DNS or runs a command; write two",
         )  # fmt: skip
-    if check.query.expect.serial_at_least is not None and check.query.type != "SOA":
-        yield scope.finding(
-            (*path, "query", "expect", "serial_at_least"), f"serial_at_least for type {check.query.type}",
-            "type: SOA", "only SOA records have a serial",
-        )  # fmt: skip
 
 
 def _per_service(scope: Scope, path: Path, name: str, check: HealthCheck) -> Iterator[Finding]:
     pool = scope.spec.pools[name]
-    if check.check is CheckKind.COMMAND:
+    if check.on_failure == "warn":
+        yield scope.finding(
+            (*path, "per"), '"service" with on_failure: warn', "on_failure: out", "it takes nothing out: leave per out"
+        )
+    elif check.check is CheckKind.COMMAND:
         yield scope.finding(
             (*path, "per"), '"service" with check: command', "per: backend",
             "a command tells nothing about which service fails; leave per out",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.effective_query import tests_only_liveness
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.families import ANY, FAMILIES
 from dnsteer.spec.model.health import CheckKind
@@ -22,6 +23,7 @@ def warnings(scope: Scope) -> Iterator[Finding]:
     yield from _vips(scope)
     yield from _extension(scope)
     yield from _probes(scope)
+    yield from _liveness(scope)
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:
@@ -149,3 +151,16 @@ def _probes(scope: Scope) -> Iterator[Finding]:
                         "its answers arrive only if its router sends them to the bridge; add one, or say via: network",
                         "backends in no network of switch.probe.addresses",
                     )  # fmt: skip
+
+
+def _liveness(scope: Scope) -> Iterator[Finding]:
+    """Pools whose checks any server passes that answers."""
+    for name, pool in scope.spec.pools.items():
+        deciding = [check for check in pool.health or () if check.on_failure == "out"]
+        if deciding and all(tests_only_liveness(pool, check) for check in deciding):
+            yield scope.finding(
+                ("pools", name, "health"), "checks that test only that something answers",
+                "serves: authoritative or serves: resolver, or a query of its own",
+                "a server that has lost its zones, or a resolver without a way to the Internet, passes",
+                "pools whose checks test only that something answers",
+            )  # fmt: skip

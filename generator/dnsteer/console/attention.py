@@ -17,9 +17,11 @@ from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.checked_services import own_port
 from dnsteer.spec.derived import address_of
+from dnsteer.spec.effective_query import effective_query
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.health import CheckKind, HealthCheck
-from dnsteer.spec.model.spec import Backend
+from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.model.spec import Backend, Pool
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
@@ -216,13 +218,13 @@ def _ask(side: Side, pool: str, name: str) -> tuple[Command, ...]:
     if found is None or backend is None or not found.health:
         return ()
     check = found.health[0]
-    return (Command("To ask it", _question(check, backend, pool, own_port(spec, pool, check, backend))),)
+    return (Command("To ask it", _question(found, check, backend, pool, own_port(spec, pool, check, backend))),)
 
 
 _FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
 
 
-def _question(check: HealthCheck, backend: Backend, pool: str, port: int) -> str:
+def _question(found: Pool, check: HealthCheck, backend: Backend, pool: str, port: int) -> str:
     address = next((str(a) for a in (address_of(backend, family) for family in FAMILIES) if a is not None), "")
     if check.check is CheckKind.COMMAND:
         values = {"address": address, "port": str(port), "pool": pool, "backend": backend.name}
@@ -230,8 +232,17 @@ def _question(check: HealthCheck, backend: Backend, pool: str, port: int) -> str
         for name, value in values.items():
             words = [word.replace(f"{{{name}}}", value) for word in words]
         return shlex.join(words)
-    flags = _FLAGS.get(check.check, [])
-    return shlex.join(["kdig", f"@{address}", "-p", str(port), *flags, check.query.name, check.query.type])
+    query = effective_query(found, check)
+    flags = [
+        *_FLAGS.get(check.check, []),
+        *([] if query.recursion else ["+norec"]),
+        *(["+cdflag"] if query.cd else []),
+        *(["+dnssec"] if query.do else []),
+        *([f"+bufsize={query.edns_size}"] if query.edns_size else []),
+        *(["-c", query.rdclass] if query.rdclass != "IN" else []),
+    ]
+    name = query.name.replace(RANDOM_LABEL, "any-label.", 1) if query.name.startswith(RANDOM_LABEL) else query.name
+    return shlex.join(["kdig", f"@{address}", "-p", str(port), *flags, name, query.type])
 
 
 def _many(n: int, one: str, several: str) -> str:

@@ -19,10 +19,12 @@ from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.gratuitous import Gratuitous
-from dnsteer.spec.model.health import Expect, HealthCheck, Query
+from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.metric_source import MetricSource
+from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
+from dnsteer.spec.model.query import Expect, Query
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
@@ -101,6 +103,8 @@ def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
         path = (*path[:4], *path[5:])
     if path[:1] == ("vips",) and path[2:3] == ("announce",) and len(path) > 3 and path[3] in _UNION_TAGS:
         path = (*path[:3], *path[4:])
+    if path and isinstance(path[-1], int) and path not in doc.lines and path[:-1] in doc.lines:
+        path = path[:-1]  # a single word of a list, written without it
     if path and path[-1] == _KEY and kind != "extra_forbidden":
         path = path[:-1]
     return path[:-1] if kind == "missing" else path
@@ -230,7 +234,7 @@ def _model_at(path: Path) -> type[BaseModel] | None:
 
 def _keys(path: Path) -> list[str]:
     model = _model_at(path)
-    return list(model.model_fields) if model else []
+    return list(keys_of(model)) if model else []
 
 
 def _one_of(keys: list[str]) -> str:
@@ -242,13 +246,13 @@ def _elsewhere(key: str, keys: list[str]) -> str:
     hint = near(key, keys)
     if hint.startswith("did you mean"):
         return hint
-    places = [title for title, model in _TITLES if key in model.model_fields]
+    places = [title for title, model in _TITLES if key in keys_of(model)]
     return f'"{key}" is a key of {" and of ".join(places)}' if places else "no key of the spec has this name: remove it"
 
 
 def _field(path: Path) -> FieldInfo | None:
     model = _model_at(path[:-1])
-    return model.model_fields.get(str(path[-1])) if model else None
+    return keys_of(model).get(str(path[-1])) if model else None
 
 
 def _required(path: Path) -> bool:

@@ -63,7 +63,7 @@ class PoolMetric:
         if not self._by_probes:
             return
         took = self._took.setdefault(target.backend, {})
-        took[target.key] = result.took if result.good else max(result.took, target.check.timeout)
+        took[target.key] = result.took if result.good else max(result.took, target.timeout)
         with suppress(MetricError):
             self._metric.add(target.backend, max(took.values()), _now())
 

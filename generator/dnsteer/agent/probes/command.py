@@ -31,7 +31,7 @@ async def run_command(target: ProbeTarget) -> str:
         finally:
             os.close(end)
         try:
-            code = await asyncio.wait_for(_ended(process), target.check.timeout)
+            code = await asyncio.wait_for(_ended(process), target.timeout)
         except (TimeoutError, asyncio.TimeoutError):
             if len(_read(output)) == PIPE:
                 return f"{argv[0]} printed more than {PIPE >> 10} KiB"

@@ -6,6 +6,9 @@ only those that differ, and only where the check asks for more than the header s
 
 from __future__ import annotations
 
+import random
+from typing import NamedTuple
+
 import dns.exception
 import dns.flags
 import dns.message
@@ -13,82 +16,156 @@ import dns.rcode
 import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
-import dns.rrset
 
-from dnsteer.spec.model.health import Query
+from dnsteer.spec.effective_query import EffectiveQuery
+from dnsteer.spec.model.query import RANDOM_LABEL
 
 _HEADER = 12
-_QR, _OPCODE, _AA, _TC, _RCODE = 0x8000, 0x7800, 0x0400, 0x0200, 0x000F
+_OPCODE, _AA, _TC, _RA, _RCODE = 0x7800, 0x0400, 0x0200, 0x0080, 0x000F
 _HALF = 1 << 31
+_LABEL_BYTES, _LABEL_CHARACTERS = 16, "abcdefghijklmnopqrstuvwxyz0123456789"
+"""Length and alphabet of a random label: 82 bits, so that none comes twice."""
+
+
+class Verdict(NamedTuple):
+    """What is wrong with an answer, empty when it is as the check expects, and the serial of its SOA where that counts."""
+
+    why: str = ""
+    serial: int | None = None
 
 
 class Question:
-    """A query as bytes, without its ID, which `wire` adds. Judges answers to it."""
+    """A query as bytes, but for what is another one each time, which `wire` adds. Judges answers to it."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: EffectiveQuery) -> None:
         self.query = query
-        message = dns.message.make_query(query.name, query.type, id=0)
-        message.flags &= ~dns.flags.RD  # what an authoritative server has, and a resolver in its cache
+        self._random = query.name.startswith(RANDOM_LABEL)
+        name = "a" * _LABEL_BYTES + query.name[1:] if self._random else query.name
+        message = dns.message.make_query(
+            name, query.type, query.rdclass, id=0, use_edns=0 if query.edns_size else None, payload=query.edns_size or None,
+            want_dnssec=query.do,
+        )  # fmt: skip
+        for flag, wanted in ((dns.flags.RD, query.recursion), (dns.flags.CD, query.cd)):
+            message.flags = message.flags | flag if wanted else message.flags & ~flag
         self._wire = message.to_wire()
-        self._section = self._wire[_HEADER:].lower()
-        self._rcode = int(dns.rcode.from_text(query.expect.rcode))
-        kind = dns.rdatatype.from_text(query.type)
+        question = dns.message.make_query(name, query.type, query.rdclass, id=0).to_wire()
+        self._end = len(question)
+        """Where the question section ends."""
+        self._rcodes = frozenset(int(dns.rcode.from_text(rcode)) for rcode in query.rcodes)
+        self._type = dns.rdatatype.from_text(query.type)
+        rdclass = dns.rdataclass.from_text(query.rdclass)
         self._answer = frozenset(
-            dns.rdata.from_text(dns.rdataclass.IN, kind, text).to_digestable() for text in query.expect.answer
+            dns.rdata.from_text(rdclass, self._type, text).to_digestable() for text in query.answer
         )
-        self._needs_answer = bool(self._answer) or query.expect.serial_at_least is not None
-        self._good = b""
+        self._wants_serial = query.serial_at_least is not None or query.serial_lag is not None
+        self._wants_data = bool(self._answer) or self._wants_serial
+        self._good, self._good_verdict = b"", Verdict()
 
     def wire(self, number: int) -> bytes:
         """The query with the ID *number*."""
-        return number.to_bytes(2, "big") + self._wire[2:]
+        begin, rest = number.to_bytes(2, "big") + self._wire[2 : _HEADER + 1], self._wire[_HEADER + 1 :]
+        if self._random:
+            label = "".join(random.choices(_LABEL_CHARACTERS, k=_LABEL_BYTES))
+            rest = label.encode() + rest[_LABEL_BYTES:]
+        return begin + rest
 
-    def is_answer(self, data: bytes, number: int) -> bool:
-        """Whether *data* answers the query of that ID; anything else is not the backend's business with us."""
-        return (
-            len(data) >= _HEADER
-            and int.from_bytes(data[:2], "big") == number
-            and bool(data[2] & 0x80)
-            and (data[4:6] == b"\0\1" and data[_HEADER : _HEADER + len(self._section)].lower() == self._section)
-        )
+    def is_answer(self, data: bytes, wire: bytes) -> bool:
+        """Whether *data* answers the query *wire*; anything else is not the backend's business with us.
 
-    def judge(self, data: bytes) -> str:
-        """Say what is wrong with an answer; empty when it is as the check expects."""
+        An error may come without the question: servers send a bare header where they do not want to read the query.
+        """
+        if len(data) < _HEADER or data[:2] != wire[:2] or not data[2] & 0x80:
+            return False
+        if data[4:6] == b"\0\0":
+            return bool(data[3] & _RCODE)
+        return data[4:6] == b"\0\1" and data[_HEADER : self._end].lower() == wire[_HEADER : self._end].lower()
+
+    def judge(self, data: bytes) -> Verdict:
+        """Say what is wrong with an answer."""
         if data[2:] == self._good:
-            return ""
+            return self._good_verdict
+        why = self._judge_header(data)
+        if why:
+            return Verdict(why)
         flags = int.from_bytes(data[2:4], "big")
+        if flags & _RCODE or not (self.query.answers or self._wants_data):
+            return Verdict()
+        if flags & _TC:
+            cut = "answered with TC: it is rate-limited, or the answer is too long for UDP (check: tcp)"
+            return Verdict(cut if self._wants_data else "")
+        verdict = self._judge_records(data)
+        if not verdict.why:
+            self._good, self._good_verdict = data[2:], verdict
+        return verdict
+
+    def _judge_header(self, data: bytes) -> str:
+        flags, query = int.from_bytes(data[2:4], "big"), self.query
         if flags & _OPCODE:
             return f"answered with opcode {(flags & _OPCODE) >> 11}"
-        if flags & _RCODE != self._rcode:
-            return f"answered {dns.rcode.to_text(dns.rcode.Rcode(flags & _RCODE))}, not {self.query.expect.rcode}"
-        aa = self.query.expect.aa
-        if aa is not None and bool(flags & _AA) != aa:
-            return f"answered {'without' if aa else 'with'} AA"
-        if not self._needs_answer:
+        code = dns.rcode.Rcode(flags & _RCODE)
+        bare = data[4:6] == b"\0\0"
+        if code not in self._rcodes or (bare and code is dns.rcode.REFUSED):
+            return f"answered {dns.rcode.to_text(code)}{self._about_rcode(code, flags, bare)}{_extended_error(data)}"
+        if bare:
             return ""
-        if flags & _TC:
-            return "answered with TC set: the answer does not fit, use check: tcp"
-        why = self._judge_records(data)
-        if not why:
-            self._good = data[2:]
-        return why
+        if query.aa is not None and bool(flags & _AA) != query.aa:
+            return "answered without AA: not as a server of the zone" if query.aa else "answered with AA"
+        if query.recursion_available is not None and bool(flags & _RA) != query.recursion_available:
+            if query.recursion_available:
+                return "answered without RA: no recursion for the probe's address"
+            return "answered with RA"
+        return ""
 
-    def _judge_records(self, data: bytes) -> str:
+    def _about_rcode(self, code: dns.rcode.Rcode, flags: int, bare: bool) -> str:
+        """What an unwanted response code means, where that is known."""
+        refused = code is dns.rcode.REFUSED
+        if bare:
+            return " without the question" + (": is the probe's address allowed?" if refused else "")
+        wanted = f", not {' or '.join(self.query.rcodes)}"
+        if refused and not flags & _RA:
+            return f"{wanted}: it serves no such zone, or the probe's address is not allowed"
+        return wanted
+
+    def _judge_records(self, data: bytes) -> Verdict:
         try:
             message = dns.message.from_wire(data, ignore_trailing=True)
         except (dns.exception.DNSException, ValueError) as err:
-            return f"answered what is no DNS message ({err or type(err).__name__})"
-        kind = dns.rdatatype.from_text(self.query.type)
-        records = [record for rrset in message.answer if rrset.rdtype == kind for record in rrset]
+            return Verdict(f"answered what is no DNS message ({err or type(err).__name__})")
+        query = self.query
+        rrsets = [rrset for rrset in message.answer if self._type in (rrset.rdtype, dns.rdatatype.ANY)]
+        records = [record for rrset in rrsets for record in rrset]
+        aliases = 0 if rrsets else sum(rrset.rdtype == dns.rdatatype.CNAME for rrset in message.answer)
+        if len(records) + aliases < query.answers:
+            kinds = {rrset.rdtype for rrset in message.authority}
+            if not message.answer and dns.rdatatype.NS in kinds and dns.rdatatype.SOA not in kinds:
+                return Verdict("answered with a referral to other servers")
+            found = (
+                f"{len(records)} {query.type} records, not {query.answers}" if records else f"no {query.type} record"
+            )
+            return Verdict(f"answered with {found}")
         missing = self._answer - {record.to_digestable() for record in records}
         if missing:
-            return f"answered without {len(missing)} of the expected records"
-        serial = self.query.expect.serial_at_least
-        if serial is None:
-            return ""
-        found = next((record.serial for record in records if kind == dns.rdatatype.SOA), None)
-        if found is None:
-            return "answered without SOA"
-        if (found - serial) % (1 << 32) >= _HALF:  # RFC 1982
-            return f"answered serial {found}, which is before {serial}"
+            return Verdict(f"answered without {len(missing)} of the expected records")
+        if not self._wants_serial:
+            return Verdict()
+        found_serial = next((record.serial for record in records if self._type == dns.rdatatype.SOA), None)
+        if found_serial is None:
+            return Verdict("answered without SOA")
+        if query.serial_at_least is not None and is_before(found_serial, query.serial_at_least):
+            return Verdict(f"answered serial {found_serial}, which is before {query.serial_at_least}")
+        return Verdict(serial=found_serial)
+
+
+def is_before(serial: int, other: int) -> bool:
+    """Whether an SOA serial is before another one, as RFC 1982 compares them."""
+    return (serial - other) % (1 << 32) >= _HALF
+
+
+def _extended_error(data: bytes) -> str:
+    """The extended DNS error (RFC 8914) that an answer has, in brackets."""
+    try:
+        errors = dns.message.from_wire(data, ignore_trailing=True).extended_errors()
+    except (dns.exception.DNSException, ValueError):
         return ""
+    texts = [f"{int(e.code)} {e.text}".strip() for e in errors]
+    return f" (EDE {', '.join(texts)})" if texts else ""

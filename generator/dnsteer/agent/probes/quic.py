@@ -26,7 +26,7 @@ async def ask_quic(target: ProbeTarget, query: bytes) -> bytes:
         peer = made.getpeername()
         quic = QuicConnection(
             configuration=QuicConfiguration(
-                alpn_protocols=["doq"], idle_timeout=target.check.timeout, verify_mode=ssl.CERT_NONE
+                alpn_protocols=["doq"], idle_timeout=target.timeout, verify_mode=ssl.CERT_NONE
             )
         )
         quic.connect(peer, loop.time())

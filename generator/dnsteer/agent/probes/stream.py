@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.command import run_command
-from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.question import Question, Verdict
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import ask_tcp, ask_tls
 from dnsteer.agent.probes.udp import Report
@@ -46,35 +46,36 @@ class StreamProbe:
         self._task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
-        why = await self._ask()
+        verdict = await self._ask()
         if (
             self._task is asyncio.current_task()
         ):  # else it was cancelled, which asyncio.wait_for of Python 3.11 may forget
             self._task = None
-            self._result(why)
+            self._result(verdict)
 
-    def _result(self, why: str) -> None:
-        now = self._loop.time()
-        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._began))
+    def _result(self, verdict: Verdict) -> None:
+        now, why = self._loop.time(), verdict.why
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._began, verdict.serial))
 
-    def _late(self) -> str:
-        return f"no answer within {self.target.check.timeout:g} s"
+    def _late(self) -> Verdict:
+        return Verdict(f"no answer within {self.target.timeout:g} s")
 
-    async def _ask(self) -> str:
-        kind, timeout = self.target.check.check, self.target.check.timeout
+    async def _ask(self) -> Verdict:
+        kind, timeout = self.target.check.check, self.target.timeout
         try:
             if kind is CheckKind.COMMAND:
-                return _plain(await run_command(self.target))
+                return Verdict(_plain(await run_command(self.target)))
             # By HTTPS and QUIC the ID is 0 (RFC 8484, 4.1; RFC 9250, 4.2.1).
             number = 0 if kind in (CheckKind.HTTPS, CheckKind.QUIC) else random.getrandbits(16)
-            data = await asyncio.wait_for(_ASK[kind](self.target, self._question.wire(number)), timeout)
-            if not self._question.is_answer(data, number):
-                return "answered something else than the query"
+            wire = self._question.wire(number)
+            data = await asyncio.wait_for(_ASK[kind](self.target, wire), timeout)
+            if not self._question.is_answer(data, wire):
+                return Verdict("answered something else than the query")
             return self._question.judge(data)
         except (TimeoutError, asyncio.TimeoutError):
             return self._late()
         except Exception as err:  # noqa: BLE001  whatever a library makes of a backend's bytes, the probe has failed
-            return f"failed: {_plain(_text(err))}"
+            return Verdict(f"failed: {_plain(_text(err))}")
 
 
 def _text(err: Exception) -> str:

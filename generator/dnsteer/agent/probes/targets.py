@@ -10,6 +10,7 @@ from dnsteer.modes import MODES
 from dnsteer.modes.base import Mode
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import checked_services, own_port, service_name
+from dnsteer.spec.effective_query import EffectiveQuery, effective_query, effective_timeout
 from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
@@ -34,6 +35,8 @@ class ProbeSource:
 class ProbeTarget:
     """An address and port to ask, and the check that a backend must pass there. *number* is the check's place in the pool.
 
+    *query* is what it asks, where it asks by DNS; *timeout* is in seconds.
+
     With a *source* the address is that of *vip*, and the bridge leads the probe to the backend.
     """
 
@@ -43,6 +46,8 @@ class ProbeTarget:
     address: str
     port: int
     check: HealthCheck
+    query: EffectiveQuery
+    timeout: float
     thresholds: Thresholds
     source: ProbeSource | None = None
     vip: str = ""
@@ -85,6 +90,7 @@ def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
         checks = pool.health or []
         for number, check in enumerate(checks):
             limits = Thresholds(check.rise, check.fall, pool.hold_max)
+            asks = effective_query(pool, check), effective_timeout(pool, check), limits
             per = tuple(checked_services(spec, pool_name, check)) if check.per == "service" else ("",)
             vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else []
             for backend in pool.backends:
@@ -98,14 +104,14 @@ def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
                     of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
                     source = ProbeSource(own, range(first, first + derived.PROBE_PORTS)[of_check])
                     yield ProbeTarget(
-                        pool_name, backend.name, number, way.address, way.port, check, limits, source, way.vip, per
+                        pool_name, backend.name, number, way.address, way.port, check, *asks, source, way.vip, per
                     )
                 for family in FAMILIES:
                     address = derived.address_of(backend, family)
                     if address is not None and family not in asked:
                         port = own_port(spec, pool_name, check, backend)
                         yield ProbeTarget(
-                            pool_name, backend.name, number, str(address), port, check, limits, services=per
+                            pool_name, backend.name, number, str(address), port, check, *asks, services=per
                         )
 
 

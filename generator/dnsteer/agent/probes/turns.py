@@ -55,10 +55,10 @@ class Turns:
             probe.stop()
 
     def _next(self) -> None:
-        check = self._first.target.check
+        check, timeout = self._first.target.check, self._first.target.timeout
         spread = check.interval * check.jitter / 100
         # Not before the time-out, whatever the jitter: each probe has its full time.
-        pause = max(check.timeout, check.interval + random.uniform(-spread, spread))
+        pause = max(timeout, check.interval + random.uniform(-spread, spread))
         self._timer = self._loop.call_later(pause, self._next)
         for probe in self._others_due() if self._others else ():
             probe.ask()

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.question import Question
+from dnsteer.agent.probes.question import Question, Verdict
 from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget
 
 _LARGEST = 65535
@@ -41,7 +41,7 @@ class UdpProbe:
     ) -> None:
         self.target, self._question, self._report, self._loop, self._keep = target, question, report, loop, keep
         self._socket: socket.socket | None = None
-        self._number = 0
+        self._wire = b""
         self._sent = 0.0
         self._unasked = 0
         self._timeout: asyncio.TimerHandle | None = None
@@ -58,14 +58,14 @@ class UdpProbe:
         if self._timeout is not None:
             self._late()
         self._sent, self._unasked = self._loop.time(), 0
-        self._number = random.getrandbits(16)
+        self._wire = self._question.wire(random.getrandbits(16))
         try:
             connection = self._connection()
-            connection.send(self._question.wire(self._number))
+            connection.send(self._wire)
         except OSError as err:
-            self._result(f"could not be asked: {err.strerror}")
+            self._result(Verdict(f"could not be asked: {err.strerror}"))
             return
-        self._timeout = self._loop.call_later(self.target.check.timeout, self._late)
+        self._timeout = self._loop.call_later(self.target.timeout, self._late)
 
     def _connection(self) -> socket.socket:
         if self._socket is None:
@@ -98,25 +98,25 @@ class UdpProbe:
                 return
             except OSError as err:  # an ICMP error, such as port unreachable
                 if self._timeout is not None:
-                    self._result(f"does not answer: {err.strerror}")
+                    self._result(Verdict(f"does not answer: {err.strerror}"))
                 return
             if self._timeout is None:
                 self._unasked += 1
                 if self._unasked > _MAX_UNASKED:
                     self._close()
-            elif self._question.is_answer(data, self._number):
+            elif self._question.is_answer(data, self._wire):
                 self._result(self._question.judge(data))
                 return  # there is hardly more, and the loop calls again if there is
 
     def _late(self) -> None:
-        self._result(f"no answer within {self.target.check.timeout:g} s")
+        self._result(Verdict(f"no answer within {self.target.timeout:g} s"))
 
-    def _result(self, why: str) -> None:
+    def _result(self, verdict: Verdict) -> None:
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
-        now = self._loop.time()
+        now, why = self._loop.time(), verdict.why
         # After a failure by another source port: a way through the network may be broken for one.
         if why or not self._keep:
             self._close()
-        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent))
+        self._report(self.target, Result(now, why and f"{self.target.name}: {why}", now - self._sent, verdict.serial))

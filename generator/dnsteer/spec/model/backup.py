@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from dnsteer.spec.model.health import Count
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.types import Name, wanted
+from dnsteer.spec.model.values import Count
 
 
 class Backup(Part):

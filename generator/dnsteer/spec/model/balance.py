@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.model.health import Percent, duration, spelt, text_schema
 from dnsteer.spec.model.metric_source import LoadSource
 from dnsteer.spec.model.part import Part, bounds, whole
 from dnsteer.spec.model.types import parse_name, wanted
+from dnsteer.spec.model.values import Percent, duration, spelt, text_schema
 
 _LEVEL = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(%|ms|s)?\Z")
 _UNITS = {"%": 0.01, "ms": 0.001, "s": 1.0, "": 1.0}

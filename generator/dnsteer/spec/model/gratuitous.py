@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dnsteer.spec.model.health import duration, text_schema
 from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.values import duration, text_schema
 
 
 class Gratuitous(Part):

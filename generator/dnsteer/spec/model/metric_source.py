@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from dnsteer.spec.model.health import duration, text_schema
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.values import duration, text_schema
 
 PLACEHOLDERS = {"address": "192.0.2.1", "pool": "pool", "backend": "backend", "worker": "0"}
 """What a URL may have in braces, with an example: replaced for each backend."""

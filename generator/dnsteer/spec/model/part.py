@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic.fields import FieldInfo
 
 from dnsteer.spec.model.types import wanted
 
@@ -13,6 +14,11 @@ class Part(BaseModel):
     """A mapping of the spec: unknown keys are errors, and it does not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The keys of a mapping as the spec spells them: a word of Python's has another name in the model."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def number_hint(value: Any) -> str:

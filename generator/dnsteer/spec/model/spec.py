@@ -15,11 +15,12 @@ from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.gratuitous import Gratuitous
-from dnsteer.spec.model.health import Health, HoldMax, Percent, SlowStart
+from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import Part, bounds, number_hint, whole
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
+from dnsteer.spec.model.values import Percent
 
 
 class Flavor(str, Enum):
@@ -287,6 +288,12 @@ class Pool(Part):
         "`drop` drops the queries, so that clients try another server at once.",
     )
     backends: Annotated[list[Backend], Field(min_length=1)] = Field(description="The DNS servers.")
+    serves: Literal["authoritative", "resolver"] | None = Field(
+        default=None,
+        description="What the servers are, which chooses what health checks ask and expect where they leave it out. "
+        "`authoritative`: servers of zones. `resolver`: servers that ask others for their clients. Left out: unknown, so "
+        "that `health: {}` tests only that something answers. It switches no checks on.",
+    )
     health: Health | None = Field(
         default=None,
         description="Health checks, one or a list, for `dnsteer agent`. A backend is out while one of them fails. Left out: "

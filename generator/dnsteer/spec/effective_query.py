@@ -1,0 +1,85 @@
+"""What a health check asks and expects where the spec leaves it out: by what the pool serves.
+
+The defaults fit what servers answer as their distributions ship them (docs/servers.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.query import Expect
+from dnsteer.spec.model.spec import Pool
+
+LIVENESS = ("NOERROR", "NXDOMAIN", "REFUSED")
+"""Response codes that only show that a server answers: what it is asked for, it need not have."""
+_TIMEOUT, _RESOLVER_TIMEOUT = 0.5, 1.0
+_EDNS_SIZE = 1232
+"""Size of an answer that is not fragmented on any usual path (DNS flag day 2020)."""
+
+
+@dataclass(frozen=True)
+class EffectiveQuery:
+    """A query and what a good answer has, with nothing left out. *edns_size* is 0 without EDNS, *serial_lag* in seconds.
+
+    *answers* is the lowest number of records of the type, or CNAMEs; *answer* their data as in a zone file. The flags *aa*
+    and *recursion_available* are None where either is good.
+    """
+
+    name: str
+    type: str
+    rdclass: str
+    recursion: bool
+    cd: bool
+    do: bool
+    edns_size: int
+    rcodes: tuple[str, ...]
+    aa: bool | None
+    recursion_available: bool | None
+    answers: int
+    answer: tuple[str, ...]
+    serial_at_least: int | None
+    serial_lag: float | None
+
+
+def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
+    """Return what a check of *pool* asks, and expects."""
+    query, expect, resolver = check.query, check.query.expect, pool.serves == "resolver"
+    name = query.name or "."
+    rcodes = tuple(expect.rcode) or (LIVENESS if tests_only_liveness(pool, check) else ("NOERROR",))
+    zone_is_asked = query.rdclass == "IN" and {"NOERROR", "NXDOMAIN"} & {*rcodes}
+    answers = expect.answers
+    if answers is None:
+        answers = int(rcodes != LIVENESS and "NOERROR" in rcodes)
+    return EffectiveQuery(
+        name=name,
+        type=query.type or ("SOA" if not resolver else "NS" if name == "." else "A"),
+        rdclass=query.rdclass,
+        recursion=resolver if query.recursion is None else query.recursion,
+        cd=query.cd,
+        do=query.do,
+        edns_size=query.edns_size or (_EDNS_SIZE if query.do else 0),
+        rcodes=rcodes,
+        aa=True if expect.aa is None and pool.serves == "authoritative" and zone_is_asked else expect.aa,
+        recursion_available=True
+        if expect.recursion_available is None and resolver and zone_is_asked
+        else expect.recursion_available,
+        answers=answers,
+        answer=tuple(expect.answer),
+        serial_at_least=expect.serial_at_least,
+        serial_lag=expect.serial_lag,
+    )
+
+
+def effective_timeout(pool: Pool, check: HealthCheck) -> float:
+    """Return the seconds that an answer may take."""
+    if check.timeout is not None:
+        return check.timeout
+    return min(_RESOLVER_TIMEOUT if pool.serves == "resolver" else _TIMEOUT, check.interval)
+
+
+def tests_only_liveness(pool: Pool, check: HealthCheck) -> bool:
+    """Whether a check passes with any server that answers: the spec says neither what it serves nor what to ask."""
+    query = check.query
+    asks = query.name or query.type or query.rdclass != "IN"
+    return check.check is not CheckKind.COMMAND and pool.serves is None and not asks and query.expect == Expect()

@@ -1,0 +1,95 @@
+"""Serials that are compared within a pool, and checks that only warn."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.health import Result
+from dnsteer.agent.probes.serials import Serials
+from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
+from dnsteer.slots.maintenance import NO_OVERLAY
+from tests.unit.spec_text import load
+
+SPEC = """\
+apiVersion: dnsteer/v1
+switch: {flavor: ovs-netdev, bridge: br-dns, mac: '02:00:00:00:00:53', uplinks: {p0: }}
+pools:
+  ns:
+    serves: authoritative
+    backends:
+      - {name: a, ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'}
+      - {name: b, ipv4: 192.0.2.12, mac: '02:00:00:00:01:02'}
+    health: [HEALTH]
+vips:
+  dns: {addresses: [192.0.2.53], services: [dns], pool: ns}
+"""
+LAG = "{fall: 1, query: {name: example.org, expect: {serial_lag: 10s}}}"
+
+
+def adopted(health: str) -> tuple[Health, dict[str, ProbeTarget]]:
+    targets = list(probe_targets(load(SPEC.replace("HEALTH", health)).spec))
+    known = Health()
+    known.adopt(targets, NO_OVERLAY, 0.0)
+    return known, {target.backend: target for target in targets}
+
+
+def said(known: Health, target: ProbeTarget, time: float, serial: int | None, why: str = "") -> str:
+    result = known.compare_serials(target, Result(time, why, serial=serial))
+    known.add(target, result)
+    return result.why
+
+
+def test_a_zone_that_stays_behind_fails() -> None:
+    known, of = adopted(LAG)
+    assert said(known, of["a"], 0, 7) == said(known, of["b"], 0.5, 7) == ""
+    assert said(known, of["a"], 1, 8) == "" and said(known, of["b"], 10.5, 7) == "", "10 s are allowed"
+    why = "dns 192.0.2.12:53: answered serial 7, behind 8 of another backend for more than 10 s"
+    assert said(known, of["b"], 11.5, 7) == why
+    assert known.unhealthy("ns") == {"b": why}
+    assert said(known, of["b"], 12.5, 8) == "", "it has caught up"
+
+
+def test_a_zone_that_changes_all_the_time_is_behind_by_its_own_lag() -> None:
+    """The newest is never reached, but each serial is 5 s late."""
+    known, of = adopted(LAG)
+    for second in range(200):
+        assert said(known, of["a"], second, second) == ""
+        assert said(known, of["b"], second + 0.5, max(0, second - 5)) == ""
+
+
+def test_a_server_that_fails_or_is_set_back_makes_nobody_late() -> None:
+    known, of = adopted(LAG)
+    said(known, of["a"], 0, 9)
+    assert said(known, of["b"], 1, 7) == ""
+    said(known, of["a"], 2, None, "no answer within 0.5 s")
+    assert said(known, of["b"], 30, 7) == "", "the one that was before it does not answer"
+    said(known, of["a"], 31, 9)
+    said(known, of["a"], 32, 7)
+    assert said(known, of["b"], 60, 7) == "", "the other one has gone back to 7"
+
+
+def test_serials_wrap_around() -> None:
+    known, of = adopted(LAG)
+    said(known, of["a"], 0, 3)
+    assert said(known, of["b"], 11, 4294967290).startswith("dns 192.0.2.12:53: answered serial 4294967290, behind 3 ")
+    known, of = adopted(LAG)
+    said(known, of["a"], 0, 4294967290)
+    assert said(known, of["b"], 11, 3) == ""
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**32 - 1)), max_size=400))
+def test_any_serials_are_compared(answers: list[tuple[int, int]]) -> None:
+    serials = Serials()
+    for second, (target, serial) in enumerate(answers):
+        newest, lag = serials.lag(target, serial, float(second))
+        assert 0 <= newest < 2**32 and 0 <= lag <= second
+
+
+def test_a_check_that_only_warns_takes_nobody_out() -> None:
+    known, of = adopted(LAG[:-1] + ", on_failure: warn}")
+    said(known, of["a"], 0, 8)
+    assert said(known, of["b"], 1, 7) == "" and said(known, of["b"], 12, 7)
+    assert known.states[of["b"].key].healthy is False, "which the log, the metrics and the console say"
+    assert known.unhealthy("ns") == {} and known.untested("ns") == set()
