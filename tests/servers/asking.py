@@ -47,6 +47,6 @@ async def _ask(of: Mapping[str, list[ProbeTarget]]) -> dict[str, str]:
         def report(_: ProbeTarget, result: Result, done: asyncio.Future[str] = done) -> None:
             done.set_result(result.why.partition(": ")[2])
 
-        UdpProbe(target, Question(target.check.query), report, loop, keep=False).ask()
+        UdpProbe(target, Question(target.query), report, loop, keep=False).ask()
     await asyncio.wait_for(asyncio.gather(*found.values()), PATIENCE)
     return {name: done.result() for name, done in found.items()}

@@ -19,17 +19,21 @@ class Bind(NameServer):
     copies = ("/etc/bind", "/var/cache/bind")
     run_folder = ("named", "bind")
 
-    def configure(self) -> None:
-        self.copy("/etc/bind/bind.keys").write_text(self.root.bind_keys, encoding="ascii")
+    def added(self) -> tuple[str, str]:
         it = self.setting
-        if it.zone and not it.primary:
-            self.add(f"/var/cache/bind/{ZONE}", it.zone)
-        if it.serves_zone:
-            kind = f"type secondary; primaries {{ {it.primary}; }};" if it.primary else "type primary;"
-            # The expiry of a zone is at least its refresh and retry, for which BIND has lower limits of its own.
-            kind += " min-refresh-time 1; min-retry-time 1;" if it.primary else ""
-            kind += f" allow-query {{ {it.allows}; }};" if it.allows else ""
-            self.add("/etc/bind/named.conf.local", f'zone "{ZONE}" {{ {kind} file "{ZONE}"; }};\n')
+        kind = f"type secondary; primaries {{ {it.primary}; }};" if it.primary else "type primary;"
+        # The expiry of a zone is at least its refresh and retry, for which BIND has lower limits of its own.
+        kind += " min-refresh-time 1; min-retry-time 1;" if it.primary else ""
+        kind += f" allow-query {{ {it.allows}; }};" if it.allows else ""
+        zone = f'zone "{ZONE}" {{ {kind} file "/etc/bind/{ZONE}.zone"; }};\n'
+        if it.primary:
+            zone = zone.replace("/etc/bind", "/var/cache/bind")
+        return "/etc/bind/named.conf.local", zone if it.serves_zone else ""
+
+    def prepare(self) -> None:
+        self.copy("/etc/bind/bind.keys").write_text(self.root.bind_keys, encoding="ascii")
+        if self.setting.zone and not self.setting.primary:
+            self.add(f"/etc/bind/{ZONE}.zone", self.setting.zone)
 
 
 class Nsd(NameServer):
@@ -41,22 +45,22 @@ class Nsd(NameServer):
     copies = ("/etc/nsd", "/var/lib/nsd")
     run_folder = ("nsd", "nsd")
 
-    def configure(self) -> None:
-        it, file = self.setting, Path("/etc/nsd/example.org.zone")
-        if it.zone and not it.primary:
-            self.add(str(file), it.zone)
-        if it.serves_zone:
-            file = Path("/var/lib/nsd/example.org.zone") if it.primary else file
-            lines = ["zone:", f"    name: {ZONE}", f"    zonefile: {file}"]
-            if it.primary:
-                lines += [f"    request-xfr: AXFR {it.primary} NOKEY", f"    allow-notify: {it.primary} NOKEY"]
-            if it.allows:
-                lines += [f"    allow-query: {it.allows} NOKEY"]
-            self.add("/etc/nsd/nsd.conf.d/example.conf", "\n".join(lines) + "\n")
+    def added(self) -> tuple[str, str]:
+        it, folder = self.setting, "/var/lib/nsd" if self.setting.primary else "/etc/nsd"
+        lines = ["zone:", f"    name: {ZONE}", f"    zonefile: {folder}/{ZONE}.zone"]
+        if it.primary:
+            lines += [f"    request-xfr: AXFR {it.primary} NOKEY", f"    allow-notify: {it.primary} NOKEY"]
+        lines += [f"    allow-query: {it.allows} NOKEY"] if it.allows else []
+        lines += [f"    {line}" for line in it.zone_lines]
+        return "/etc/nsd/nsd.conf.d/example.conf", "\n".join(lines) + "\n" if it.serves_zone else ""
+
+    def prepare(self) -> None:
+        if self.setting.zone and not self.setting.primary:
+            self.add(f"/etc/nsd/{ZONE}.zone", self.setting.zone)
 
 
 class Knot(NameServer):
-    """Knot DNS."""
+    """Knot DNS. By default it listens at loopback alone."""
 
     name = "Knot"
     packages = ("knot",)
@@ -64,18 +68,21 @@ class Knot(NameServer):
     copies = ("/etc/knot", "/var/lib/knot")
     run_folder = ("knot", "knot")
 
-    def configure(self) -> None:
-        it, file = self.setting, self.copy("/etc/knot/knot.conf")
-        text = file.read_text(encoding="utf-8")
-        if it.zone and not it.primary:
-            self.add(f"/var/lib/knot/{ZONE}.zone", it.zone, owner="knot")
-        zone = f"zone:\n  - domain: {ZONE}\n" if it.serves_zone else ""
+    def added(self) -> tuple[str, str]:
+        it = self.setting
+        parts = ["server:\n    listen: 0.0.0.0@53\n"]
+        zone = f"zone:\n  - domain: {ZONE}\n"
         if it.primary:
-            text = f"{text}\n"
-            zone = f"remote:\n  - id: primary\n    address: {it.primary}\n{zone}    master: primary\n"
+            parts.append(f"remote:\n  - id: primary\n    address: {it.primary}\n")
+            zone += "    master: primary\n"
         if it.allows:
-            zone = f"mod-queryacl:\n  - id: near\n    address: {it.allows}\n{zone}    module: mod-queryacl/near\n"
-        file.write_text(f"{text}\nserver:\n    listen: 0.0.0.0@53\n{zone}", encoding="utf-8")
+            parts.append(f"mod-queryacl:\n  - id: near\n    address: {it.allows}\n")
+            zone += "    module: mod-queryacl/near\n"
+        return "/etc/knot/knot.conf", "".join(parts) + (zone if it.serves_zone else "")
+
+    def prepare(self) -> None:
+        if self.setting.zone and not self.setting.primary:
+            self.add(f"/var/lib/knot/{ZONE}.zone", self.setting.zone, owner="knot")
 
 
 class PowerDns(NameServer):
@@ -88,11 +95,13 @@ class PowerDns(NameServer):
     copies = ("/etc/powerdns", "/var/lib/powerdns")
     run_folder = ("pdns", "pdns")
 
-    def configure(self) -> None:
+    def added(self) -> tuple[str, str]:
+        text = "launch=gsqlite3\ngsqlite3-database=/var/lib/powerdns/pdns.sqlite3\n"
+        secondary = "secondary=yes\nxfr-cycle-interval=1\n" if self.setting.primary else ""
+        return "/etc/powerdns/pdns.d/sqlite.conf", text + secondary
+
+    def prepare(self) -> None:
         it, database = self.setting, self.copy("/var/lib/powerdns/pdns.sqlite3")
-        self.add("/etc/powerdns/pdns.d/sqlite.conf", f"launch=gsqlite3\ngsqlite3-database=/var/lib/powerdns/{database.name}\n")
-        if it.primary:
-            self.add("/etc/powerdns/pdns.d/secondary.conf", "secondary=yes\nxfr-cycle-interval=1\n")
         schema = Path("/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql").read_text(encoding="utf-8")
         with sqlite3.connect(database) as db:
             db.executescript(schema)
@@ -100,7 +109,6 @@ class PowerDns(NameServer):
                 kind, primary = ("SLAVE", it.primary) if it.primary else ("NATIVE", None)
                 db.execute("insert into domains (id, name, type, master) values (1, ?, ?, ?)", (ZONE, kind, primary))
             if it.serves_zone and it.zone and not it.primary:
-                db.executemany(
-                    "insert into records (domain_id, name, type, content, ttl, auth) values (1, ?, ?, ?, ?, 1)", records(it.zone)
-                )
+                insert = "insert into records (domain_id, name, type, content, ttl, auth) values (1, ?, ?, ?, ?, 1)"
+                db.executemany(insert, records(it.zone))
         shutil.chown(database, "pdns", "pdns")

@@ -7,13 +7,25 @@ from pathlib import Path
 import yaml
 
 FILE = Path(__file__).with_name("expected.yaml")
-GOOD = "good"
+_GOOD = "good"
 Table = dict[str, dict[str, dict[str, dict[str, str]]]]
 """By kind of server, server, state and check: `good`, or what is wrong."""
+Reasons = dict[str, str]
+"""By check: what is wrong, empty for nothing."""
 _HEAD = """\
 # What each check of a pool says of each server in each state: `good`, or what is wrong. docs/servers.md shows it.
 # Seen by `make test-servers`, which fails where it sees something else; written by `make docs-servers`.
 """
+
+
+def spelt(reasons: Reasons) -> dict[str, str]:
+    """Reasons as the table has them."""
+    return {check: why or _GOOD for check, why in reasons.items()}
+
+
+def reasons(row: dict[str, str]) -> Reasons:
+    """A row of the table as reasons."""
+    return {check: "" if why == _GOOD else why for check, why in row.items()}
 
 
 def read() -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,11 @@ RESOLVERS: tuple[type[NameServer], ...] = (
 )  # fmt: skip
 CHECKS = {
     "left out": "health: {}",
-    "authoritative": "health: {query: {name: example.org}}",
-    "resolver": "health: {query: {type: NS}}",
+    "authoritative": "serves: authoritative\nhealth: {query: {name: example.org}}",
+    "resolver": "serves: resolver\nhealth: {}",
+    "random name": 'serves: resolver\nhealth: {query: {name: "*.check.example.org"}, interval: 10s, timeout: 3s}',
 }
-"""Keys of a pool: the default check of each kind, and the one that no cache answers."""
+"""Keys of a pool: the default check of each kind, and of resolvers one that no cache answers."""
 
 
 class Bench:
@@ -51,6 +52,8 @@ class Bench:
         return running(of(self.folder(), self.root, setting))
 
 
+_ROUNDS = 5
+"""How often a server is asked again that has not settled, such as one that begins with an empty cache."""
 Bring = Callable[[Bench, type[NameServer]], AbstractContextManager[None]]
 
 
@@ -183,13 +186,22 @@ def _answers(name: str) -> None:
         time.sleep(0.02)
 
 
-def seen(bench: Bench, of: type[NameServer], state: State) -> dict[str, str]:
-    """What each check says of a server in a state: what is wrong, empty for nothing."""
+def checks_of(servers: type[NameServer]) -> dict[str, str]:
+    """The checks that a kind of server is asked by."""
+    return {name: keys for name, keys in CHECKS.items() if name != "random name" or servers in RESOLVERS}
+
+
+def seen(bench: Bench, of: type[NameServer], state: State, wanted: Mapping[str, str] | None) -> dict[str, str]:
+    """What each check says of a server in a state: what is wrong, empty for nothing.
+
+    It is asked until it says what is *wanted*, a few times at most; with None, until it says the same twice.
+    """
     with state.bring(bench, of):
-        found = ask(CHECKS)
-        deadline = time.monotonic() + PATIENCE
-        while not state.brief and time.monotonic() < deadline:
-            before, found = found, ask(CHECKS)
-            if found == before:
+        found = ask(checks_of(of))
+        for _ in range(0 if state.brief else _ROUNDS):
+            if found == wanted:
+                break
+            before, found = found, ask(checks_of(of))
+            if wanted is None and found == before:
                 break
         return found

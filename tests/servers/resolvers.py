@@ -12,7 +12,10 @@ class BindResolver(authoritative.Bind):
 
     name = "BIND"
 
-    def configure(self) -> None:
+    def added(self) -> tuple[str, str]:
+        return "/etc/bind/named.conf.local", ""
+
+    def prepare(self) -> None:
         self.copy("/etc/bind/bind.keys").write_text(self.root.bind_keys, encoding="ascii")
 
 
@@ -24,23 +27,18 @@ class Unbound(NameServer):
     before = ("/usr/libexec/unbound-helper root_trust_anchor_update",)
     program, options = "/usr/sbin/unbound", "-d -p"
     copies = ("/etc/unbound", "/var/lib/unbound")
-    address = ADDRESS
 
-    def configure(self) -> None:
-        self.add(
-            "/etc/unbound/unbound.conf.d/network.conf",
-            f"server:\n    interface: 0.0.0.0\n    access-control: {NETWORK} allow\n",
-        )
+    def added(self) -> tuple[str, str]:
+        lines = f"server:\n    interface: 0.0.0.0\n    access-control: {NETWORK} allow\n"
+        return "/etc/unbound/unbound.conf.d/network.conf", lines
 
 
 class Forwarder(Unbound):
     """The resolver upstream of those that only forward."""
 
-    def configure(self) -> None:
-        self.add(
-            "/etc/unbound/unbound.conf.d/network.conf",
-            f"server:\n    interface: {FORWARDER}\n    access-control: 0.0.0.0/0 allow\n",
-        )
+    def added(self) -> tuple[str, str]:
+        lines = f"server:\n    interface: {FORWARDER}\n    access-control: 0.0.0.0/0 allow\n"
+        return "/etc/unbound/unbound.conf.d/network.conf", lines
 
     def _own_address(self) -> str:
         return FORWARDER
@@ -56,8 +54,8 @@ class Recursor(NameServer):
     copies = ("/etc/powerdns",)
     run_folder = ("pdns-recursor", "pdns")
 
-    def configure(self) -> None:
-        self.add("/etc/powerdns/recursor.d/network.conf", "local-address=0.0.0.0\n")
+    def added(self) -> tuple[str, str]:
+        return "/etc/powerdns/recursor.d/network.conf", "local-address=0.0.0.0\n"
 
 
 class KnotResolver(NameServer):
@@ -71,8 +69,8 @@ class KnotResolver(NameServer):
     copies = ("/etc/knot-resolver", "/var/lib/knot-resolver", "/var/cache/knot-resolver")
     run_folder = ("knot-resolver/control", "knot-resolver")
 
-    def configure(self) -> None:
-        self.add("/etc/knot-resolver/kresd.conf", f"net.listen('{ADDRESS}', 53, {{ kind = 'dns' }})\n")
+    def added(self) -> tuple[str, str]:
+        return "/etc/knot-resolver/kresd.conf", f"net.listen('{ADDRESS}', 53, {{ kind = 'dns' }})\n"
 
 
 class Dnsmasq(NameServer):
@@ -83,5 +81,8 @@ class Dnsmasq(NameServer):
     program, options = "/usr/sbin/dnsmasq", "-k -u dnsmasq --local-service"
     copies = ("/etc/resolv.conf",)
 
-    def configure(self) -> None:
-        self.copy("/etc/resolv.conf").write_text(f"nameserver {FORWARDER}\n", encoding="ascii")
+    def added(self) -> tuple[str, str]:
+        return "/etc/resolv.conf", f"nameserver {FORWARDER}\n"
+
+    def prepare(self) -> None:
+        self.copy("/etc/resolv.conf").write_text("", encoding="ascii")

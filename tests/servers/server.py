@@ -38,6 +38,8 @@ class Setting:
     """Of an authoritative server: the address of the primary that it transfers the zone from."""
     allows: str = ""
     """Of an authoritative server: the network whose queries it answers; empty for all."""
+    zone_lines: tuple[str, ...] = ()
+    """Of NSD: more lines about the zone."""
 
 
 class NameServer(ABC):
@@ -58,16 +60,17 @@ class NameServer(ABC):
     """Folders that it reads and writes."""
     run_folder: ClassVar[tuple[str, str]] = ("", "")
     """A folder in /run, and its owner, that Debian's unit or package makes."""
-    allows: ClassVar[str] = ""
-    """The lines that let the probe's network in, as docs/servers.md has them; empty if none is needed."""
 
     def __init__(self, folder: Path, root: Root, setting: Setting | None = None, space: str = SERVER) -> None:
         self.folder, self.root, self.setting, self.space = folder, root, setting or Setting(), space
         self.process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
-    def configure(self) -> None:
-        """Add what is to be added to the copies."""
+    def added(self) -> tuple[str, str]:
+        """A file of its configuration, and the lines that are added to it."""
+
+    def prepare(self) -> None:  # noqa: B027  # most need nothing
+        """Make what is no configuration: zones and keys, in the copies."""
 
     def copy(self, path: str) -> Path:
         """The copy of a file or folder of the machine that the server sees in its place."""
@@ -84,7 +87,7 @@ class NameServer(ABC):
     def start(self) -> None:
         """Start it, and wait until it answers. Raises AssertionError with its log."""
         if not self.folder.exists():
-            self._prepare()
+            self._make_copies()
         shared = "usr/share/dns"
         mounts = [f"mount --bind {self.folder / path} /{path}" for path in (*(c.lstrip("/") for c in self.copies), shared)]
         made, owner = self.run_folder
@@ -100,14 +103,15 @@ class NameServer(ABC):
             )  # fmt: skip
         self._wait_until_it_answers()
 
-    def _prepare(self) -> None:
+    def _make_copies(self) -> None:
         self.folder.mkdir(parents=True)
         self.folder.chmod(0o755)
         for path in (*self.copies, "/usr/share/dns"):
             self.copy(path).parent.mkdir(parents=True, exist_ok=True)
             run(["cp", "-a", path, str(self.copy(path))])
         write_root_data(self.root, self.copy("/usr/share/dns"))
-        self.configure()
+        self.prepare()
+        self.add(*self.added())
 
     def _as_user(self) -> str:
         name, capabilities = self.user
