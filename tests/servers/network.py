@@ -1,6 +1,6 @@
 """The network of one name server: the probe's namespace on one side, on the other side the Internet as a resolver sees it.
 
-    probe 10.53.0.9, 198.51.100.9 -- 10.53.0.53 server 198.18.0.2 -- 198.18.0.1 upstream (and the root's addresses)
+    probe 10.53.0.9, 198.51.100.9 -- 10.53.0.53 server 192.31.196.2 -- 192.31.196.1 upstream (and the root's addresses)
 """
 
 from __future__ import annotations
@@ -22,19 +22,15 @@ ADDRESS = "10.53.0.53"
 NEAR, FAR = "10.53.0.9", "198.51.100.9"
 """Addresses of the probe: in the server's network, and in another one, which no server allows by default."""
 NETWORK = "10.53.0.0/24"
-GATEWAY, OUTSIDE = "198.18.0.1", "198.18.0.2"
-"""Upstream's address and the server's on the link between them, of a network that resolvers do not avoid."""
-FORWARDER = "198.18.0.3"
+GATEWAY, OUTSIDE = "192.31.196.1", "192.31.196.2"
+"""Upstream's address and the server's on the link between them. Resolvers avoid networks for documentation, but not this one."""
+FORWARDER = "192.31.196.3"
 """A resolver upstream, for servers that only forward."""
-PRIMARY = "198.18.0.4"
+PRIMARY = "192.31.196.4"
 """Where secondaries get their zone from."""
 _HINTS = Path("/usr/share/dns/root.hints")
 _CLONE_NEWNET = 0x40000000
 
-_LINES = f"""\
-link add eth0 netns {PROBE} type veth peer name eth0 netns {SERVER}
-link add up0 netns {SERVER} type veth peer name up0 netns {UPSTREAM}
-"""
 _SETUP = {
     PROBE: f"""\
 link set lo up
@@ -45,13 +41,12 @@ address add {FAR}/32 dev lo
     SERVER: f"""\
 link set lo up
 link set eth0 up
-link set up0 up
 address add {ADDRESS}/24 dev eth0
-address add {OUTSIDE}/24 dev up0
 route add {FAR} via {NEAR} dev eth0
 """,
     UPSTREAM: f"""\
 link set lo up
+link add up0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0
 link set up0 up
 address add {GATEWAY}/24 dev up0
 address add {FORWARDER}/24 dev up0
@@ -67,19 +62,10 @@ def root_addresses() -> dict[str, str]:
 
 
 @contextmanager
-def network() -> Iterator[None]:
-    """The three namespaces and their links."""
-    spaces = (PROBE, SERVER, UPSTREAM)
+def namespaces(*spaces: str) -> Iterator[None]:
+    """Namespaces, which are deleted at the end."""
     try:
         run(["ip", "-batch", "-"], stdin="".join(f"netns add {space}\n" for space in spaces))
-        run(["ip", "-batch", "-"], stdin=_LINES)
-        for space in spaces:
-            run(["ip", "-n", space, "-batch", "-"], stdin=_SETUP[space])
-        addresses = (f"address add {address}/32 dev lo\n" for address in root_addresses().values())
-        run(["ip", "-n", UPSTREAM, "-batch", "-"], stdin="".join(addresses))
-        # By default the kernel reports one closed port a second.
-        run(netns_exec(SERVER, ["sysctl", "-qw", "net.ipv4.icmp_ratelimit=0"]))
-        set_upstream("works")
         yield
     finally:
         for space in spaces:
@@ -87,14 +73,46 @@ def network() -> Iterator[None]:
                 run(["ip", "netns", "delete", space])
 
 
-def set_upstream(state: str) -> None:
-    """Let resolvers reach the root (`works`), have its answers lost (`dropped`), or take the link to it away (`none`)."""
-    run(["ip", "-n", UPSTREAM, "route", "flush", OUTSIDE, "type", "blackhole"])
+@contextmanager
+def network() -> Iterator[None]:
+    """The three namespaces and their links."""
+    with namespaces(PROBE, SERVER), upstream_network():
+        run(["ip", "link", "add", "eth0", "netns", PROBE, "type", "veth", "peer", "name", "eth0", "netns", SERVER])
+        for space in (PROBE, SERVER):
+            run(["ip", "-n", space, "-batch", "-"], stdin=_SETUP[space])
+        # By default the kernel reports one closed port a second.
+        run(netns_exec(SERVER, ["sysctl", "-qw", "net.ipv4.icmp_ratelimit=0"]))
+        attach(SERVER, OUTSIDE)
+        yield
+
+
+@contextmanager
+def upstream_network() -> Iterator[None]:
+    """The namespace upstream, with the addresses of the root's servers."""
+    with namespaces(UPSTREAM):
+        run(["ip", "-n", UPSTREAM, "-batch", "-"], stdin=_SETUP[UPSTREAM])
+        addresses = (f"address add {address}/32 dev lo\n" for address in root_addresses().values())
+        run(["ip", "-n", UPSTREAM, "-batch", "-"], stdin="".join(addresses))
+        yield
+
+
+def attach(space: str, address: str) -> None:
+    """Join a server's namespace to upstream, by an address there and the default route."""
+    device = f"u{address.rpartition('.')[2]}"
+    run(["ip", "link", "add", "up0", "netns", space, "type", "veth", "peer", "name", device, "netns", UPSTREAM])
+    run(["ip", "-n", UPSTREAM, "link", "set", device, "master", "up0", "up"])
+    run(["ip", "-n", space, "address", "add", f"{address}/24", "dev", "up0"])
+    set_upstream("works", space, address)
+
+
+def set_upstream(state: str, space: str = SERVER, address: str = OUTSIDE) -> None:
+    """Let a resolver reach the root (`works`), have the root's answers lost (`dropped`), or take its link away (`none`)."""
+    run(["ip", "-n", UPSTREAM, "route", "flush", address, "type", "blackhole"])
     if state == "dropped":
-        run(["ip", "-n", UPSTREAM, "route", "add", "blackhole", OUTSIDE])
-    run(["ip", "-n", SERVER, "link", "set", "up0", "down" if state == "none" else "up"])
+        run(["ip", "-n", UPSTREAM, "route", "add", "blackhole", address])
+    run(["ip", "-n", space, "link", "set", "up0", "down" if state == "none" else "up"])
     if state != "none":
-        run(["ip", "-n", SERVER, "route", "replace", "default", "via", GATEWAY])
+        run(["ip", "-n", space, "route", "replace", "default", "via", GATEWAY])
 
 
 def probe_from(address: str) -> None:
