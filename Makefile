@@ -8,7 +8,7 @@ SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-pictures lint lint-python fmt docs golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,10 @@ test-pictures: extension ## the layout of the console's pages against pictures, 
 test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 7 minutes)
 	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/system/test_alerts_in_the_lab.py
 
+test-servers: extension ## nine kinds of name server in states of health and failure, asked by each default check (root; 3 minutes)
+	@scripts/packages.sh servers
+	$(BIN)/python -m pytest -n 1 --slow tests/servers tests/system/test_farms.py
+
 lint: lint-python model ## formatting, types, import direction, generated docs and outputs in them, YAML, shell
 	$(BIN)/python docs/generate.py --check
 	shellcheck scripts/*.sh .ci/run runbooks/roles/dnsteer/files/*.sh
@@ -68,6 +72,11 @@ fmt: setup ## format the Python code
 	$(BIN)/ruff format .
 
 docs: extension ## regenerate the generated pages, and the outputs of commands in README.md and docs
+	$(BIN)/python docs/generate.py
+
+docs-servers: extension ## write into docs/servers.md what nine kinds of name server answer to health checks (root)
+	@scripts/packages.sh servers
+	$(BIN)/python -m pytest -n 1 --slow --regenerate tests/servers/test_servers.py
 	$(BIN)/python docs/generate.py
 
 golden: setup ## regenerate the golden files and expected errors; read the diff

@@ -16,6 +16,7 @@ import events_table
 import metrics_page
 import outputs
 import packages
+import servers_table
 import settings_page
 
 from dnsteer.checks.load import load_spec
@@ -260,6 +261,11 @@ def agent_page() -> str:
     return events_table.page((DOCS / "agent.md").read_text(encoding="utf-8"))
 
 
+def servers_page() -> str:
+    """What people wrote, with its tables made anew."""
+    return servers_table.page((DOCS / "servers.md").read_text(encoding="utf-8"))
+
+
 def architecture_picture() -> str:
     """The packages in their layers."""
     return packages.picture()
@@ -270,6 +276,7 @@ PAGES = {
     "architecture.md": architecture_page,
     "architecture.svg": architecture_picture,
     "modules.md": lambda: MADE + packages.modules(),
+    "servers.md": servers_page,
     "spec.md": spec_page,
     "pipeline.md": pipeline_page,
     "settings.md": lambda: MADE + settings_page.page(),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The main job end to end: prove the spec without root, bring a lab up, apply, verify, load it with real queries, and let the
-# agent take a name server out that fails; that needs health checks, which examples/health.yaml has.
+# agent take a name server out that fails; that needs health checks, which examples/authoritative.yaml has.
 # With KEEP=1 in the environment, which `make demo KEEP=1` sets, the lab stays, with an agent and its console, until `dnsteer lab down`.
 # usage: demo.sh SPEC DB
 set -eu
@@ -39,8 +39,9 @@ echo "== load"
 rm -f "$page"
 "$dnsteer" lab demo "$spec" --report build/demo/report.json --html "$page"
 echo "== a name server fails"
-if ! grep -q '^ *health:' "$spec"; then
-    spec=examples/health.yaml
+kinds=$(sed -n 's/^ *serves: *\([a-z]*\).*/\1/p' "$spec" | sort -u) # the lab's name servers are no resolvers
+if [ "$kinds" = resolver ] || ! grep -q '^ *health:' "$spec"; then
+    spec=examples/authoritative.yaml
     "$dnsteer" lab down >/dev/null
     "$dnsteer" lab up "$spec"
     "$dnsteer" apply "$spec" --db "$db"

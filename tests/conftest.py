@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write golden files and expected errors anew; read the diff afterwards",
     )
-    parser.addoption("--slow", action="store_true", help="also the tests that are marked slow: `make test-alerts`")
+    parser.addoption("--slow", action="store_true", help="also the tests that are marked slow: `make test-alerts`, `make test-servers`")
     parser.addoption("--quick", action="store_true", help="only the tests for work in progress: `make test-quick`")
 
 
@@ -54,7 +54,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not config.getoption("--quick") or collection_path.suffix != ".py":
         return None
     name, folder = collection_path.stem.removeprefix("test_"), collection_path.parent.name
-    quick = {"unit": not name.startswith(SLOW_UNIT), "packet": name in QUICK_PACKET, "system": False}
+    quick = {"unit": not name.startswith(SLOW_UNIT), "packet": name in QUICK_PACKET, "system": False, "servers": False}
     return None if not collection_path.stem.startswith("test_") or quick.get(folder, True) else True
 
 
@@ -177,7 +177,7 @@ WAITING = (
     "packet/agent_control", "packet/check_slow", "packet/status_broken", "packet/alerts", "packet/agent_repair",
     "packet/kept_slots", "system/runbook_proof", "packet/agent_metrics", "packet/console_security",
     "packet/announce_former", "packet/weights", "packet/report", "packet/remote", "packet/status",
-    "packet/capture_ends", "packet/agent_metric", "packet/agent_gratuitous", "packet/faults",
+    "packet/capture_ends", "servers/servers", "packet/agent_metric", "packet/agent_gratuitous", "packet/faults",
     "packet/console_changes", "packet/prefetch", "packet/extension_away",
 )  # fmt: skip
 """Files that take more than 12 s, and wait for most of it: for switches, servers, time-outs and playbooks."""

@@ -41,7 +41,7 @@ def _load_command() -> Callable[[], None]:
     for module in pkgutil.walk_packages(dnsteer.__path__, "dnsteer."):
         if not module.name.startswith(("dnsteer.capacity", "dnsteer.cli.capacity", "dnsteer.__main__")):
             importlib.import_module(module.name)
-    for spec in (preloaded.ROOT / "examples" / "health.yaml", preloaded.ROOT / "examples" / "quickstart.yaml"):
+    for spec in (preloaded.ROOT / "examples" / "authoritative.yaml", preloaded.ROOT / "examples" / "quickstart.yaml"):
         plan = build_plan(check_document(parse_document(str(spec), spec.read_text())))
         lines_of(plan)  # which compiles the templates, as the check above has built the models
         groups_of(plan)

@@ -14,14 +14,14 @@ from dnsteer.spec.loaded import Loaded
 from tests.unit.spec_text import changed, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-HEALTH, SIIT = EXAMPLES / "health.yaml", EXAMPLES / "siit.yaml"
+HEALTH, SIIT = EXAMPLES / "authoritative.yaml", EXAMPLES / "siit.yaml"
 
 
 @pytest.fixture(scope="module")
 def loaded() -> Loaded:
     text = changed(
-        ("    backends:", "    slots: 8\n    backends:"), ("    slow_start: 10s\n  resolvers:\n", "    slow_start: 10s\n"
-         "  resolvers:\n    slots: 8\n"), text=HEALTH.read_text(),
+        ("    backends:", "    slots: 8\n    backends:"), ("    slow_start: 10s\n  secondaries:\n", "    slow_start: 10s\n"
+         "  secondaries:\n    slots: 8\n"), text=HEALTH.read_text(),
     )  # fmt: skip
     return load(text.replace("services: [dns]", "services: [dns, dot, doq, doh]"))
 

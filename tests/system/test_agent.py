@@ -21,7 +21,7 @@ from dnsteer.lab.command import netns_exec, run
 from tests.packet import command as cli
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
-HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
+HEALTH = Path(__file__).parents[2] / "examples" / "authoritative.yaml"
 PATIENCE = 20.0
 """Seconds until something that takes two must have happened."""
 
@@ -34,11 +34,11 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("slow_start: 10s", "slow_start: 1s"),
         ("interval: 5s", "interval: 400ms, timeout: 300ms"),
         ("serial_at_least: 1}}}", "serial_at_least: 1}}, interval: 300ms, timeout: 250ms}"),
-        ("type: SOA}}\n\nlint", "type: SOA}, interval: 300ms, timeout: 250ms}\n\nlint"),
+        ("serial_lag: 30m}}}", "serial_lag: 30m}}, interval: 300ms, timeout: 250ms}"),
     ):
         assert old in text
         text = text.replace(old, new)
-    file = tmp_path_factory.mktemp("agent") / "health.yaml"
+    file = tmp_path_factory.mktemp("agent") / "authoritative.yaml"
     file.write_text(text)
     return file
 
@@ -130,7 +130,7 @@ def stopped(state: lab.LabState, server: str) -> Iterator[None]:
     ("server", "name", "why"),
     [
         ("ns2", "authoritative/ns2", "through the bridge: no answer within 0.25 s"),
-        ("r1", "resolvers/r1", "through the bridge: no answer within 0.25 s"),
+        ("s1", "secondaries/s1", "through the bridge: no answer within 0.25 s"),
     ],
     ids=["dsr", "nat"],
 )
@@ -188,6 +188,6 @@ def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
 
 
 def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
-    with agent(state, tmp_path) as running, stopped(state, "r1"), stopped(state, "r2"):
-        running.waits_for("PANIC: pool resolvers: too many backends are unhealthy")
+    with agent(state, tmp_path) as running, stopped(state, "s1"), stopped(state, "s2"):
+        running.waits_for("PANIC: pool secondaries: too many backends are unhealthy")
         becomes(state)

@@ -18,13 +18,13 @@ from dnsteer.spec.model.spec import Spec
 from tests.system.lab_specs import apply_in_lab
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
-HEALTH = Path(__file__).parents[2] / "examples" / "health.yaml"
+HEALTH = Path(__file__).parents[2] / "examples" / "authoritative.yaml"
 
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """The example with shorter times."""
-    file = tmp_path_factory.mktemp("failover") / "health.yaml"
+    file = tmp_path_factory.mktemp("failover") / "authoritative.yaml"
     text = HEALTH.read_text().replace("slow_start: 10s", "slow_start: 1s")
     file.write_text(text.replace("serial_at_least: 1}}}", "serial_at_least: 1}}, interval: 300ms, timeout: 250ms}"))
     loaded = load_spec(file)

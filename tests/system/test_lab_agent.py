@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.usefixtures("commands_start_anew"),
 ]  # fmt: skip
 ROOT = Path(__file__).parents[2]
-HEALTH = ROOT / "examples" / "health.yaml"
+HEALTH = ROOT / "examples" / "authoritative.yaml"
 
 
 @pytest.fixture(autouse=True)

@@ -59,7 +59,8 @@ def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
         ("siit", KINDS),
         ("everything", KINDS),
         ("extension", KINDS),
-        ("health", KINDS | {"probe"}),
+        ("authoritative", KINDS | {"probe"}),
+        ("resolvers", KINDS - {"answer", "fragment"} | {"probe"}),
     ],
 )
 def test_kinds(name: str, kinds: set[str]) -> None:

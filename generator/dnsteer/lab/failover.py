@@ -87,7 +87,10 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
 
 
 def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]:
-    """The first target that the agent watches, and a backend of its pool whose clients can be told."""
+    """The first target that the agent watches, and a backend of its pool whose clients can be told.
+
+    The lab's name servers are no resolvers: the checks of such pools fail there.
+    """
     for target in targets:
         pool = spec.pools[target.pool]
         owners = slots_of(spec, pool, target.reached)
@@ -95,13 +98,15 @@ def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]
         spared = len(working) > 1 and len(working) * pool.panic >= 100
         if (
             pool.health
+            and pool.serves != "resolver"
             and spared
             and pool.selection is not Selection.SPRAY
             and target.endpoint.protocol is Protocol.UDP
         ):
             return target, owners[0]
     raise LabError(
-        "no VIP with plain DNS by UDP has a pool with `health` that can spare a backend; examples/health.yaml has one"
+        "no VIP with plain DNS by UDP has a pool with `health` that can spare a backend, and that the lab's name servers can "
+        "serve, which are no resolvers; examples/authoritative.yaml has one"
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dnsteer.lab import names, processes
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import LabCommandError
 from dnsteer.lab.topology import Server, Topology
-from dnsteer.lab.zone import zone_text
+from dnsteer.lab.zone import checked_zones, zone_text
 from dnsteer.render.atomic_files import write_file
 
 START_SECONDS = 10.0
@@ -34,11 +34,14 @@ def start_all(topology: Topology, progress: Callable[[str], None]) -> None:
     progress(f"starting {len(servers)} name servers (NSD)")
     if any(server.tls_port is not None for _, server in servers):
         _certificate()
+    checked = checked_zones(topology.spec)
     for index, (host, server) in enumerate(servers):
         home = directory(index)
         home.mkdir(mode=0o755)
         write_file(home / "zone", zone_text(server.name))
-        write_file(config_file(index), configuration(index, server))
+        for number, text in enumerate(checked.values()):
+            write_file(home / f"checked{number}", text)
+        write_file(config_file(index), configuration(index, server, checked))
         _launch(index, host.namespace)
     for index, (host, _) in enumerate(servers):
         _wait(index, host.namespace)
@@ -79,8 +82,11 @@ _LARGE, _SMALL = 4096, 1232
 answers are translated, their fragments are lost, so the small limit applies."""
 
 
-def configuration(index: int, server: Server) -> str:
-    """Return nsd.conf for *server*: it listens only where the VIPs need it, and no limit throttles a load test."""
+def configuration(index: int, server: Server, checked: Iterable[str]) -> str:
+    """Return nsd.conf for *server*: it listens only where the VIPs need it, and no limit throttles a load test.
+
+    *checked* are the zones that health checks ask for, in the order of their files.
+    """
     home = directory(index)
     longest = _SMALL if server.small else _LARGE
     lines = [
@@ -122,6 +128,8 @@ def configuration(index: int, server: Server) -> str:
         f'    name: "{names.ZONE}"',
         '    zonefile: "zone"',
     ]
+    for number, name in enumerate(checked):
+        lines += ["zone:", f'    name: "{name}"', f'    zonefile: "checked{number}"']
     return "\n".join(lines) + "\n"
 
 

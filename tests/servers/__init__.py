@@ -1,0 +1,1 @@
+"""Real name servers, each as Debian ships it, and what the checks of a pool say of them in each state."""
