@@ -96,7 +96,7 @@ class Bird:
     def is_unconfirmed(self) -> bool:
         """Whether BIRD is about to undo its configuration, unless somebody confirms it (`configure timeout`).
 
-        A further `configure` would confirm it. A BIRD that cannot be asked, as before 2.0.8, counts as not about to.
+        A further `configure` would confirm it. A BIRD without `configure status` counts as not about to.
         """
         try:
             return any("unconfirmed" in line for line in self.ask("configure status").lines)
