@@ -99,13 +99,13 @@ def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str
 
 
 def test_an_apply_that_asks_says_what_and_keeps_nobody(applied: Switch, tmp_path: Path) -> None:
-    file = spec_file(tmp_path, old="slots: 32", new="slots: 64")
+    file = spec_file(tmp_path, old="slots: 32", new="slots: 1024")
     ran: list[Ran] = []
     done = in_terminal(
         applied, "y\n", "apply", file, meanwhile=lambda: ran.append(on(applied)("down", "spare/sp1", "--timeout", "1"))
     )
     assert (ran[0].code, done.code) == (0, 0), (ran, done)
-    assert done.err.index("pool farm: slots 32 -> 64") < done.err.index("Go on?")
+    assert done.err.index("pool farm: slots 32 -> 1024") < done.err.index("Go on?")
     assert done.err.count("Go on?") == 2
     assert on(applied)("verify", file).code == 0
     assert [a["backend"] for a in overlay(applied)] == ["sp1"]

@@ -70,7 +70,7 @@ def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
             restart(applied)
         asked.append(reasons)
 
-    more = spec_of(FARM.replace("slots: 32", "slots: 64"))
+    more = spec_of(FARM.replace("slots: 32", "slots: 1024"))
     deploy(FileSource(more), TargetSwitch(applied.database), Options(), confirm=answer)
     assert len(asked) == 2  # it was another switch by then
     assert find_drift(more, applied.database) == []

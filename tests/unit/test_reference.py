@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.compat import raw
 from scapy.layers.inet import TCP, UDP, fragment
-from scapy.layers.inet6 import IPv6ExtHdrFragment, fragment6
+from scapy.layers.inet6 import IPv6ExtHdrFragment, IPv6ExtHdrRouting, IPv6ExtHdrSegmentRouting, fragment6
 from scapy.packet import Packet, Raw
 
 from dnsteer.checks.load import check_document
@@ -42,6 +42,7 @@ from tests.unit.reference_cases import (
     V6_NAT,
     V6_OWN,
     VIPS,
+    Body,
     Case,
     ether,
     over,
@@ -80,6 +81,51 @@ def test_only_untagged_frames_are_served(case: Case) -> None:
     assert found == {(port, tagged(raw(frame))) for port, frame in case.leaves}
     for reference in (REFERENCE, ANY_VLAN):
         assert not reference.expect(case.port, tagged(comes, VLAN_100 + INNER)).options
+
+
+def in_snap(data: bytes, organisation: bytes = bytes(3)) -> bytes:
+    """An untagged frame as IEEE 802.2 SNAP."""
+    length = len(data) - 12 + 6
+    return data[:12] + length.to_bytes(2, "big") + b"\xaa\xaa\x03" + organisation + data[12:]
+
+
+@pytest.mark.parametrize("case", PASSING, ids=lambda case: f"{case.port} {case.what}")
+def test_packets_in_snap_are_those_of_their_type(case: Case) -> None:
+    """Open vSwitch cannot tell them apart. What belongs to another organisation is no packet of the type."""
+    comes = raw(case.comes)
+    assert outcome(case.port, in_snap(comes)) == {(port, in_snap(raw(frame))) for port, frame in case.leaves}
+    assert outcome(case.port, in_snap(comes, b"\0\0\x0c")) == set()
+    assert outcome(case.port, in_snap(comes)[:20]) == set()
+
+
+WAYS = {
+    "of type 0": IPv6ExtHdrRouting(addresses=["2001:db8:ffff::1", "2001:db8:ffff::2"], segleft=2),
+    "of segments": IPv6ExtHdrSegmentRouting(addresses=["2001:db8:ffff::2", "2001:db8:ffff::1"], segleft=1, lastentry=1),
+    "that is done": IPv6ExtHdrRouting(addresses=["2001:db8:ffff::2"], segleft=0),
+}
+
+
+def through(way: str, to_mac: str, from_mac: str, source: str, destination: str, **ports: int) -> bytes:
+    """A packet with a routing header: scapy computes its checksum with the last destination."""
+    return raw(ether(to_mac, from_mac) / over(source, destination) / WAYS[way].copy() / UDP(**ports) / Body)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_checksum_of_a_query_has_its_last_destination(way: str) -> None:
+    comes = through(way, VIPS, ROUTER, C6, V6_NAT, sport=4000, dport=53)
+    [(port, data)] = outcome("p2", comes)
+    assert (port, data) == ("p1", through(way, FAR, VIPS, C6, B6, sport=4000, dport=5353))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_checksum_of_an_answer_may_lack_its_source(way: str) -> None:
+    comes = through(way, GATEWAY, FAR, B6, C6, sport=5353, dport=4000)
+    right = through(way, HOP1, VIPS, V6_NAT, C6, sport=53, dport=4000)
+    found = {data for _, data in outcome("p1", comes)}
+    assert right in found
+    assert len(found) == (1 if way == "that is done" else 2)
+    at = len(right) - len(raw(Body)) - 2  # of the checksum: all else is the same
+    assert {data[:at] + data[at + 2 :] for data in found} == {right[:at] + right[at + 2 :]}
 
 
 @pytest.mark.parametrize(

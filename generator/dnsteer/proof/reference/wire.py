@@ -15,8 +15,14 @@ ARP, IPV4, IPV6 = 0x0806, 0x0800, 0x86DD
 ICMP, TCP, UDP, FRAGMENT, ICMPV6 = 1, 6, 17, 44, 58
 """IP protocols."""
 
+SNAP = bytes.fromhex("aaaa03000000")
+"""LLC and SNAP of IEEE 802.2 for packets with an Ethernet type (RFC 1042), which follows it."""
+_LEAST_TYPE = 0x0600
 _VLAN_TAGS = frozenset((0x8100, 0x88A8))
-_CHAINED = frozenset((0, 43, 60))  # hop-by-hop options, routing, destination options: one length format
+_ROUTING = 43
+_SEGMENTS = 4
+"""The type of segment routing headers."""
+_CHAINED = frozenset((0, _ROUTING, 60))  # hop-by-hop options, routing, destination options: one length format
 _AUTHENTICATION = 51
 _SHORTEST = {UDP: 8, TCP: 20, ICMP: 8, ICMPV6: 8}
 CHECKSUM_AT = {UDP: 6, TCP: 16}
@@ -44,7 +50,8 @@ class Packet:
 
     *vlan* is the VLAN ID of the outer tag, 0 without one; *tags* is the number of tags. *fragment_header*: there is an IPv6
     fragment header, even if the packet is not fragmented. *atomic*: there is one, but the packet is the entire datagram
-    (RFC 6946). *more*: the IPv4 flag "more fragments" is set.
+    (RFC 6946). *more*: the IPv4 flag "more fragments" is set. *snap*: the Ethernet type is in a SNAP header. *last*: the
+    last destination, where an IPv6 routing header has segments left; else empty.
     """
 
     data: bytes
@@ -57,6 +64,8 @@ class Packet:
     fragment_header: bool = False
     more: bool = False
     atomic: bool = False
+    snap: bool = False
+    last: bytes = b""
     source: bytes = b""
     destination: bytes = b""
     sport: int = -1
@@ -72,7 +81,7 @@ class Packet:
 
 
 def parse(data: bytes) -> Packet:
-    """Find the headers of an Ethernet frame; VLAN tags are skipped. Raises MalformedError."""
+    """Find the headers of a frame of Ethernet II or IEEE 802.2 SNAP; VLAN tags are skipped. Raises MalformedError."""
     if len(data) < 14:
         raise MalformedError("shorter than an Ethernet header")
     at, tags = 12, 0
@@ -81,7 +90,13 @@ def parse(data: bytes) -> Packet:
         at, tags = at + 4, tags + 1
         ethertype = int.from_bytes(data[at : at + 2], "big")
     vlan = int.from_bytes(data[14:16], "big") & 0xFFF if tags else 0
-    packet = Packet(data, ethertype, at + 2, vlan=vlan, tags=tags)
+    snap = (
+        ethertype < _LEAST_TYPE and data[at + 2 : at + 8] == SNAP
+    )  # else it is the length of a frame of something else
+    if snap:
+        at += 8
+        ethertype = int.from_bytes(data[at : at + 2], "big")
+    packet = Packet(data, ethertype, at + 2, vlan=vlan, tags=tags, snap=snap)
     if ethertype == IPV4:
         _parse_ipv4(packet)
     elif ethertype == IPV6:
@@ -134,6 +149,9 @@ def _parse_ipv6(packet: Packet) -> None:
             length = 8
         else:
             length = (data[at + 1] + 2) * 4 if protocol == _AUTHENTICATION else (data[at + 1] + 1) * 8
+            if protocol == _ROUTING and data[at + 3]:
+                way = data[at + 8 : at + length]  # of segments the last one is the first (RFC 8754)
+                packet.last = way[:16] if data[at + 2] == _SEGMENTS else way[-16:]
         protocol, at = data[at], at + length
         if packet.fragment is Fragment.LATER:
             break
@@ -158,9 +176,14 @@ def _fold(total: int) -> int:
     return (total - 1) % 0xFFFF + 1 if total else 0
 
 
-def checksum_variants(packet: Packet) -> tuple[bool, ...]:
-    """The values of `rewritten`'s *stale_checksum* that are valid for a packet (docs/forwarding.md, atomic fragments)."""
-    return (False, True) if packet.atomic else (False,)
+def checksum_variants(packet: Packet, *, of_destination: bool = False) -> tuple[bool, ...]:
+    """The values of `rewritten`'s *stale_checksum* that are valid for a packet (docs/forwarding.md, section 6).
+
+    A destination that is not the last one is no part of the checksum (RFC 8200, 8.1).
+    """
+    if packet.last and of_destination:
+        return (True,)
+    return (False, True) if packet.atomic or packet.last else (False,)
 
 
 def is_later_ipv6_fragment(packet: Packet) -> bool:
@@ -171,6 +194,8 @@ def is_later_ipv6_fragment(packet: Packet) -> bool:
 def header_damage(packet: Packet) -> str:
     """Why the extension treats a packet as damaged or as a fragment; empty when it does not."""
     data, l3, l4 = packet.data, packet.l3, packet.l4
+    if packet.snap:
+        return "in IEEE 802.2 SNAP"
     if packet.ethertype == IPV4 and checksum(data[l3:l4]):
         return "a wrong IPv4 header checksum"
     if packet.fragment_header:
@@ -212,7 +237,8 @@ def rewritten(
 ) -> bytes:
     """Return the frame with new MAC addresses and, if given, a new source or destination address and port.
 
-    *stale_checksum*: the transport checksum is updated for the ports alone, as Open vSwitch does in atomic IPv6 fragments.
+    *stale_checksum*: the transport checksum is updated for the ports alone, as Open vSwitch does in atomic IPv6 fragments
+    and behind routing headers with segments left.
     If not set, checksums are updated incrementally for all changed fields, which also works for fragments, whose payload is
     incomplete. A UDP checksum of zero (none) stays zero. Later fragments have no port to change.
     """
@@ -267,6 +293,7 @@ def write_checksums(out: bytearray) -> None:
     struct.pack_into("!H", out, at, 0)
     covered = segment = bytes(out[packet.l4 : packet.end])
     if packet.protocol != ICMP:
-        covered = pseudo_header(packet.source, packet.destination, packet.protocol, len(segment)) + segment
+        to = packet.last or packet.destination
+        covered = pseudo_header(packet.source, to, packet.protocol, len(segment)) + segment
     value = checksum(covered)
     struct.pack_into("!H", out, at, 0xFFFF if value == 0 and packet.protocol == UDP else value)

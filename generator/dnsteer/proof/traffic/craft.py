@@ -192,6 +192,12 @@ def reply_headers(query: bytes, gateway_mac: bytes, serial: int) -> Headers:
     return Headers(gateway_mac, packet.data[0:6], packet.destination, packet.source, *ports, serial)
 
 
+def in_snap(data: bytes) -> bytes:
+    """Return the frame as IEEE 802.2 has it: a length in place of the type, which follows in an LLC and SNAP header."""
+    at = wire.parse(data).l3 - 2
+    return data[:at] + struct.pack("!H", len(data) - at + len(wire.SNAP)) + wire.SNAP + data[at:]
+
+
 def without_checksum(data: bytes) -> bytes:
     """Return the frame with a UDP checksum of zero, which means none."""
     at = wire.parse(data).l4 + 6

@@ -245,6 +245,22 @@ def _not_ip(senders: Senders) -> NamedFrames:
         for ethertype in (0x88B5, 0x8847, 0x8864):
             data = bytes(Ether(dst=mac, src=from_mac, type=ethertype) / Raw(craft.filler(ethertype, 46)))
             yield f"ethertype {ethertype:#06x} at {port}", port, data
+        for name, header in (
+            ("SNAP of another organisation", b"\xaa\xaa\x03\x00\x00\x0c\x08\x00"),
+            ("SNAP of a type below 0x600", b"\xaa\xaa\x03\x00\x00\x00\x05\xdd"),
+            ("SNAP that is cut off", b"\xaa\xaa\x03\x00\x00\x00"),
+        ):
+            payload = b"" if "cut off" in name else _ip_packet(senders)
+            yield f"{name} at {port}", port, bytes(Dot3(dst=mac, src=from_mac) / Raw(header + payload))
         yield f"LLC at {port}", port, bytes(Dot3(dst=mac, src=from_mac) / LLC() / Raw(bytes(43)))
         other = Ether(dst=BROADCAST, src=from_mac, type=0x88B5) / Raw(craft.filler(1, 46))
         yield f"broadcast of ethertype 0x88b5 at {port}", port, bytes(other)
+
+
+def _ip_packet(senders: Senders) -> bytes:
+    """An IP packet with a query that would be served in a frame of its type."""
+    service = next(iter(senders.reference.services.values()), None)
+    if service is None:
+        return craft.filler(2, 46)
+    headers = senders.query_headers(service, senders.uplinks[0])
+    return craft.query(headers, service.protocol)[14:]

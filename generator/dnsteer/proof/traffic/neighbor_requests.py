@@ -13,6 +13,7 @@ from scapy.layers.inet6 import (
     IPv6,
     IPv6ExtHdrDestOpt,
     IPv6ExtHdrFragment,
+    IPv6ExtHdrRouting,
     PadN,
 )
 from scapy.layers.l2 import ARP, Dot1Q, Ether
@@ -32,6 +33,7 @@ _BETWEEN = (
     ("as an atomic fragment", IPv6ExtHdrFragment(id=1)),
     ("as an atomic fragment with a reserved bit", IPv6ExtHdrFragment(id=2, res2=1)),
     ("with destination options", IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))])),
+    ("with a routing header", IPv6ExtHdrRouting(addresses=["2001:db8:ffff::99"], segleft=1)),
 )
 
 
@@ -196,11 +198,13 @@ def _unusual_neighbors(senders: Senders, port: str, address: bytes, label: str) 
             "ARP request to another MAC": arp(senders, port, address, to=_UNKNOWN_MAC),
             "tagged ARP request": arp(senders, port, address, tag=tag),
             "ARP request with a priority tag": arp(senders, port, address, tag=priority),
+            "ARP request in 802.2 SNAP": craft.in_snap(arp(senders, port, address)),
             "padded ARP request": arp(senders, port, address) + bytes(18),
             "ARP probe": arp(senders, port, address, psrc="0.0.0.0", hwsrc="02:fc:fd:00:00:02"),
         }
     else:
         found = {
+            "solicitation in 802.2 SNAP": craft.in_snap(solicitation(senders, port, address)),
             "solicitation to another MAC": solicitation(senders, port, address, to=_UNKNOWN_MAC),
             "tagged solicitation": solicitation(senders, port, address, tag=tag),
             "solicitation with a priority tag": solicitation(senders, port, address, tag=priority),
@@ -233,6 +237,7 @@ def _unusual_echoes(senders: Senders, port: str, address: bytes, mac: bytes, lab
     found = {
         "tagged echo request": echo(senders, port, address, mac, tag=Dot1Q(vlan=100, prio=5)),
         "echo request with a priority tag": echo(senders, port, address, mac, tag=Dot1Q(vlan=0, prio=3)),
+        "echo request in 802.2 SNAP": craft.in_snap(echo(senders, port, address, mac)),
         "large echo request of odd length": echo(senders, port, address, mac, length=1401),
     }
     if len(address) == 4:

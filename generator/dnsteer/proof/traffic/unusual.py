@@ -7,7 +7,14 @@ from dataclasses import replace
 from functools import cache
 
 from scapy.layers.inet import TCP, UDP, IPOption_Router_Alert
-from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN
+from scapy.layers.inet6 import (
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+    IPv6ExtHdrRouting,
+    IPv6ExtHdrSegmentRouting,
+    PadN,
+)
 from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet
 
@@ -22,6 +29,8 @@ _SHORTEST = 60
 _FRAGMENTS = (1184, 1176, 552, 384, 376, 64)
 """Bytes of payload of fragments. With an IPv4 header, some just reach and some fall below the minimum fragment size of
 Open vSwitch: its default (1,200) and its lowest setting (400)."""
+_WAY = "2001:db8:ffff::99"
+"""An address in a routing header."""
 _SYN_OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("Timestamp", (1, 0)), ("NOP", None), ("WScale", 7)]
 
 Build = Callable[[Headers], bytes]
@@ -44,6 +53,9 @@ def _ip_variants(version: int, protocol: int) -> Mapping[str, Build]:
         "with a priority tag": with_header(tag=Dot1Q(vlan=0, prio=3)),
         "with two VLAN tags": with_header(tag=Dot1Q(vlan=0, prio=3) / Dot1Q(vlan=100)),
     }
+    plain, tagged = with_header(), with_header(tag=Dot1Q(vlan=0, prio=3))
+    found["in 802.2 SNAP"] = lambda headers: craft.in_snap(plain(headers))
+    found["in 802.2 SNAP with a priority tag"] = lambda headers: craft.in_snap(tagged(headers))
     if version == 4:
         found["of one hop"] = with_header(ttl=1)
         found["of class 0xbb"] = with_header(tos=0xBB)
@@ -55,6 +67,13 @@ def _ip_variants(version: int, protocol: int) -> Mapping[str, Build]:
         padding = {"options": [PadN(optdata=bytes(4))]}
         found["with hop-by-hop options"] = with_header(between=IPv6ExtHdrHopByHop(**padding))
         found["with destination options"] = with_header(between=IPv6ExtHdrDestOpt(**padding))
+        found["with a routing header"] = with_header(between=IPv6ExtHdrRouting(addresses=[_WAY], segleft=1))
+        found["with a segment routing header"] = with_header(
+            between=IPv6ExtHdrSegmentRouting(addresses=[_WAY, _WAY], segleft=1, lastentry=1)
+        )
+        found["with a routing header that is done"] = with_header(
+            between=IPv6ExtHdrRouting(addresses=[_WAY], segleft=0)
+        )
         found.update(
             (name, with_header(between=IPv6ExtHdrFragment(**bits)))
             for name, bits in {
@@ -147,11 +166,13 @@ def answers(senders: Senders) -> Iterator[Vector]:
 def _in_small_fragments(senders: Senders, responder: Responder) -> Iterator[Vector]:
     """Answers of three fragments of each size. Where one is too short, the last one, which waits for it, is left out."""
     sport = responder.answer_port(wire.UDP)
-    for size in _FRAGMENTS if sport is not None else ():
+    for size, snap in [*((size, False) for size in _FRAGMENTS), (_FRAGMENTS[0], True)] if sport is not None else ():
         headers, port = senders.answer_headers(responder, sport or 0), senders.ingress(responder)
-        what = f"in fragments of {size} bytes for {responder.label} from {responder.backend.name} by {port}"
+        what = f"in fragments of {size} bytes{' in 802.2 SNAP' if snap else ''}"
+        name = f"udp answer {what} for {responder.label} from {responder.backend.name} by {port}"
+        pieces = craft.fragments(headers, wire.UDP, 3 * size - 13, size)
         found = [
-            senders.vector(f"udp answer {what}, {nth} of 3", port, fragment, "fragment")
-            for nth, fragment in enumerate(craft.fragments(headers, wire.UDP, 3 * size - 13, size), 1)
+            senders.vector(f"{name}, {nth} of 3", port, craft.in_snap(piece) if snap else piece, "fragment")
+            for nth, piece in enumerate(pieces, 1)
         ]
         yield from found[:-1] if found[0].kind == "drop" != found[-1].kind else found

@@ -74,7 +74,7 @@ class NatReference(ModeReference):
         destination = target.address, service.target_port + target.worker
         return frozenset(
             rewritten(packet, target.mac, from_mac, destination=destination, stale_checksum=stale)
-            for stale in checksum_variants(packet)
+            for stale in checksum_variants(packet, of_destination=True)
         )
 
     def service_of_answer(self, packet: Packet) -> AddressService | None:
