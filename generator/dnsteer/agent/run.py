@@ -35,7 +35,6 @@ from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World
-from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
@@ -74,7 +73,7 @@ class Agent:
         self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
         self._announcer = Announcer(switch.remote, self._recorder)
         self._adoption = Adoption(self._claim, self._health, self._add, self._report, self._recorder)
-        self._verbs = VerbServer(
+        self.verbs = VerbServer(
             self._switch, run_request, self._report, lambda: self._world.spec if self._world is not None else None
         )
         self._begun = False
@@ -124,7 +123,7 @@ class Agent:
                 await asyncio.to_thread(self._announcer.close, self._report)
                 await self.balancer.close()
                 self._adoption.stop()
-                await self._verbs.stop()
+                await self.verbs.stop()
                 self._claim.close()
                 self._memory.close()
 
@@ -139,7 +138,7 @@ class Agent:
                 self._report.works("the switch", "the switch can be reached again")
             self.supervisor.works("the main loop")
         except (SwitchError, PermissionError) as err:
-            why = str(err)
+            why = str(err) or type(err).__name__
             self._recorder.failed(why)
             self._report.fails("the switch", f"the switch stays as it is: {why}", "error")
         except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
@@ -148,9 +147,8 @@ class Agent:
             self._read_first = True  # what comes next in the record may mend it
         if why:
             self._looks.failed(loop.time())
-        systemd.notify(
-            *([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={why.splitlines()[0] if why else self._summary()}"
-        )
+        status = why.strip().partition("\n")[0] if why else self._summary()
+        systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
     def _begin_beside(self, work: Work, bridge: str) -> None:
         """Begin what goes on beside the main loop, once."""
@@ -162,7 +160,7 @@ class Agent:
         start("the balance", lambda: self.balancer.run(work, lambda: self._overlay, self._note_effect, report))
         start("the announcements", lambda: self._notices.run(work, report))
         start("the routes", lambda: self._announcer.run(self._situation, report))
-        self._verbs.begin(bridge, self.supervisor)
+        self.verbs.begin(bridge, self.supervisor)
 
     def _situation(self) -> Situation | None:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
@@ -170,10 +168,6 @@ class Agent:
             return None
         fault, doubt = self._role.fault(self._memory.fault), self._memory.doubt
         return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
-
-    async def run_verb(self, asked: Asked) -> VerbOutcome:
-        """Carry out a verb that the console asks for, on the switch as the agent has it."""
-        return await self._verbs.run_verb(asked)
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
@@ -283,6 +277,12 @@ class Agent:
             self._put_back(due, decision)
             self._read_first = True
             return
+        for name in effect.decisions:
+            self.supervisor.works(f"deciding about {name}")
+        for name, err in effect.failed.items():
+            self.supervisor.failed(f"deciding about {name}", err)
+            self._put_back({name}, "")
+            self._read_first = True
         self._follow_up(effect, world.rules)
         self._note_effect(effect, took)
 
