@@ -27,6 +27,7 @@ from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.agent.recording import record_kept
 from dnsteer.agent.repair import look
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.role import RoleFollower
@@ -43,7 +44,7 @@ from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
-from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
@@ -226,14 +227,10 @@ class Agent:
             raise failed
 
     async def _record_kept(self, work: Work, world: World, _loop: asyncio.AbstractEventLoop) -> None:
-        """Record what was decided while the record could not be written."""
-        kept = self._memory.unrecorded
-        if kept.why:
-            with suppress(BusyError, UnwrittenError):
-                counted = await work(partial(self._switch.record_kept, world.bridge))
-                self._due |= set() if counted else set(world.rules)
-        self._report.unrecorded(kept.why, kept.unsaved)
-        self._recorder.unrecorded(bool(kept.why))
+        """Record what was decided while the record could not be written, or decide anew where others have written it."""
+        if not await record_kept(self._switch, world.bridge, work, self._report, self._recorder):
+            self._due |= set(world.rules)
+            self._wake.set()
 
     async def _advance(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """End maintenance whose time is over, and advance what is gradual."""

@@ -94,9 +94,12 @@ class Supervisor:
     def catch_callbacks(self, loop: asyncio.AbstractEventLoop) -> None:
         """Report what fails in callbacks of the event loop, such as those of sockets and timers."""
 
-        def failed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             err = context.get("exception")
-            self.failed("an event", err if err is not None else RuntimeError(context.get("message", "")))
+            if err is None or isinstance(err, OSError):  # such as of a connection: what asyncio says of it is logged
+                loop.default_exception_handler(context)
+            else:
+                self.failed("an event", err)
 
         loop.set_exception_handler(failed)
 
