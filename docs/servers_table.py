@@ -17,8 +17,16 @@ _LONG = 40
 def page(text: str) -> str:
     """docs/servers.md with its tables made anew."""
     seen = yaml.safe_load(_SEEN.read_text(encoding="utf-8"))
-    all_ = [why for servers in seen.values() for states in servers.values() for row in states.values() for why in row.values()]
-    letters = {why: "abcdefghijklmnopqrstuvwxyz"[n] for n, why in enumerate(dict.fromkeys(w for w in all_ if len(w) > _LONG))}
+    all_ = [
+        why
+        for servers in seen.values()
+        for states in servers.values()
+        for row in states.values()
+        for why in row.values()
+    ]
+    letters = {
+        why: "abcdefghijklmnopqrstuvwxyz"[n] for n, why in enumerate(dict.fromkeys(w for w in all_ if len(w) > _LONG))
+    }
     legend = "\n".join(f"- {letter}: `{why}`" for why, letter in letters.items())
     text = _LEGEND.sub(lambda m: f"{m[1]}\n{legend}\n\n{m[2]}", text)
     return _TABLE.sub(lambda m: f"{m[1]}\n{_table(seen[m[2]], m[3], letters)}\n\n{m[4]}", text)

@@ -32,7 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write golden files and expected errors anew; read the diff afterwards",
     )
-    parser.addoption("--slow", action="store_true", help="also the tests that are marked slow: `make test-alerts`, `make test-servers`")
+    parser.addoption(
+        "--slow",
+        action="store_true",
+        help="also the tests that are marked slow: `make test-alerts`, `make test-servers`",
+    )
     parser.addoption("--quick", action="store_true", help="only the tests for work in progress: `make test-quick`")
 
 

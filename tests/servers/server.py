@@ -89,7 +89,9 @@ class NameServer(ABC):
         if not self.folder.exists():
             self._make_copies()
         shared = "usr/share/dns"
-        mounts = [f"mount --bind {self.folder / path} /{path}" for path in (*(c.lstrip("/") for c in self.copies), shared)]
+        mounts = [
+            f"mount --bind {self.folder / path} /{path}" for path in (*(c.lstrip("/") for c in self.copies), shared)
+        ]
         made, owner = self.run_folder
         lines = ["set -e", "mount -t tmpfs -o mode=0755 tmpfs /run", *mounts]
         lines += [f"install -d -o {owner} /run/{made}"] if made else []

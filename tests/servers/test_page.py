@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from dnsteer.agent.probes.targets import ProbeTarget
+from tests.servers import expected
 from tests.servers.asking import targets
 from tests.servers.matrix import AUTHORITATIVE, CHECKS, RESOLVERS, STATES, checks_of
-from tests.servers import expected
 from tests.servers.server import NameServer
 from tests.servers.zones import Root
 

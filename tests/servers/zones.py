@@ -40,7 +40,12 @@ def records(zone: str) -> list[tuple[str, str, str, int]]:
     """The records of a zone in master file format: name, type, data and TTL, names without the final dot."""
     parsed = dns.zone.from_text(zone, relativize=False)
     return [
-        (name.to_text(omit_final_dot=True), dns.rdatatype.to_text(data.rdtype), data.to_text().replace(". ", " ").rstrip("."), ttl)
+        (
+            name.to_text(omit_final_dot=True),
+            dns.rdatatype.to_text(data.rdtype),
+            data.to_text().replace(". ", " ").rstrip("."),
+            ttl,
+        )
         for name, ttl, data in parsed.iterate_rdatas()
     ]
 

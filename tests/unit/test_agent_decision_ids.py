@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from dnsteer.agent import effect
-from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.health import Result, Thresholds
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
@@ -159,5 +159,30 @@ def test_a_check_whose_effect_fails_keeps_its_id(monkeypatch: pytest.MonkeyPatch
             await case.agent._apply_due(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
         await case.apply_due()
         assert case.ids("decision") == case.ids("check") and case.ids("check")
+
+    asyncio.run(test())
+
+
+def test_a_defect_in_one_pool_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays due, and is decided about once the defect is gone."""
+    original = effect.decide_with_backup
+
+    def fails(rules: PoolRules, *args: Any) -> Decision:
+        if rules.pool == "farm":
+            raise ZeroDivisionError
+        return original(rules, *args)
+
+    async def test() -> None:
+        case = Case(monkeypatch)
+        out = {"farm": {"ns2": "late"}, "spare": {"sp1": "late"}}
+        monkeypatch.setattr(case.agent._health, "unhealthy", out.__getitem__)
+        with monkeypatch.context() as patch:
+            patch.setattr(effect, "decide_with_backup", fails)
+            await case.apply_due("farm", "spare")
+        assert [e.backend for e in case.overlay] == ["sp1"]
+        assert case.agent._due == {"farm"} and ("trouble", "") in case.said
+        await case.apply_due()
+        assert [e.backend for e in case.overlay] == ["sp1", "ns2"]
+        assert not case.agent._due and ("trouble_over", "") in case.said
 
     asyncio.run(test())

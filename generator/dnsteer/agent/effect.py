@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.agent.backup import decide_with_backup
@@ -24,12 +24,14 @@ class Effect:
     """What was done, with the decision behind it of each pool. *outdated*: another state was applied meanwhile.
 
     *id* is that of the decision; of the earlier one where this is only its next step, and no panic begins or ends.
+    *failed* has the names of slots about which a defect let nothing be decided: they stay as they are.
     """
 
     change: OverlayChange | None
     decisions: Mapping[str, Decision]
     outdated: bool = False
     id: str = ""
+    failed: Mapping[str, Exception] = field(default_factory=dict)
 
 
 class OutdatedError(Exception):
@@ -52,14 +54,19 @@ def decide_and_change(
     """
     id = id or IDS.next()
     decisions: dict[str, Decision] = {}
+    failed: dict[str, Exception] = {}
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         if state.number != number:
             raise OutdatedError
         for pool in rules:
             name = slots_name(pool.pool, pool.service)
-            found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
-            decisions[name] = replace(found, entries=stamped(found.entries, overlay, id))
+            try:
+                found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
+            except Exception as err:  # noqa: BLE001  what nobody foresaw in one pool must not stop the others
+                failed[name] = err
+            else:
+                decisions[name] = replace(found, entries=stamped(found.entries, overlay, id))
         return with_decisions(overlay, decisions)
 
     checked: Edit = edit
@@ -68,7 +75,7 @@ def decide_and_change(
     except OutdatedError:
         return Effect(None, {}, outdated=True)
     decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
-    return Effect(change, decisions, id=id if decided else id_of(change, id))
+    return Effect(change, decisions, id=id if decided else id_of(change, id), failed=failed)
 
 
 def advance_maintenance(switch: TargetSwitch, bridge: str) -> Effect:

@@ -27,6 +27,7 @@ from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.agent.recording import record_kept
 from dnsteer.agent.repair import look
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.role import RoleFollower
@@ -35,7 +36,6 @@ from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World
-from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
@@ -44,7 +44,7 @@ from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
-from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
@@ -74,7 +74,7 @@ class Agent:
         self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
         self._announcer = Announcer(switch.remote, self._recorder)
         self._adoption = Adoption(self._claim, self._health, self._add, self._report, self._recorder)
-        self._verbs = VerbServer(
+        self.verbs = VerbServer(
             self._switch, run_request, self._report, lambda: self._world.spec if self._world is not None else None
         )
         self._begun = False
@@ -124,7 +124,7 @@ class Agent:
                 await asyncio.to_thread(self._announcer.close, self._report)
                 await self.balancer.close()
                 self._adoption.stop()
-                await self._verbs.stop()
+                await self.verbs.stop()
                 self._claim.close()
                 self._memory.close()
 
@@ -139,7 +139,7 @@ class Agent:
                 self._report.works("the switch", "the switch can be reached again")
             self.supervisor.works("the main loop")
         except (SwitchError, PermissionError) as err:
-            why = str(err)
+            why = str(err) or type(err).__name__
             self._recorder.failed(why)
             self._report.fails("the switch", f"the switch stays as it is: {why}", "error")
         except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
@@ -148,9 +148,8 @@ class Agent:
             self._read_first = True  # what comes next in the record may mend it
         if why:
             self._looks.failed(loop.time())
-        systemd.notify(
-            *([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={why.splitlines()[0] if why else self._summary()}"
-        )
+        status = why.strip().partition("\n")[0] if why else self._summary()
+        systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
     def _begin_beside(self, work: Work, bridge: str) -> None:
         """Begin what goes on beside the main loop, once."""
@@ -162,7 +161,7 @@ class Agent:
         start("the balance", lambda: self.balancer.run(work, lambda: self._overlay, self._note_effect, report))
         start("the announcements", lambda: self._notices.run(work, report))
         start("the routes", lambda: self._announcer.run(self._situation, report))
-        self._verbs.begin(bridge, self.supervisor)
+        self.verbs.begin(bridge, self.supervisor)
 
     def _situation(self) -> Situation | None:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
@@ -170,10 +169,6 @@ class Agent:
         if world is None:
             return None
         return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.standby, *memory.judgement)
-
-    async def run_verb(self, asked: Asked) -> VerbOutcome:
-        """Carry out a verb that the console asks for, on the switch as the agent has it."""
-        return await self._verbs.run_verb(asked)
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
@@ -232,14 +227,10 @@ class Agent:
             raise failed
 
     async def _record_kept(self, work: Work, world: World, _loop: asyncio.AbstractEventLoop) -> None:
-        """Record what was decided while the record could not be written."""
-        kept = self._memory.unrecorded
-        if kept.why:
-            with suppress(BusyError, UnwrittenError):
-                counted = await work(partial(self._switch.record_kept, world.bridge))
-                self._due |= set() if counted else set(world.rules)
-        self._report.unrecorded(kept.why, kept.unsaved)
-        self._recorder.unrecorded(bool(kept.why))
+        """Record what was decided while the record could not be written, or decide anew where others have written it."""
+        if not await record_kept(self._switch, world.bridge, work, self._report, self._recorder):
+            self._due |= set(world.rules)
+            self._wake.set()
 
     async def _advance(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """End maintenance whose time is over, and advance what is gradual."""
@@ -283,6 +274,12 @@ class Agent:
             self._put_back(due, decision)
             self._read_first = True
             return
+        for name in effect.decisions:
+            self.supervisor.works(f"deciding about {name}")
+        for name, err in effect.failed.items():
+            self.supervisor.failed(f"deciding about {name}", err)
+            self._put_back({name}, "")
+            self._read_first = True
         self._follow_up(effect, world.rules)
         self._note_effect(effect, took)
 

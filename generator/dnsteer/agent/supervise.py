@@ -19,7 +19,7 @@ FIRST_PAUSE = 1.0
 """Seconds until a task that failed is started again; each time twice as long."""
 LONGEST_PAUSE = 60.0
 STEADY = 10.0
-"""Seconds without a failure after which a task counts as working again."""
+"""Seconds without a failure after which a task counts as working again; at least twice as long as it worked before."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -74,17 +74,18 @@ class Supervisor:
 
     async def keep(self, part: str, run: Run) -> None:
         """Run a task until cancelled, and again whenever it ends."""
-        pause = FIRST_PAUSE
+        clock, pause, worked = asyncio.get_running_loop().time, FIRST_PAUSE, 0.0
         while True:
-            task = asyncio.ensure_future(run())
+            task, began = asyncio.ensure_future(run()), clock()
             try:
-                done, _ = await asyncio.wait([task], timeout=STEADY)
+                done, _ = await asyncio.wait([task], timeout=max(STEADY, 2 * worked))
                 if not done:
                     self.works(part)
                     pause = FIRST_PAUSE
                     await asyncio.wait([task])
             finally:
                 await _ended(task)
+            worked = clock() - began
             err = None if task.cancelled() else task.exception()
             self.failed(part, err or RuntimeError("it has ended by itself"))
             await asyncio.sleep(pause)
@@ -93,9 +94,12 @@ class Supervisor:
     def catch_callbacks(self, loop: asyncio.AbstractEventLoop) -> None:
         """Report what fails in callbacks of the event loop, such as those of sockets and timers."""
 
-        def failed(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             err = context.get("exception")
-            self.failed("an event", err if err is not None else RuntimeError(context.get("message", "")))
+            if err is None or isinstance(err, OSError):  # such as of a connection: what asyncio says of it is logged
+                loop.default_exception_handler(context)
+            else:
+                self.failed("an event", err)
 
         loop.set_exception_handler(failed)
 

@@ -190,7 +190,7 @@ def _served(
 
     async def with_console(agent: Agent, at: At, of: ConsoleRecorder) -> None:
         found = await security.get()
-        await serve_console(*at, pages, of, switch, serves, options, found, agent.run_verb, predict)
+        await serve_console(*at, pages, of, switch, serves, options, found, agent.verbs.run_verb, predict)
 
     async def with_metrics(at: At) -> None:
         if not (ip_address(at[0]).is_loopback or (given.certificate and (given.tokens or given.client_ca))):

@@ -62,7 +62,7 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Times that a part of the agent failed in a way that nobody foresaw, and was tried again.",
         ("part",),
-        "parts of the agent",
+        "parts of the agent and pools",
         when="one has failed",
     ),
     Family(

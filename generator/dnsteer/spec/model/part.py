@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from dnsteer.spec.model.types import wanted
 
@@ -14,6 +16,18 @@ class Part(BaseModel):
     """A mapping of the spec: unknown keys are errors, and it does not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """A key that may be left out has a value where it is there (`check_empty_keys`), unless it may be empty."""
+        schema = handler.resolve_ref_schema(handler(core))
+        for value in schema.get("properties", {}).values():
+            if value.get("default", "") is not None:
+                continue
+            del value["default"]
+            kinds = [one for one in value.pop("anyOf", ()) if one != {"type": "null"}]
+            value |= {"anyOf": kinds} if len(kinds) > 1 else kinds[0] if kinds else {}
+        return schema
 
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:

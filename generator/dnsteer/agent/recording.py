@@ -1,0 +1,25 @@
+"""Bring to the record what was decided while it could not be written, and tell of it until that is done."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from dnsteer.agent.adoption import Work
+from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.report import Reporter
+from dnsteer.metrics.recorder import Recorder
+from dnsteer.switch.state import BusyError
+from dnsteer.switch.tools import UnwrittenError
+
+
+async def record_kept(switch: HeldSwitch, bridge: str, work: Work, report: Reporter, recorder: Recorder) -> bool:
+    """Record what is kept, if something is and OVSDB can be written. Return whether it still counts: others may have written
+    the record meanwhile. Raises SwitchError."""
+    kept, counts = switch.memory.unrecorded, True
+    if kept.why:
+        with suppress(BusyError, UnwrittenError):
+            counts = await work(partial(switch.record_kept, bridge))
+    report.unrecorded(kept.why, kept.unsaved)
+    recorder.unrecorded(bool(kept.why))
+    return counts
