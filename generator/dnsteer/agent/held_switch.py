@@ -64,6 +64,8 @@ class SwitchMemory:
         """Why looks do not tell whether the tables are right, where they do not."""
         self.silence = ""
         """What is said of an ovs-vswitchd that answers no OpenFlow, but forwards; empty: it answers, or does not forward."""
+        self.database_lost = False
+        """Whether the database has ended, and was not seen again."""
         self._deaf = False
         """Whether packets from the port for probes are not taken, while those of clients are."""
         self._hears_since = self._passed = -inf
@@ -84,7 +86,8 @@ class SwitchMemory:
     def slow(self, found: SilentBridge) -> None:
         """An answer of OpenFlow does not come at once. Until it does, packets are taken from the ports that were *found*."""
         probe = self.wanted.loaded.spec.switch.probe if self.wanted is not None else None
-        self._deaf = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+        skipped = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+        self._deaf = skipped and (self._deaf or self.database_lost)  # else it is only busy
 
     def silent(self, why: str, found: SilentBridge) -> None:
         """ovs-vswitchd does not answer, and what forwards was *found*. Where nothing does, its tables must be looked at
