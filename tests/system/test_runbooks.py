@@ -200,7 +200,7 @@ def test_rolling_upgrade_stops_at_a_hook_that_fails_and_does_not_go_on_by_itself
     assert len(list(deployed.record().overlay or ())) == 3
 
 
-STOP = 'for pid in $(ip netns pids dnst-b-ns3); do case $(cat /proc/$pid/comm) in nsd*) kill -STOP $pid ;; esac; done'
+STOP = "for pid in $(ip netns pids dnst-b-ns3); do case $(cat /proc/$pid/comm) in nsd*) kill -STOP $pid ;; esac; done"
 
 
 def test_rolling_upgrade_leaves_a_server_drained_that_does_not_answer_after_it(deployed: Site) -> None:
