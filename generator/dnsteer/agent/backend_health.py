@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dnsteer.agent.decide import PoolHealth
 from dnsteer.agent.health import CheckState, Result, after_result
 from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
@@ -47,13 +48,29 @@ class Health:
         return after.healthy != before.healthy
 
     def unhealthy(self, slots: str) -> Mapping[str, str]:
-        """The backends that are unhealthy for a pool's slots (`slots_name`), each with its last failure."""
-        out: dict[str, str] = {}
+        """The backends that are unhealthy for a pool's slots (`slots_name`), each with its last failure, in the order in
+        which they failed."""
+        out: dict[str, CheckState] = {}
         for target in self._by_slots.get(slots, ()):
             state = self.states[target.key]
             if not state.healthy:
-                out.setdefault(target.backend, state.why)
-        return out
+                out.setdefault(target.backend, state)
+                if state.since < out[target.backend].since:
+                    out[target.backend] = state
+        return {name: state.why for name, state in sorted(out.items(), key=lambda item: item[1].since)}
+
+    def of(self, slots: str) -> PoolHealth:
+        """What is known of the backends for a pool's slots."""
+        failing, known, named = set[str](), set[str](), set[str]()
+        for target in self._by_slots.get(slots, ()):
+            state = self.states[target.key]
+            named.add(target.backend)
+            if target.key not in self._untested and state.steady:
+                known.add(target.backend)
+            if not state.healthy and not state.answers:
+                failing.add(target.backend)
+        unhealthy = self.unhealthy(slots)
+        return PoolHealth(unhealthy, unhealthy.keys() - failing, named - known - unhealthy.keys())
 
     def untested(self, slots: str) -> set[str]:
         """The backends for a pool's slots of which a check does not know yet whether they are healthy."""

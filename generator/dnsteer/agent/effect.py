@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolRules
+from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.probes.targets import slots_name
-from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.decision import IDS, deciding
 from dnsteer.deploy.overlay_change import Edit, OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
@@ -41,14 +41,14 @@ def decide_and_change(
     bridge: str,
     number: int,
     rules: Sequence[PoolRules],
-    unhealthy: Mapping[str, Mapping[str, str]],
+    health: Mapping[str, PoolHealth],
     id: str = "",
     panics: Collection[str] = (),
 ) -> Effect:
     """Decide by *rules* on the overlay as it is under the lock, and change the switch.
 
-    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots, those of *panics* were
-    in panic. *id* is that of the decision, if it has one already. Raises SwitchError.
+    *number* is the state that the rules are of; *health* is by the names of slots, those of *panics* were in panic. *id*
+    is that of the decision, if it has one already. Raises SwitchError.
     """
     id = id or IDS.next()
     decisions: dict[str, Decision] = {}
@@ -56,11 +56,13 @@ def decide_and_change(
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         if state.number != number:
             raise OutdatedError
-        for pool in rules:
+        after = overlay
+        for pool in sorted(rules, key=lambda pool: bool(pool.service)):  # who is out of a pool is out of its services
             name = slots_name(pool.pool, pool.service)
-            found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
+            found = decide_with_backup(pool, after.of(pool.pool), health[name], agent_name(), time)
             decisions[name] = replace(found, entries=stamped(found.entries, overlay, id))
-        return with_decisions(overlay, decisions)
+            after = with_decisions(after, {name: decisions[name]})
+        return after
 
     checked: Edit = edit
     try:

@@ -220,8 +220,8 @@ class Agent:
         self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
         if self._world is None or self._world.number != record.number:
             self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
-        elif record.overlay != self._overlay:  # whom people take out counts for backups
-            self._due |= {name for name, rules in self._world.rules.items() if rules.standby}
+        elif record.overlay.by_people != self._overlay.by_people:  # whom they have out does not count
+            self._due |= self._world.rules.keys()
         self._overlay = record.overlay
         self._role.record(record, self._world)
         self._announcer.record(record, self._report)
@@ -265,11 +265,13 @@ class Agent:
         if self._changed is not None:
             self._recorder.took("decision_wait", began - self._changed, decision)
             self._changed = None
-        rules = [world.rules[pool] for pool in due if pool in world.rules]
-        unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
-        args = self._switch, world.bridge, world.number, rules, unhealthy, decision, {*self._panics.slots}
+        pools = {world.rules[name].pool for name in due if name in world.rules}
+        rules = {
+            name: of for name, of in world.rules.items() if of.pool in pools
+        }  # one's services depend on each other
+        about = [*rules.values()], {name: self._health.of(name) for name in rules}, decision, {*self._panics.slots}
         try:
-            effect = await work(partial(decide_and_change, *args))
+            effect = await work(partial(decide_and_change, self._switch, world.bridge, world.number, *about))
         except BaseException:
             self._put_back(due, decision)
             raise
@@ -370,7 +372,7 @@ class Agent:
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         """Take notice of what goes on, and of panics."""
         for pool, decision in effect.decisions.items():
-            if decision.waiting or any(entry.returns for entry in decision.entries):
+            if decision.waiting or decision.spared or any(entry.returns for entry in decision.entries):
                 self._under_way.add(pool)
             else:
                 self._under_way.discard(pool)
