@@ -74,7 +74,11 @@ class Case:
         return OverlayChange(bridge, before, self.overlay, [])
 
     def turns(self, backend: str, why: str = "late") -> None:
-        self.agent._add(self.targets[backend], Result(len(self.said) + 100.0, why))
+        time = len(self.said) + 100.0
+        self.agent._add(self.targets[backend], Result(time, why))
+        for target in self.targets.values():  # the others answer, so it is this one that fails
+            if target.backend != backend and self.agent._health.states[target.key].healthy:
+                self.agent._add(target, Result(time + 0.5))
 
     async def apply_due(self, *also: str) -> None:
         self.agent._due.update(also)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dnsteer.agent.decide import PoolHealth
+from dnsteer.agent.evidence import Evidence
+from dnsteer.agent.flapping import began_with
 from dnsteer.agent.health import CheckState, Result, after_result
 from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.flapping import PastFailures
 
 
 class Health:
@@ -15,12 +18,24 @@ class Health:
 
     def __init__(self) -> None:
         self.states: dict[Key, CheckState] = {}
-        self._by_slots: dict[str, list[ProbeTarget]] = {}
+        self._by_slots: dict[str, dict[str, list[Key]]] = {}
+        """The targets of each backend that decide about a pool's slots (`slots_name`)."""
         self._untested: set[Key] = set()
         """Targets of which it is not known yet whether they are healthy."""
+        self._evidence = Evidence()
 
-    def adopt(self, targets: Iterable[ProbeTarget], overlay: Overlay, time: float) -> None:
-        """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
+    def adopt(
+        self,
+        targets: Iterable[ProbeTarget],
+        overlay: Overlay,
+        time: float,
+        past: Mapping[Key, PastFailures] | None = None,
+    ) -> None:
+        """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy.
+
+        *past* are failures that an earlier agent has seen.
+        """
+        known_targets = list(targets)
         out = {
             (slots_name(entry.pool, entry.service), entry.backend): entry
             for entry in overlay
@@ -28,13 +43,17 @@ class Health:
         }
         known, self.states, self._by_slots = self.states, {}, {}
         tested = known.keys() - self._untested
-        for target in targets:
+        for target in known_targets:
             entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
             begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
-            self.states[target.key] = known.get(target.key, begins)
+            before = (past or {}).get(target.key)
+            self.states[target.key] = known.get(target.key) or began_with(
+                begins, before, time, target.thresholds.hold_max
+            )
             for name in target.slots:
-                self._by_slots.setdefault(name, []).append(target)
+                self._by_slots.setdefault(name, {}).setdefault(target.backend, []).append(target.key)
         self._untested = self.states.keys() - tested
+        self._evidence.adopt(known_targets)
 
     def add(self, target: ProbeTarget, result: Result) -> bool:
         """Add a result; return whether the check changed its state."""
@@ -45,33 +64,31 @@ class Health:
         if result.good or not after.healthy:  # a first failure tells neither
             self._untested.discard(target.key)
         self.states[target.key] = after
+        self._evidence.add(target, result)
         return after.healthy != before.healthy
 
     def unhealthy(self, slots: str) -> Mapping[str, str]:
         """The backends that are unhealthy for a pool's slots (`slots_name`), each with its last failure, in the order in
         which they failed."""
-        out: dict[str, CheckState] = {}
-        for target in self._by_slots.get(slots, ()):
-            state = self.states[target.key]
-            if not state.healthy:
-                out.setdefault(target.backend, state)
-                if state.since < out[target.backend].since:
-                    out[target.backend] = state
-        return {name: state.why for name, state in sorted(out.items(), key=lambda item: item[1].since)}
+        found = {name: self._failed(keys) for name, keys in self._by_slots.get(slots, {}).items()}
+        states = {name: self.states[keys[0]] for name, keys in found.items() if keys}
+        return {name: state.why for name, state in sorted(states.items(), key=lambda item: item[1].since)}
 
     def of(self, slots: str) -> PoolHealth:
         """What is known of the backends for a pool's slots."""
-        failing, known, named = set[str](), set[str](), set[str]()
-        for target in self._by_slots.get(slots, ()):
-            state = self.states[target.key]
-            named.add(target.backend)
-            if target.key not in self._untested and state.steady:
-                known.add(target.backend)
-            if not state.healthy and not state.answers:
-                failing.add(target.backend)
-        unhealthy = self.unhealthy(slots)
-        return PoolHealth(unhealthy, unhealthy.keys() - failing, named - known - unhealthy.keys())
+        backends, unhealthy = self._by_slots.get(slots, {}), self.unhealthy(slots)
+        failed = {name: self._failed(backends[name]) for name in unhealthy}
+        return PoolHealth(
+            unhealthy,
+            recovering={name for name, keys in failed.items() if all(self.states[key].answers for key in keys)},
+            unproven={name for name, keys in failed.items() if not any(map(self._evidence.proves, keys))},
+            unknown={n for n, keys in backends.items() if n not in unhealthy and self._untested.issuperset(keys)},
+        )
 
     def untested(self, slots: str) -> set[str]:
         """The backends for a pool's slots of which a check does not know yet whether they are healthy."""
-        return {target.backend for target in self._by_slots.get(slots, ()) if target.key in self._untested}
+        return {name for name, keys in self._by_slots.get(slots, {}).items() if self._untested.intersection(keys)}
+
+    def _failed(self, keys: Iterable[Key]) -> list[Key]:
+        """Those of a backend's targets that are unhealthy, first failed first."""
+        return sorted((key for key in keys if not self.states[key].healthy), key=lambda key: self.states[key].since)

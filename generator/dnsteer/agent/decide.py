@@ -25,8 +25,7 @@ class PoolRules:
     *panic* is a share, 0 to 1; *slow_start* is in seconds. *keep_at_least* is how many backends stay in service though
     they fail, if as few are left. *standby* are the backends of the pool's backup with the weights that they join with
     while fewer than *below* of its own are in service. *service* is the only one with these rules, such as `853/tcp`;
-    empty: all that have no slots of their own. Failures that follow one another within *one_cause* seconds may have one
-    cause: it is the time in which a fault of what checks is noticed at every backend.
+    empty: all that have no slots of their own.
     """
 
     pool: str
@@ -37,19 +36,19 @@ class PoolRules:
     below: int = 0
     service: str = ""
     keep_at_least: int = 0
-    one_cause: float = 0.0
 
 
 @dataclass(frozen=True)
 class PoolHealth:
     """What the checks say of a pool's backends. *unhealthy* has the last failure of each, in the order in which they failed.
 
-    *recovering* are those of them that passed their last checks, though not often enough yet. Whether the *unknown* pass is
-    not known: there is no result yet, or the last one was bad.
+    *recovering* are those of them that passed their last checks, though not often enough yet. The *unproven* may fail only
+    because the way to all backends did: no other one has passed meanwhile. Of the *unknown* no result is there yet.
     """
 
     unhealthy: Mapping[str, str] = field(default_factory=dict)
     recovering: Collection[str] = ()
+    unproven: Collection[str] = ()
     unknown: Collection[str] = ()
 
     def passes(self, name: str) -> bool:
@@ -73,6 +72,11 @@ class Decision:
     kept: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     serving: tuple[str, ...] = ()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more is to be decided soon, though no check turns."""
+        return bool(self.waiting or self.spared) or any(entry.returns for entry in self.entries)
 
 
 def decide(
@@ -147,11 +151,10 @@ class _Pool:
         self.ours = {
             entry.backend: entry
             for entry in overlay
-            if (entry.kind, entry.service) == ("health", rules.service)
-            and entry.backend in self.weights
-            and not (self.panics and entry.backend in self.counted and _is_recent(entry, rules.one_cause, now))
+            if (entry.kind, entry.service) == ("health", rules.service) and entry.backend in self.weights
         }
-        answers = [n for n in self.counted if n not in self.unhealthy or n in health.recovering]
+        unsure = {*health.recovering, *health.unproven} if trusts else {*health.recovering}
+        answers = [name for name in self.counted if name not in self.unhealthy or name in unsure]
         self.serving = [name for name in answers if name not in self.ours]
         self.failing = [
             name
@@ -218,10 +221,6 @@ def weights_in_force(rules: PoolRules, overlay: Sequence[Maintenance]) -> dict[s
 
 def _is_out(entry: Maintenance | None) -> bool:
     return entry is not None and entry.gone >= DRAINED and not entry.returns
-
-
-def _is_recent(entry: Maintenance, seconds: float, now: datetime) -> bool:
-    return _is_out(entry) and 0 <= (now - datetime.fromisoformat(entry.since)).total_seconds() <= seconds
 
 
 def returning(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:

@@ -31,6 +31,11 @@ class Effect:
     outdated: bool = False
     id: str = ""
 
+    @property
+    def changed(self) -> bool:
+        """Whether the switch or its record was changed."""
+        return self.change is not None and self.change.changed
+
 
 class OutdatedError(Exception):
     """Another state is applied than the one whose rules are known."""

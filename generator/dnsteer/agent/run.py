@@ -22,6 +22,7 @@ from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import Control, RunRequestOn
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
+from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
@@ -44,7 +45,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
 from dnsteer.metrics.recorder import Known, Recorder
-from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
+from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.captures import capture_of, remove_left
@@ -84,6 +85,7 @@ class Agent:
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
+        self._flapping = FlappingRecord(switch.remote)
         self.balancer = Balancer(self._switch, self._recorder)
         self._notices = NeighborNotices(self._switch)
         self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
@@ -101,7 +103,7 @@ class Agent:
         self._decision = ""
         """The id of the decision about what is due, once health has changed."""
         self._under_way: set[str] = set()
-        """Names of slots with a backend that is coming back."""
+        """Names of slots about which more is to be decided soon: a backend is coming back, or unhealthy and in service."""
         self._timed = False
         """Whether maintenance ends or advances now."""
         self._captured: BridgeRecord | None = None
@@ -190,12 +192,11 @@ class Agent:
         """Carry out a verb that the console asks for, on the switch as the agent has it."""
         if self._control is None:
             return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
-        switch = self._switch
-        extension = switch.extension
+        extension = self._switch.extension
         if asked.files and extension is None:  # a spec that was sent names no socket of this machine
             applied = self._world.spec.switch.extension if self._world is not None else None
             extension = applied.control if applied is not None else Extension.model_fields["control"].default
-        named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": extension}
+        named = {"--db": self._switch.remote, "--openflow": self._switch.openflow, "--extension": extension}
         options = [word for name, value in named.items() if value for word in (name, value)]
         return await self._control.run_verb(asked, options)
 
@@ -219,10 +220,11 @@ class Agent:
             return False
         self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
         if self._world is None or self._world.number != record.number:
-            self._adopt(await work(partial(self._read_world, record)), record.overlay, loop)
+            self._adopt(await work(partial(self._read_world, record)), record, loop)
         elif record.overlay.by_people != self._overlay.by_people:  # whom they have out does not count
             self._due |= self._world.rules.keys()
         self._overlay = record.overlay
+        await work(partial(self._flapping.keep, record, self._health.states, loop.time()))
         self._role.record(record, self._world)
         self._announcer.record(record, self._report)
         self._captured = record if capture_of(record) is not None else None
@@ -251,11 +253,10 @@ class Agent:
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
         if self._captured is not None:
-            switch = self._switch
-            left = await work(partial(remove_left, switch.remote, switch.timeout, self._captured))
+            left = await work(partial(remove_left, self._switch.remote, self._switch.timeout, self._captured))
             if left is not None:
-                text = f"removed the mirrors that were left: {left.text}"
-                self._report.say(text, "mirrors_removed", capture=left.text)
+                said = f"removed the mirrors that were left: {left.text}"
+                self._report.say(said, "mirrors_removed", capture=left.text)
             self._captured = None
 
     async def _apply_due(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
@@ -265,10 +266,8 @@ class Agent:
         if self._changed is not None:
             self._recorder.took("decision_wait", began - self._changed, decision)
             self._changed = None
-        pools = {world.rules[name].pool for name in due if name in world.rules}
-        rules = {
-            name: of for name, of in world.rules.items() if of.pool in pools
-        }  # one's services depend on each other
+        pools = {world.rules[name].pool for name in due if name in world.rules}  # with all services of each
+        rules = {name: of for name, of in world.rules.items() if of.pool in pools}
         about = [*rules.values()], {name: self._health.of(name) for name in rules}, decision, {*self._panics.slots}
         try:
             effect = await work(partial(decide_and_change, self._switch, world.bridge, world.number, *about))
@@ -276,8 +275,7 @@ class Agent:
             self._put_back(due, decision)
             raise
         took = loop.time() - began
-        changed = effect.change is not None and effect.change.changed
-        self._recorder.took("effect", took, effect.id if changed else "")
+        self._recorder.took("effect", took, effect.id if effect.changed else "")
         if effect.outdated:
             self._put_back(due, decision)
             self._world = None
@@ -320,11 +318,11 @@ class Agent:
             self._notices.begin(world)
         self._report.look(found, repair=repair, decision=decision)
 
-    def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
+    def _adopt(self, world: World, record: BridgeRecord, loop: asyncio.AbstractEventLoop) -> None:
         for probe in self._probes:
             probe.stop()
         self._world = world
-        self._health.adopt(world.targets, overlay, loop.time())
+        self._health.adopt(world.targets, record.overlay, loop.time(), self._flapping.past(record))
         self.balancer.adopt(world, loop.time())
         self._notices.begin(world)
         self._due |= set(world.rules)
@@ -371,11 +369,8 @@ class Agent:
 
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         """Take notice of what goes on, and of panics."""
-        for pool, decision in effect.decisions.items():
-            if decision.waiting or decision.spared or any(entry.returns for entry in decision.entries):
-                self._under_way.add(pool)
-            else:
-                self._under_way.discard(pool)
+        self._under_way -= effect.decisions.keys()
+        self._under_way |= {name for name, decision in effect.decisions.items() if decision.goes_on}
         self._panics.follow(effect, rules)
 
     def _note_effect(self, effect: Effect, seconds: float) -> None:
@@ -390,10 +385,9 @@ class Agent:
         if self._world is None:
             return "standing by"
         ill = sum(not state.healthy for state in self._health.states.values())
-        return (
-            f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy; "
-            f"{self._differences} differences {'repaired' if self._world.spec.switch.repair == 'on' else 'reported'}"
-        )
+        text = f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy"
+        done = "repaired" if self._world.spec.switch.repair == "on" else "reported"
+        return f"{text}; {self._differences} differences {done}"
 
 
 def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event, announcer: Announcer) -> None:
