@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from dnsteer.agent.decide import PoolRules, decide
+from dnsteer.agent.decide import PoolHealth, PoolRules, decide
 from dnsteer.agent.held_switch import SwitchMemory
 from dnsteer.console.attention import Reached, attention
 from dnsteer.console.change_log import MAX_DECISIONS, ChangeLog
@@ -123,13 +123,13 @@ def _record(ids: dict[str, str]) -> BridgeRecord:
 
 def test_a_life_of_a_backend_has_one_id_for_each_decision() -> None:
     """Out, back over 4 s in steps, failing again on the way, and back."""
-    rules, overlay, now = PoolRules("farm", ("ns1", "ns2", "ns3"), 0.5, 4.0), NO_OVERLAY, START
+    rules, overlay, now = PoolRules("farm", dict.fromkeys(("ns1", "ns2", "ns3"), 1), 0.5, 4.0), NO_OVERLAY, START
     seen: list[tuple[tuple[str, ...], list[str]]] = []
 
     def step(ill: dict[str, str], id: str, seconds: float = 1.0) -> None:
         nonlocal overlay, now
         now += timedelta(seconds=seconds)
-        decision = decide(rules, overlay.of("farm"), ill, "agent", now)
+        decision = decide(rules, overlay.of("farm"), PoolHealth(ill), "agent", now)
         after = Overlay(stamped(decision.entries, overlay, id))
         seen.append((decisions_between(overlay, after, id), [a.decision for a in after]))
         overlay = after

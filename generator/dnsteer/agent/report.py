@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.agent.repair import Look
 from dnsteer.agent.world import World
@@ -68,11 +68,31 @@ class Reporter:
         text = f"{pool}/{backend} is {to}{about}{reason}"
         self.say(text, "check", level, pool=pool, backend=backend, to=to, reason=why, **fields)
 
-    def panic(self, rules: PoolRules, backends: list[str], decision: str) -> None:
-        """So many backends of a pool, or of one of its services, are unhealthy that all stay in service."""
-        name = slots_name(rules.pool, rules.service)
-        text = f"PANIC: pool {name}: too many backends are unhealthy ({', '.join(backends)}); all stay in service"
-        self.say(text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, decision=decision)
+    def panic(self, rules: PoolRules, decided: Decision, backends: list[str], decision: str) -> None:
+        """No backend of a pool, or of one of its services, passes: nobody more goes out. *backends* are unhealthy."""
+        name, stay = slots_name(rules.pool, rules.service), ", ".join(decided.spared)
+        text = f"PANIC: pool {name}: no backend in service passes its checks ({', '.join(backends)}); "
+        text += f"these stay in service: {stay}" if stay else "none was in service before"
+        if decided.idle:
+            text += f"; these pass, but people have them out: {', '.join(decided.idle)}"
+        self.say(
+            text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, stay=[*decided.spared],
+            idle=[*decided.idle], decision=decision,
+        )  # fmt: skip
+
+    def too_few(self, rules: PoolRules, kept: Sequence[str], decision: str) -> None:
+        """The backends that stay in service only for *keep_at_least* are others than before; none: that is over."""
+        about = f"pool {slots_name(rules.pool, rules.service)}"
+        text = f"{about}: enough backends pass their checks again (keep_at_least: {rules.keep_at_least})"
+        if kept:
+            text = (
+                f"{about}: too few pass their checks, so these stay in service (keep_at_least: {rules.keep_at_least}): "
+            )
+            text += ", ".join(kept)
+        self.say(
+            text, "too_few" if kept else "enough", "error" if kept else "info", pool=rules.pool, service=rules.service,
+            backends=[*kept], decision=decision,
+        )  # fmt: skip
 
     def panic_over(self, rules: PoolRules, decision: str) -> None:
         """The panic of a pool is over."""

@@ -149,7 +149,7 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
         names = [name for at, name in seen.failing if at == pool]
         why = [f"{name}: {next(iter(seen.failing[pool, name].values()))}" for name in names[:_NAMED]]
         more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        text = f"Too many backends are unhealthy, so all stay in service. {'; '.join(why)}{more}"
+        text = f"No backend in service passes its checks, so none of them is taken out. {'; '.join(why)}{more}"
         looks = _ask(side, pool, names[0]) if names else ()
         yield AttentionItem("critical", f"Pool {pool}: panic", text, looks, pool, seen.decisions.get(pool, ""))
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]

@@ -95,7 +95,7 @@ def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]
         pool = spec.pools[target.pool]
         owners = slots_of(spec, pool, target.reached)
         working = list(dict.fromkeys(owners))
-        spared = len(working) > 1 and len(working) * pool.panic >= 100
+        spared = len(working) > max(1, pool.keep_at_least)
         if (
             pool.health
             and pool.serves != "resolver"
