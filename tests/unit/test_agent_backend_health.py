@@ -19,7 +19,9 @@ from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.health import Result, Thresholds
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
+from dnsteer.spec.effective_query import effective_query
 from dnsteer.spec.model.health import HealthCheck
+from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.flapping import past_failures
 from dnsteer.switch.state import FAILURES_KEY, BridgeRecord
 from dnsteer.switch.tools import UnwrittenError
@@ -29,7 +31,9 @@ LATE = 0.5
 
 
 def target(backend: str, number: int = 0, fall: int = 2, address: str = "192.0.2.1") -> ProbeTarget:
-    return ProbeTarget("p", backend, number, address, 53, HealthCheck(), Thresholds(3, fall, 300.0))
+    pool = Pool.model_validate({"backends": [{"name": "b", "ipv4": "192.0.2.11", "mac": "02:00:00:00:01:01"}]})
+    asks = effective_query(pool, HealthCheck())
+    return ProbeTarget("p", backend, number, address, 53, HealthCheck(), asks, 0.5, Thresholds(3, fall, 300.0))
 
 
 class Case:
@@ -254,7 +258,7 @@ def test_the_hold_after_flapping_outlives_the_agent(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("time.time", lambda: 5003.0)
     entry = Maintenance("p", "a", "health", BEGIN.isoformat(), "agent@host", "late")
     after = Health()
-    after.adopt(map(target, "abc"), Overlay((entry,)), 7.0, FlappingRecord.past(recorded.record()))
+    after.adopt(map(target, "abc"), Overlay((entry,)), 7.0, past_failures(recorded.record()))
     state = after.states[target("a").key]
     assert not state.healthy
     assert state.held - 7.0 == pytest.approx(before.held - now - 3.0, abs=1)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from dnsteer.agent import effect
-from dnsteer.agent.decide import Decision, PoolRules
+from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.health import Result, Thresholds
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
@@ -182,8 +182,8 @@ def test_a_defect_in_one_pool_stops_no_other(monkeypatch: pytest.MonkeyPatch) ->
 
     async def test() -> None:
         case = Case(monkeypatch)
-        out = {"farm": {"ns2": "late"}, "spare": {"sp1": "late"}}
-        monkeypatch.setattr(case.agent._health, "unhealthy", out.__getitem__)
+        out = {"farm": PoolHealth({"ns2": "late"}), "spare": PoolHealth({"sp1": "late"})}
+        monkeypatch.setattr(case.agent._health, "of", out.__getitem__)
         with monkeypatch.context() as patch:
             patch.setattr(effect, "decide_with_backup", fails)
             await case.apply_due("farm", "spare")
