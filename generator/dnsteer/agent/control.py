@@ -199,10 +199,13 @@ RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
 
 
 class Control:
-    """The control socket of a bridge's agent. *say* gets an event about each verb."""
+    """The control socket of a bridge's agent. *tell* returns what the agent knows; *say* gets an event about each verb."""
 
-    def __init__(self, remote: str, bridge: str, run: RunRequest, say: Say) -> None:
+    def __init__(
+        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None
+    ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
+        self._tell = tell
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
         self._threads = ThreadPoolExecutor(_AT_ONCE + _OF_CONSOLE, "verb")
@@ -313,11 +316,13 @@ class Control:
             if len(self._clients) > _AT_ONCE:
                 raise MalformedRequestError(f"{_AT_ONCE} verbs are under way; try again")
             channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
-            request = replace(Request.parse(await _line(reader)), decision=IDS.next())
+            line = await _line(reader)
+            if _is_question(line):
+                await _answer(writer, knows=self._tell(self._bridge))
+                return
+            request = replace(Request.parse(line), decision=IDS.next())
         except MalformedRequestError as err:
-            channel.send(error=str(err))
-            await asyncio.sleep(0)
-            await writer.drain()
+            await _answer(writer, error=str(err))
             return
         ended = self._begun(request, request.argv)
         self._at_work[task] = channel
@@ -335,6 +340,21 @@ class Control:
                 await writer.drain()
         finally:
             answers.cancel()
+
+
+def _is_question(line: bytes) -> bool:
+    """Whether a request asks what the agent knows, which changes nothing and needs no thread."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line)
+        return isinstance(value, dict) and value.get("v") == PROTOCOL and value.get("tell") == "knowledge"
+    return False
+
+
+async def _answer(writer: asyncio.StreamWriter, **message: Any) -> None:
+    """Send the only message of an answer."""
+    await asyncio.sleep(0)  # what was sent before it goes first
+    writer.write(json.dumps(message).encode() + b"\n")
+    await writer.drain()
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

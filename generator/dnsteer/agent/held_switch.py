@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
+from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
@@ -34,8 +36,10 @@ _MAX_DECISIONS = 64
 class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[str], Any] = lambda bridge: None) -> None:
         self.on_change: Callable[[], None] = lambda: None
+        self.tell = tell
+        """Returns what the agent knows of a bridge, as its control socket tells it; None of another one. By any thread."""
         self.events = 0
         """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
         self.sent: frozenset[str] = frozenset()
@@ -125,6 +129,11 @@ class HeldSwitch(TargetSwitch):
         except UnavailableError:
             memory.close()
             raise
+
+    def ask_agent(self, bridge: str) -> AgentAnswer:
+        """What this agent knows: no need to ask at its socket."""
+        known = self.memory.tell(bridge)
+        return AgentAnswer(known) if known is not None else super().ask_agent(bridge)
 
     def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
         """Return what a recorded state and an overlay mean, from what is known as far as possible. Raises SwitchError."""

@@ -38,6 +38,7 @@ from dnsteer.agent.role import RoleFollower
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World, read_world
+from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -76,11 +77,11 @@ class Agent:
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
         recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
-        self._report = Reporter(say)
-        self._recorder = recorder or Recorder()
+        self._recorder: Recorder = recorder or SeenRecorder()
+        self._report = Reporter(say, self._recorder)
         self._run_request = run_request
         self._control: Control | None = None
-        self._memory = SwitchMemory()
+        self._memory = SwitchMemory(self._recorder.tell)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
@@ -170,9 +171,8 @@ class Agent:
         return Situation(world.bridge, world.spec, self._overlay, self._health, fault, doubt)
 
     async def _listen(self, bridge: str) -> None:
-        control = self._control = Control(
-            self._switch.remote, bridge, partial(self._run_request, self._switch), self._report.say
-        )
+        run = partial(self._run_request, self._switch)
+        control = self._control = Control(self._switch.remote, bridge, run, self._report.say, self._recorder.tell)
         try:
             path = await control.start()
         except OSError as err:
@@ -330,7 +330,7 @@ class Agent:
         for target in world.targets:
             state = self._health.states[target.key]
             if not state.healthy:
-                self._recorder.turned(target.label, healthy=False, why=state.why)
+                self._recorder.turned(target.label, healthy=False, why=state.why, services=target.services)
         questions: dict[str, Question] = {}
         self._probes = []
         for group in rounds(world.targets):
@@ -357,7 +357,7 @@ class Agent:
         if not turned:
             return
         state = self._health.states[target.key]
-        self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
+        self._recorder.turned(target.label, healthy=state.healthy, why=state.why, services=target.services)
         self._changed = self._changed or asyncio.get_running_loop().time()
         self._announcer.wake()
         self._report.turned(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import timedelta
 from math import inf
 
 from dnsteer.agent.announce.conditions import obstacles
@@ -23,6 +24,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
+from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.announced import route_place
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
@@ -33,6 +35,8 @@ _AGAIN = 1.0
 """Seconds after which what failed is tried again."""
 _CHECK = 5.0
 """Seconds between two looks at what BIRD has."""
+_SAME = timedelta(seconds=1)
+"""Two ends of a hold that are nearer to each other are one, computed twice."""
 _MAX_TOLD = 3
 _TROUBLE = "the announcement of VIPs"
 
@@ -71,6 +75,8 @@ class Announcer:
         """VIPs that people have withdrawn, in words."""
         self._vips: dict[str, CheckState] = {}
         self._told: dict[str, bool] = {}
+        self._lacking: dict[str, UnannouncedVip] = {}
+        """VIPs that are to be announced and are not."""
         self._given: Routes | None = None
         """What BIRD has been given; None where that is not known."""
         self._due = 0.0
@@ -200,6 +206,8 @@ class Announcer:
         """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
         lacking = {name: sorted({*prefixes(spec.vips[name])} - has) for name in announced_vips(spec)}
         self._recorder.announces({name: not lacks for name, lacks in lacking.items()})
+        self._lacking = {name: self._unannounced(name, spec, lacks) for name, lacks in lacking.items() if lacks}
+        self._recorder.unannounced(self._lacking)
         told, self._told = self._told, {}
         for name, lacks in lacking.items():
             why = self._why(name, spec, lacks) if lacks else ""
@@ -209,6 +217,18 @@ class Announcer:
                 report.say(f"VIP {name} is withdrawn: {why}", "vip_withdrawn", "warning", vip=name, reason=why)
             if why or not lacks:
                 self._told[name] = not lacks
+
+    def _unannounced(self, name: str, spec: Spec, lacks: list[str]) -> UnannouncedVip:
+        """What is known of a VIP that *lacks* routes: why, since when, and until when it is held."""
+        before, state, time_now = self._lacking.get(name), self._vips.get(name), now()
+        why = self._why(name, spec, lacks) or "it is not known yet whether it works"
+        left = state.held - asyncio.get_running_loop().time() if state is not None and not state.healthy else 0.0
+        until = time_now + timedelta(seconds=left) if left > 0 else None
+        if before is None:
+            return UnannouncedVip(name, why, time_now, until, name in self._withdrawn)
+        if until is not None and before.until is not None and abs(until - before.until) < _SAME:
+            until = before.until
+        return UnannouncedVip(name, why, before.since, until, name in self._withdrawn)
 
     def _why(self, name: str, spec: Spec, lacks: list[str]) -> str:
         """Why BIRD *lacks* routes to a VIP; empty where that is not known yet."""
@@ -237,6 +257,8 @@ class Announcer:
         self._adopted, self._settings, self._publisher = False, None, None
         self._given, self._due, self._vips, self._told = None, 0.0, {}, {}
         self._recorder.announces({})
+        self._lacking = {}
+        self._recorder.unannounced({})
 
     def _release(self) -> None:
         """Let the guard end without a deed."""
