@@ -202,7 +202,7 @@ class Observer:
 
     def _take(self, client: OpenFlow, reading: RecordReading) -> counters.Sample:
         """All counters now, with those of the extension, which Open vSwitch does not have."""
-        found = counters.take_counters(client)
+        found = counters.take_round(client)
         spec = self._extended(reading)
         if spec is None or reading.state is None:
             return found
