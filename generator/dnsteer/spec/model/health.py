@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.part import Part, Spelled, bounds, whole
 from dnsteer.spec.model.types import wanted
 
 _DURATION = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)(ms|s|m|h)?\Z")
@@ -28,7 +28,7 @@ class CheckKind(str, Enum):
     COMMAND = "command"
 
 
-def duration(low: float, high: float) -> BeforeValidator:
+def duration(low: float, high: float) -> Spelled:
     """A validator of durations from *low* to *high* seconds."""
 
     def check(value: Any) -> float:
@@ -42,7 +42,7 @@ def duration(low: float, high: float) -> BeforeValidator:
             raise wanted(expected)
         return round(seconds, 3)
 
-    return BeforeValidator(check)
+    return Spelled(check, spell=spelt)
 
 
 def spelt(seconds: float) -> str:
@@ -110,7 +110,7 @@ def text_schema(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
 
 
-PERCENT = BeforeValidator(_percent)
+PERCENT = Spelled(_percent, spell=lambda percent: f"{percent}%")
 Percent = Annotated[int, PERCENT, WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,3}%$"})]
 QueryName = Annotated[str, BeforeValidator(_query_name), WithJsonSchema({"type": "string"})]
 QueryType = Annotated[str, _word(_TYPES, "a query type"), WithJsonSchema({"type": "string", "enum": list(_TYPES)})]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
@@ -13,6 +15,13 @@ class Part(BaseModel):
     """A mapping of the spec: unknown keys are errors, and it does not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+@dataclass(frozen=True)
+class Spelled(BeforeValidator):
+    """A validator of values that are written otherwise than they are kept: *spell* returns how the spec has one."""
+
+    spell: Callable[[Any], str] = str
 
 
 def number_hint(value: Any) -> str:
