@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dnsteer.deploy.maintenance_text import begun_and_ended
 from dnsteer.deploy.role import standby_flows
+from dnsteer.deploy.times import now
 from dnsteer.plan import min_fragment
 from dnsteer.plan.applied_slots import keep_slots
 from dnsteer.plan.bridge import wanted_bridge
@@ -20,12 +22,13 @@ from dnsteer.switch import database as db
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.role import is_standby
+from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
 from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
+from dnsteer.switch.withdrawals import withdrawal_warnings
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
@@ -81,6 +84,17 @@ def find_drift(
         if not drift or again is None or record is None or again.ids == record.ids:
             break  # else somebody changed the switch meanwhile, and what was read are two different things
     return drift
+
+
+def in_force(loaded: Loaded, remote: str, timeout: float = 10) -> list[str]:
+    """What people and the agent have changed of the spec for a time: each entry of the overlay, VIPs that are withdrawn, and
+    a switch on standby, in words. Raises SwitchError or UnavailableError."""
+    with Session(remote, timeout) as session:
+        record = session.record(loaded.spec.switch.bridge)
+    if record is None:
+        return []
+    words = begun_and_ended(NO_OVERLAY, record.overlay)
+    return [*words, *withdrawal_warnings(record, now()), *role_warnings(record, remote)]
 
 
 def _drift(
