@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dnsteer.cli.status_view import LEVEL_STYLES, ago, shown_rate, shown_state
 from dnsteer.cli.top_frame import Sort, TopFrame
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import counted, escape
 from dnsteer.status.shares import Share
 from dnsteer.status.vips import VipView
 
@@ -105,9 +105,9 @@ def _datapath(frame: TopFrame) -> Text:
     words = []
     if "megaflows" in gauges:
         limit = f" of {gauges['megaflows_limit']:,.0f}" if "megaflows_limit" in gauges else ""
-        words.append(f"{gauges['megaflows']:,.0f}{limit} megaflows")
+        words.append(f"{gauges['megaflows']:,.0f}{limit} megaflow{'s' if limit or gauges['megaflows'] != 1 else ''}")
     if "masks" in gauges:
-        words.append(f"{gauges['masks']:,.0f} mask{'s' if gauges['masks'] != 1 else ''}")
+        words.append(counted(gauges["masks"], "mask"))
     if "upcalls" in rates:
         words.append(f"{shown_rate(rates['upcalls'])} upcalls/s")
         if rates.get("lost"):

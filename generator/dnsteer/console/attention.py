@@ -17,6 +17,7 @@ from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
+from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
@@ -96,15 +97,16 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         )
     drift = seen.drift
     if not drift.repaired and drift.flows + drift.settings:
+        flows = counted(drift.flows, "flow or group", "flows and groups")
         text = (
-            f"{_many(drift.flows, 'flow or group', 'flows and groups')} and {_many(drift.settings, 'setting', 'settings')} "
+            f"{flows} and {counted(drift.settings, 'setting', 'settings')} "
             "differ from what was applied, and the spec has repair: report."
         )
         yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options), differs=True)
     if drift.foreign:
         bridge = shlex.quote(seen.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
-        yield AttentionItem("note", f"{_many(drift.foreign, 'flow', 'flows')} of others on the bridge",
+        yield AttentionItem("note", f"{counted(drift.foreign, 'flow', 'flows')} of others on the bridge",
                    "Left as they are.", (Command("To see them", show),))  # fmt: skip
 
 
@@ -174,7 +176,3 @@ def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
     if entry.weight is not None:
         return (Command("To end it", dnsteer("weight", options, entry.name, "--undo")),)
     return (Command("To end it", dnsteer("up" if entry.kind == "down" else "undrain", options, entry.name)),)
-
-
-def _many(n: int, one: str, several: str) -> str:
-    return f"{n:,} {one if n == 1 else several}"
