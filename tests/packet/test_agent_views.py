@@ -175,3 +175,27 @@ def test_the_agent_answers_while_its_thread_is_busy(watched: Agent, shared: Swit
         found = status(shared)
         assert found["exit"] == NOT_SERVING
         assert "Pool farm: all backends in service fail" in of_level(found, "critical")
+
+
+def test_from_another_machine_the_record_tells(watched: Agent, checked: Switch, folder: Path) -> None:
+    remote = checked.listen_on_tcp()
+    openflow = f"unix:{checked.dir}/{BRIDGE}.mgmt"
+
+    def seen() -> dict[str, Any]:
+        done = cli("status", "--json", "--no-rates", "--no-verify", "--db", remote, "--openflow", openflow)
+        return {"exit": done.returncode, **json.loads(done.stdout)}
+
+    found = seen()
+    assert (found["exit"], found["agent"]["presence"]) == (0, "remote")
+    assert [(item["level"], item["title"]) for item in found["attention"]] == [
+        ("note", "The agent is on another machine")
+    ]
+    for name in NAMES:
+        (folder / name).unlink()
+    wait(lambda: len((seen()["agent"]["knows"] or {"failing": ()})["failing"]) == 4, watched.said)
+    wait(lambda: seen()["exit"] == NOT_SERVING, watched.said)
+    assert "Pool farm: PANIC" in of_level(seen(), "critical")
+    for name in NAMES:
+        (folder / name).touch()
+    wait(lambda: seen()["exit"] == 0, watched.said)
+    assert checked.vsctl("--if-exists", "get", "Bridge", BRIDGE, "external_ids:dnsteer-agent").strip() in ("", "[]")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dnsteer.cli.output import Exit
 from tests.packet.command import FARM, on, spec_file
 from tests.packet.switches import BRIDGE, Switch
@@ -55,3 +57,20 @@ def test_where_the_record_is_damaged_nothing_is_said_to_be_added(applied: Switch
     assert "added" not in planned.out.replace("flows added", "").replace("flow added", "")
     assert "what is applied now cannot be read, so what changes is known of flows alone (-v)" in planned.out
     assert "slots" not in planned.out.partition("on the switch")[0]
+
+
+@pytest.mark.parametrize(
+    "by_hand", ["del-groups group_id=53065536", "mod-group group_id=53065536,type=all,bucket=drop"]
+)
+def test_the_group_that_ties_bundles_to_the_tables_is_seen_and_put_right(
+    by_hand: str, applied: Switch, tmp_path: Path
+) -> None:
+    do, spec = on(applied), spec_file(tmp_path)
+    applied.ofctl(*by_hand.split())
+    kind = "missing" if by_hand.startswith("del") else "changed"
+    said = do("verify", spec)
+    assert (said.code, said.out.splitlines()[0].partition(" (")[0]) == (Exit.DIFFERENT, f"group {kind}: pipeline")
+    assert "group 53065536" in said.out
+    assert do("restore").code == 0
+    assert do("verify", spec).code == do("plan", spec).code == 0
+    assert do("drain", "farm/ns1", "--yes").code == 0

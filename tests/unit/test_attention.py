@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dnsteer.agent.note import essentials
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
 from dnsteer.cli.status import exit_code, items_of
@@ -27,6 +30,7 @@ from dnsteer.status.agent_knowledge import (
     view_agent,
 )
 from dnsteer.switch.agent_answer import AgentAnswer
+from dnsteer.switch.state import KNOWN_KEY
 from dnsteer.switch.tools import UnavailableError
 from tests.unit.console_cases import SPEC, START, entry, known, record
 from tests.unit.test_top import frame
@@ -108,7 +112,7 @@ def test_what_does_not_work_for_the_agent_needs_attention() -> None:
         (AgentView("silent", False, "no answer"), Exit.ATTENTION, "The agent does not answer"),
         (AgentView("hidden", True, "no socket"), Exit.ATTENTION, "An agent acts, and cannot be asked"),
         (AgentView("unknown", True, "why"), Exit.ATTENTION, "Whether an agent acts is not known"),
-        (AgentView("remote", True, "why"), Exit.OK, "What the agent knows is not known here"),
+        (AgentView("remote", True, "why"), Exit.OK, "The agent is on another machine"),
         (AgentView("absent", False, "no socket"), Exit.OK, None),
     ],
 )
@@ -208,7 +212,7 @@ def test_what_is_no_knowledge_makes_an_agent_that_cannot_be_asked() -> None:
         def ask_agent(self, bridge: str) -> AgentAnswer:
             return AgentAnswer({"state": "seven"})
 
-    found = view_agent(Switch(), "br-dns", None)  # type: ignore[arg-type]
+    found = view_agent(Switch(), record(1), None)  # type: ignore[arg-type]
     assert (found.presence, found.needed) == ("hidden", False)
     assert "is not understood" in found.why
 
@@ -221,7 +225,7 @@ def test_without_a_database_it_is_not_known_whether_an_agent_acts() -> None:
         def session(self) -> None:
             raise UnavailableError("OVSDB is away")
 
-    assert view_agent(Switch(), "br-dns", None) == AgentView("unknown", False, "OVSDB is away")  # type: ignore[arg-type]
+    assert view_agent(Switch(), record(1), None) == AgentView("unknown", False, "OVSDB is away")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -244,3 +248,30 @@ def test_the_metrics_of_the_console_count_as_those_without_it() -> None:
         both.turned(("farm", "ns1", "dns"), healthy=healthy, why="late")
         assert value({"pool": "farm", "backend": "ns1", "check": "dns"}) == healthy
         assert bool(both.seen().failing) is not healthy
+
+
+def test_what_is_recorded_for_other_machines_is_bounded_and_only_what_needs_attention() -> None:
+    assert essentials(None) is None and essentials(AgentKnowledge(7).to_value()) is None
+    many = tuple(replace(fails(f"ns{n}"), why="x" * 1000) for n in range(500))
+    note = essentials(AgentKnowledge(7, many).to_value())
+    assert len(json.dumps(note)) < 10_000
+    read = AgentKnowledge.from_value(note)
+    assert (read.state, len(read.failing), read.failing[0].since) == (7, 20, START)
+
+
+@pytest.mark.parametrize("junk", ["", "junk", "[]", '{"failing": [1]}', "[" * 100_000])
+def test_a_note_that_is_none_tells_nothing(junk: str) -> None:
+    class Switch:
+        def ask_agent(self, bridge: str) -> AgentAnswer:
+            return AgentAnswer(why="elsewhere", remote=True)
+
+        def session(self) -> Any:
+            class Claimed:
+                def is_claimed(self, bridge: str) -> bool:
+                    return True
+
+            return nullcontext(Claimed())
+
+    of = record(1)
+    noted = of if not junk else replace(of, ids={**of.ids, KNOWN_KEY: junk})
+    assert view_agent(Switch(), noted, None) == AgentView("remote", False, "elsewhere", AgentKnowledge())  # type: ignore[arg-type]

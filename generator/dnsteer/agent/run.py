@@ -26,6 +26,7 @@ from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
+from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
@@ -131,6 +132,7 @@ class Agent:
                                 loop.create_task(watch(self._switch, bridge, self._report.monitor_fails)),
                                 loop.create_task(balance(work, lambda: self._overlay, self._note_effect, self._report)),
                                 loop.create_task(self._notices.run(work, self._report)),
+                                loop.create_task(keep_note(self._switch, bridge, self._recorder)),
                                 loop.create_task(self._announcer.run(self._situation, self._report)),
                             ]
                             await self._listen(bridge)
@@ -176,9 +178,8 @@ class Agent:
         try:
             path = await control.start()
         except OSError as err:
-            why = f"{err.filename}: {err.strerror}"
-            text = f"no control socket, so verbs work by themselves: {why}"
-            self._report.say(text, "not_listening", "warning", reason=why)
+            why, text = f"{err.filename}: {err.strerror}", "no control socket, so verbs work by themselves"
+            self._report.say(f"{text}: {why}", "not_listening", "warning", reason=why)
             return
         if path is not None:
             self._report.say(f"control socket {path}", "listens", address=path)
@@ -251,8 +252,7 @@ class Agent:
         if self._looks.due_in(self._memory.events, loop.time()) <= 0:
             await self._look(work, world, loop)
         if self._captured is not None:
-            switch = self._switch
-            left = await work(partial(remove_left, switch.remote, switch.timeout, self._captured))
+            left = await work(partial(remove_left, self._switch.remote, self._switch.timeout, self._captured))
             if left is not None:
                 text = f"removed the mirrors that were left: {left.text}"
                 self._report.say(text, "mirrors_removed", capture=left.text)

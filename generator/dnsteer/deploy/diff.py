@@ -12,6 +12,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.settings import WAITS, Level, SettingsInput, deviations
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError
@@ -86,7 +87,7 @@ def compute_and_diff(
         tables = _read_tables(wanted, client, before, database.timeout)
     if reclaim:
         _reclaim(tables, wanted)
-    flows = compare_tables(wanted.lines, wanted.groups, tables)
+    flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables), tables)
     handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []

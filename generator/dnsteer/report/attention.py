@@ -106,8 +106,8 @@ def _agent(agent: AgentView, options: str) -> Iterator[AttentionItem]:
         text = f"{sentence(agent.why)}. Whether backends fail or pools are in panic is not known here."
         yield AttentionItem("warning", "An agent acts, and cannot be asked", text, (look,))
     elif agent.presence == "remote":
-        text = "Which backends fail, panics and withdrawn VIPs are shown by dnsteer status on the switch itself."
-        yield AttentionItem("note", "What the agent knows is not known here", text)
+        text = "What it knows is shown as its last note in the record has it. Whether it hangs is seen on the switch itself."
+        yield AttentionItem("note", "The agent is on another machine", text)
     elif agent.presence == "unknown":
         yield AttentionItem("warning", "Whether an agent acts is not known", sentence(agent.why))
 

@@ -17,6 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.agent_note import note_of
+from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 Presence = Literal["acts", "silent", "absent", "hidden", "remote", "unknown"]
@@ -122,9 +124,9 @@ class AgentView:
         return {"presence": self.presence, "needed": self.needed, "reason": self.why or None, "knows": knows}
 
 
-def view_agent(switch: TargetSwitch, bridge: str, spec: Spec | None) -> AgentView:
-    """Ask the agent of the bridge what it knows. *spec* is the applied one, where it can be read."""
-    needed = spec is not None and needs_agent(spec)
+def view_agent(switch: TargetSwitch, record: BridgeRecord, spec: Spec | None) -> AgentView:
+    """Ask the agent of the record's bridge what it knows. *spec* is the applied one, where it can be read."""
+    bridge, needed = record.bridge, spec is not None and needs_agent(spec)
     answer = switch.ask_agent(bridge)
     if answer.value is not None:
         try:
@@ -139,7 +141,17 @@ def view_agent(switch: TargetSwitch, bridge: str, spec: Spec | None) -> AgentVie
             claimed = session.is_claimed(bridge)
     except SwitchError as err:
         return AgentView("unknown", needed, str(err))
-    return AgentView(("remote" if answer.remote else "hidden") if claimed else "absent", needed, answer.why)
+    if claimed and answer.remote:
+        return AgentView("remote", needed, answer.why, _noted(record))
+    return AgentView("hidden" if claimed else "absent", needed, answer.why)
+
+
+def _noted(record: BridgeRecord) -> AgentKnowledge:
+    """What the record has of what the agent knows."""
+    try:
+        return AgentKnowledge.from_value(note_of(record) or {})
+    except ValidationError:
+        return NOTHING_KNOWN  # it was changed by hand, or another version wrote it
 
 
 def needs_agent(spec: Spec) -> bool:

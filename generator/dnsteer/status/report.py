@@ -285,7 +285,7 @@ class Observer:
         members = reading.state.members if reading.state else ()
         status = Status(reading, unreachable, tables_match, rates, errors=[*reading.damage, *unloadable, *errors])
         status.loaded = loaded
-        status.agent = view_agent(self.switch, reading.record.bridge, loaded.spec if loaded else None)
+        status.agent = view_agent(self.switch, reading.record, loaded.spec if loaded else None)
         status.pools = view_pools(members, reading.overlay, rates, time_now, status.agent.knowledge or NOTHING_KNOWN)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if self._drift is not None:

@@ -22,6 +22,7 @@ from dnsteer.switch import database as db
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
 from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
@@ -29,6 +30,7 @@ from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
 from dnsteer.switch.withdrawals import withdrawal_warnings
+from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
@@ -132,8 +134,8 @@ def _drift(
                 Drift("foreign flow", f"table {_TABLE_NAMES[flow.table]}", f"not dnsteer's: {tables.line(flow)}")
             )
     drift += _role_drift(loaded, record, remote, tables)
-    todo = compare_tables(lines, groups, tables)
-    drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
+    todo = with_fence(compare_tables(lines, groups, tables), tables)
+    drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
     return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
 
 
@@ -259,6 +261,7 @@ def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
 
 def _group_drift(plan: Plan, todo: TableChanges, have: dict[int, Group]) -> Iterator[Drift]:
     subjects = {row.group: row.subject for row in plan.rows.of(GroupRow)}
+    subjects[FENCE] = plan.pipeline
     for group in todo.add_groups:
         yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)
     for group in todo.replace_groups:
