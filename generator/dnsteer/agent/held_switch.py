@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Any
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.unrecorded import Unrecorded
@@ -20,6 +21,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
+from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.silent_bridge import SilentBridge
@@ -46,9 +48,11 @@ _RECENT = 5.0
 class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
-    def __init__(self, remote: str = "") -> None:
+    def __init__(self, remote: str = "", tell: Callable[[str], Any] = lambda bridge: None) -> None:
         self.unrecorded = Unrecorded(remote)
         self.on_change: Callable[[], None] = lambda: None
+        self.tell = tell
+        """Returns what the agent knows of a bridge, as its control socket tells it; None of another one. By any thread."""
         self.events = 0
         """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
         self.sent: frozenset[str] = frozenset()
@@ -178,6 +182,11 @@ class HeldSwitch(TargetSwitch):
         except UnavailableError:
             memory.close()
             raise
+
+    def ask_agent(self, bridge: str) -> AgentAnswer:
+        """What this agent knows: no need to ask at its socket."""
+        known = self.memory.tell(bridge)
+        return AgentAnswer(known) if known is not None else super().ask_agent(bridge)
 
     def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
         """Return what a recorded state and an overlay mean, from what is known as far as possible. Raises SwitchError."""

@@ -37,5 +37,6 @@ class Panics:
     def _tell(self, slots: str, rules: Mapping[str, PoolRules], decision: str) -> None:
         """Tell whether the pool of these slots is in panic: for one of several services is for the pool."""
         pool = rules[slots].pool
-        panics = any(rules[n].pool == pool for n in self.slots if n in rules)
-        self._recorder.panicked(pool, panics=panics, decision=decision)
+        services = tuple(sorted(rules[n].service for n in self.slots if n in rules and rules[n].pool == pool))
+        self._recorder.panicked(pool, panics=bool(services), decision=decision)
+        self._recorder.panics_for(pool, services)

@@ -10,19 +10,27 @@ from dnsteer.agent.probes.targets import slots_name
 from dnsteer.agent.repair import Look
 from dnsteer.agent.world import World
 from dnsteer.deploy.overlay_change import OverlayChange
+from dnsteer.deploy.times import now
 from dnsteer.events.event import Level, Name, Say
+from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.status.agent_knowledge import Trouble
 
 _NAMED = 3
 """Flows of others that are named one by one."""
+_KNOWN_OTHERWISE = ("the switch", "the claim")
+"""What does not work and is told to the recorder by calls of its own: `failed`, `bridge_is`."""
 
 
 class Reporter:
-    """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
+    """Says what the agent does, and what does not work once as long as it does not. *say* takes the events.
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    *recorder* is told of what does not work, too.
+    """
+
+    def __init__(self, say: Say, recorder: Recorder | None = None) -> None:
+        self._say, self._recorder = say, recorder or Recorder()
         self.bridge = ""
         self._known: set[str] = set()
         """Warnings and flows of others that were named."""
@@ -153,12 +161,16 @@ class Reporter:
         """Something does not work."""
         if self._trouble.get(what) != said:
             self._trouble[what] = said
-            self.say(said, "trouble", level, about=what.removeprefix("the "), reason=said)
+            about = what.removeprefix("the ")
+            self.say(said, "trouble", level, about=about, reason=said)
+            if level != "info" and what not in _KNOWN_OTHERWISE:
+                self._recorder.troubled(Trouble(about, said, now(), level))
 
     def works(self, what: str, said: str) -> None:
         """It works: said if it did not."""
         if self._trouble.pop(what, ""):
             self.say(said, "trouble_over", about=what.removeprefix("the "))
+            self._recorder.relieved(what.removeprefix("the "))
 
 
 def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str, str]]:

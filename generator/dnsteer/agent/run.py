@@ -26,6 +26,7 @@ from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
+from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.recording import record_kept
@@ -37,6 +38,7 @@ from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World
+from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
@@ -63,10 +65,10 @@ class Agent:
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
         recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
-        self._report = Reporter(say)
-        self._recorder = recorder or Recorder()
+        self._recorder: Recorder = recorder or SeenRecorder()
+        self._report = Reporter(say, self._recorder)
         self.supervisor = Supervisor(self._report, self._recorder)
-        self._memory = SwitchMemory(switch.remote)
+        self._memory = SwitchMemory(switch.remote, self._recorder.tell)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
@@ -77,7 +79,11 @@ class Agent:
         self._announcer = Announcer(switch.remote, self._recorder)
         self._adoption = Adoption(self._claim, self._health, self._add, self._report, self._recorder)
         self.verbs = VerbServer(
-            self._switch, run_request, self._report, lambda: self._world.spec if self._world is not None else None
+            self._switch,
+            run_request,
+            self._report,
+            self._recorder,
+            lambda: self._world.spec if self._world is not None else None,
         )
         self._begun = False
         """Whether what goes on beside the main loop has begun."""
@@ -163,6 +169,7 @@ class Agent:
         report, start = self._report, self.supervisor.start
         start("the monitor", lambda: watch(self._switch, bridge, report.monitor_fails))
         start("the balance", lambda: self.balancer.run(work, lambda: self._overlay, self._note_effect, report))
+        start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._recorder))
         start("the announcements", lambda: self._notices.run(work, report))
         start("the routes", lambda: self._announcer.run(self._situation, report))
         self.verbs.begin(bridge, self.supervisor)
@@ -351,7 +358,7 @@ class Agent:
             for target in world.targets:
                 state = self._health.states[target.key]
                 if not state.healthy:
-                    self._recorder.turned(target.label, healthy=False, why=state.why)
+                    self._recorder.turned(target.label, healthy=False, why=state.why, services=target.services)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
         if target.source is not None and not self._memory.counts(result):
@@ -373,7 +380,7 @@ class Agent:
         self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
         if turned:
             state = self._health.states[target.key]
-            self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
+            self._recorder.turned(target.label, healthy=state.healthy, why=state.why, services=target.services)
             self._report.turned(
                 target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
                 check=target.label[2], duration_s=round(result.took, 6), decision=decision,
