@@ -105,8 +105,8 @@ def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]
         ):
             return target, owners[0]
     raise LabError(
-        "no VIP with plain DNS by UDP has a pool with `health` that can spare a backend, and that the lab's name servers can "
-        "serve, which are no resolvers; examples/authoritative.yaml has one"
+        "no VIP with plain DNS by UDP has a pool with `health` that can spare a backend and is not of resolvers, which the "
+        "lab does not have; examples/authoritative.yaml has one"
     )
 
 
