@@ -172,6 +172,7 @@ LABS = (
         "console_under_load",
         "lab_agent",
         "workers",
+        "farms",
     ),
 )
 """System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""

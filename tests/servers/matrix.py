@@ -34,7 +34,7 @@ CHECKS = {
     "random name": 'serves: resolver\nhealth: {query: {name: "*.check.example.org"}, interval: 10s, timeout: 3s}',
     "local name": "serves: resolver\nhealth: {query: {name: localhost}}",
 }
-"""Keys of a pool: the default check of each kind; for resolvers one that no cache answers, for dnsmasq one that it answers itself."""
+"""Keys of a pool: the default check of each kind; for resolvers one that no cache answers, for dnsmasq one that it does."""
 
 
 class Bench:

@@ -74,7 +74,7 @@ class KnotResolver(NameServer):
 
 
 class Dnsmasq(NameServer):
-    """dnsmasq, with the options of Debian's service. It answers the networks that it is in, and forwards to resolv.conf's servers."""
+    """dnsmasq, with the options of Debian's service. It answers the networks that it is in, and forwards their queries."""
 
     name = "dnsmasq"
     packages = ("dnsmasq-base",)

@@ -1,4 +1,4 @@
-"""A name server as Debian ships it: its own configuration, in a copy that only it sees, plus the lines that a class names."""
+"""A name server as Debian ships it: its configuration, in a copy that only it sees, and the lines that a class adds."""
 
 from __future__ import annotations
 

@@ -83,7 +83,10 @@ def test_a_server_that_was_killed_answers_again(state: lab.LabState) -> None:
     assert nameserver.pids_of(server.index, f"{names.PREFIX}elsewhere") == []
 
 
-def test_a_switch_that_the_agent_does_not_watch_is_refused(state: lab.LabState, spec: Spec, tmp_path: Path) -> None:
-    pools = {name: pool.model_copy(update={"health": None}) for name, pool in spec.pools.items()}
+@pytest.mark.parametrize("other", [{"health": None}, {"serves": "resolver"}], ids=["no checks", "resolvers"])
+def test_a_pool_whose_servers_cannot_fail_in_the_lab_is_refused(
+    state: lab.LabState, spec: Spec, tmp_path: Path, other: dict[str, str | None]
+) -> None:
+    pools = {name: pool.model_copy(update=other) for name, pool in spec.pools.items()}
     with pytest.raises(lab.LabError, match=r"no VIP .* has a pool with `health` that can spare a backend"):
         failover.run(spec.model_copy(update={"pools": pools}), tmp_path / "report.json", console=Console())

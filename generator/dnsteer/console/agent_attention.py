@@ -80,7 +80,8 @@ def _panic(
     if panic is None:
         return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
     services = f" for {', '.join(panic.services)}" if panic.services else ""
-    text = f"No backend in service passes its checks since {moment(panic.since)} UTC, so nobody more is taken out{services}. {why}"
+    began = f"No backend in service passes its checks since {moment(panic.since)} UTC{services}"
+    text = f"{began}, so nobody more is taken out. {why}"
     return AttentionItem("critical", f"Pool {pool}: PANIC", text, looks, pool, panic.decision, vips)
 
 
