@@ -14,7 +14,7 @@ from dnsteer.agent.announce.guard import RouteGuard
 from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
 from dnsteer.agent.announce.routes import RouteOwner
-from dnsteer.agent.announce.standing import Standing, VipVerdict, VipStanding, VipStandings
+from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
