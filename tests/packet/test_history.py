@@ -198,7 +198,7 @@ def test_the_target_is_named_before_anything_happens(applied: Switch, tmp_path: 
     with nothing_changes(applied):
         dry = on(applied)("rollback", "--dry-run")
         asked = on(applied)("rollback", "--dry-run", "--json").json
-    named = f"back to state 1, applied {utc(first['applied'])} by {first['by']} from {first['spec_file']}: note 1\n"
+    named = f"back to state 1, applied {utc(first['applied'])} UTC by {first['by']} from {first['spec_file']}: note 1\n"
     assert dry.err.startswith(named)
     wanted = {key: first[key] for key in ("state", "applied", "by", "note", "spec_file")}
     assert asked["target"] == wanted

@@ -117,7 +117,7 @@ def rollback(
     said = {"target": _target_as_json(target)} if json else {}
     why = f": {target.note}" if target.note else ""
     progress(json)(
-        escape(f"back to state {target.number}, applied {utc(target.time)} by {target.by} from {target.file}{why}")
+        escape(f"back to state {target.number}, applied {utc(target.time)} UTC by {target.by} from {target.file}{why}")
     )
     # By its number: it is the one that was named, also where the switch has changed since.
     source, options = StateSource(bridge, target.number), Options(adopt=True, rename=True, note=note, grace=grace)
