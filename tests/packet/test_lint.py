@@ -24,6 +24,7 @@ from dnsteer.plan.sizes import FLOW_LIMIT
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflow_fields import Field
 from tests.packet.linted_examples import QUICKSTART, ROOT, changed, codes_of, found_as, report, seen
 from tests.unit.commands import in_process
@@ -260,6 +261,17 @@ def test_exit_codes(tmp_path: Path) -> None:
     done = in_process("lint", str(accepted), "--flavor", "ovs-doca")
     assert done.returncode == 0, done.stdout
     assert "accepted: measured" in done.stdout
+
+
+@pytest.mark.parametrize("example", ["authoritative", "resolvers"])
+def test_probes_of_the_agent_are_no_masks_too_many(example: str) -> None:
+    """Their port is the agent's alone, and the bound is of what others send."""
+    done = in_process("lint", str(ROOT / "examples" / f"{example}.yaml"))
+    assert done.returncode == 0 and "DNS031" not in done.stdout, done.stdout
+    found = seen(example, "ovs-doca")
+    assert (
+        0 < found.masks < len({mask_of_match(j.flow.match) for j in found.judged if isinstance(j.flow, DatapathFlow)})
+    )
 
 
 def test_sarif_and_explain_and_wrong_names(tmp_path: Path) -> None:

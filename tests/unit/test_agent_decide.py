@@ -330,3 +330,15 @@ def test_the_figures_of_keep_at_least(dead: int, alone: float, kept: float, lost
         held = Counter(owners(dict.fromkeys(names, 1), 1024, [], pool.overlay.of("p"), drop=True))
         assert 100 * sum(held[name] for name in names[:dead]) / 1024 == pytest.approx(share, abs=1)
         assert held[names[-1]] / 102.4 == pytest.approx(load, rel=0.02)
+
+
+@pytest.mark.parametrize("unproven", ["", "abcde"])
+def test_draining_one_after_the_other_in_a_panic_takes_nobody_out(unproven: str) -> None:
+    """All fail, and all serve: whom people drain and undrain in turn is in service again."""
+    pool = Pool(rules())
+    pool.step(*NAMES, unproven=unproven)
+    for name in NAMES:
+        pool.overlay = pool.overlay.put(people(name))
+        assert pool.step(*NAMES, unproven=unproven) == set()
+        pool.overlay = Overlay([e for e in pool.overlay if e.kind != "drain"])
+        assert pool.step(*NAMES, unproven=unproven) == set()

@@ -22,7 +22,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.switch.tools import SwitchError
-from tests.unit.console_cases import START, entry, known
+from tests.unit.console_cases import START, entry, known, record
 
 OLD = "d21gepscbjsy"
 T = TypeVar("T")
@@ -192,5 +192,63 @@ def test_a_defect_in_one_pool_stops_no_other(monkeypatch: pytest.MonkeyPatch) ->
         await case.apply_due()
         assert [e.backend for e in case.overlay] == ["sp1", "ns2"]
         assert not case.agent._due and ("trouble_over", "") in case.said
+
+    asyncio.run(test())
+
+
+def test_the_record_is_read_and_what_is_under_way_decided_whatever_wakes_the_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A panic goes on for days, and something wakes the agent all the time: each second both happen."""
+    times = {"now": 100.0}
+
+    async def test() -> None:
+        case = Case(monkeypatch)
+        agent, reads, decided = case.agent, 0, 0
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: times["now"])
+        agent._claim.held = True
+        agent._under_way = {"farm"}
+
+        def read() -> Any:
+            nonlocal reads
+            reads += 1
+            return record(1)
+
+        monkeypatch.setattr(agent._claim, "record", read)
+
+        async def follow(*_: Any) -> bool:
+            return False
+
+        monkeypatch.setattr(agent._adoption, "follow", follow)
+        for _ in range(20):
+            times["now"] += 0.25
+            assert await agent._follow(work, loop)
+            decided += bool(agent._due)
+            agent._due.clear()
+            agent._wake.set()
+            await agent._rest(loop)
+        assert reads >= 5 and decided >= 4
+        agent._due = {"farm"}  # a panic: it stays due
+        reads = 0
+        for _ in range(20):
+            times["now"] += 0.25
+            assert await agent._follow(work, loop)
+        assert reads == 5
+
+    asyncio.run(test())
+
+
+def test_a_pool_that_is_checked_no_more_is_in_no_panic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check was wrong, so people took it out of the spec."""
+
+    async def test() -> None:
+        case = Case(monkeypatch)
+        for name in ("ns1", "ns2", "ns3"):
+            case.agent._add(case.targets[name], Result(200.0, "REFUSED"))
+        await case.apply_due()
+        assert case.told.panics[-1][:2] == ("farm", True)
+        case.agent._panics.adopt({"spare": case.world.rules["spare"]})
+        assert case.told.panics[-1][:2] == ("farm", False) and not case.agent._panics.slots
 
     asyncio.run(test())

@@ -127,6 +127,15 @@ def test_answers_are_judged(query: dict[str, object], records: list[str], change
     assert asked.judge(data).why == why, "the second time as well, which takes the shorter way"
 
 
+def test_whether_it_was_an_answer_is_known_the_second_time_too() -> None:
+    """A zone that is behind others' fails for its serial alone."""
+    asked = question(**NAMED, expect={"serial_lag": "10m"})
+    data = answer(asked, SOA.format(5))
+    assert asked.judge(data) == asked.judge(data) == ("", 5, True)
+    assert asked.judge(answer(asked, rcode=2)).answered is False
+    assert asked.judge(answer(asked, rcode=3)).answered is True
+
+
 def test_a_referral_is_no_answer() -> None:
     """What a BIND without upstream makes of a name that it does not have, from its root hints."""
     asked = question(serves="resolver")
@@ -176,7 +185,9 @@ def test_an_extended_error_is_named() -> None:
         ({"serves": "resolver", "name": "www.example.org"}, "www.example.org. IN A", RD, -1),
         ({"serves": "authoritative", "name": "example.org"}, "example.org. IN SOA", 0, -1),
         ({"name": "example.org", "recursion": True, "cd": True}, "example.org. IN SOA", RD | dns.flags.CD, -1),
-        ({"name": "version.bind", "type": "TXT", "class": "CH"}, "version.bind. CH TXT", 0, -1),
+        ({"name": "version.bind", "class": "CH"}, "version.bind. CH TXT", 0, -1),
+        ({"serves": "authoritative", "class": "CH"}, "id.server. CH TXT", 0, -1),
+        ({"serves": "resolver", "class": "CH"}, "id.server. CH TXT", RD, -1),
         ({"name": "example.org", "edns_size": 4096}, "example.org. IN SOA", 0, 4096),
         ({"name": "example.org", "do": True}, "example.org. IN SOA", 0, 1232),
         ({"name": r"\*.example.org", "type": "A"}, "*.example.org. IN A", 0, -1),

@@ -98,3 +98,14 @@ def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: 
     kept.keep(base, Overlay(), "no room")
     assert kept.unsaved == f"{file_in(tmp_path)}: No space left on device"
     assert [*file_in(tmp_path).parent.iterdir()] == []
+
+
+def test_what_the_flows_did_not_get_is_taken_back(tmp_path: Path) -> None:
+    """A bundle that is refused leaves what was kept before."""
+    of = Unrecorded(remote(tmp_path))
+    undo = of.keep(record(3), OUT, "no room")
+    more = of.keep(record(3), Overlay((entry("ns2", "health"),)), "no room")
+    more()
+    assert of.overlay(record(3)) == OUT and of.why == "no room"
+    undo()
+    assert of.overlay(record(3)) is None and not of.why and not file_in(tmp_path).exists()

@@ -85,7 +85,7 @@ def test_one_that_no_backend_passes_for_stays_if_it_has_worked() -> None:
     clock = Clock()
     assert clock.sees(none) == VipStanding("kept", "healthy backends in service: 0")
     assert clock.vips.kept() == ["dns"]
-    assert clock.sees(VipVerdict("the switch is away")).state == "failing"
+    assert clock.sees(VipVerdict("the switch is away", by_switch=True)).state == "failing"
     assert clock.sees(none).state == "kept"  # no failure of its own, but it has worked
     assert Clock(announced=False).sees(none).state == "failing"
 
@@ -165,3 +165,12 @@ def test_policies_that_are_refused(policy: str, more: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec_of(f", when_none_pass: {policy}", more)
     assert said in str(caught.value), caught.value
+
+
+def test_one_that_was_withdrawn_for_its_servers_does_not_come_back_by_what_fails() -> None:
+    """They did not answer, and then REFUSED: it was gone from the routers and is not given to them again for that."""
+    clock = Clock()
+    assert clock.sees(FAILS).state == "failing"
+    assert clock.sees(VipVerdict("healthy backends in service: 0", stays=True)).state == "failing"
+    assert clock.sees(WORKS).state == "announced"
+    assert clock.sees(VipVerdict("healthy backends in service: 0", stays=True)).state == "kept"

@@ -297,16 +297,17 @@ class Control:
         channel = SocketChannel(loop, writer, self._ending)
         try:
             _refuse_others(writer)
-            self._refuse_too_many()
             self._wait_for(task, channel)
-            channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
+            busy = {"busy": self._too_many} if self._too_many else {}  # what the agent knows may be asked all the same
+            channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge, **busy)
             line = await _line(reader)
             if _is_question(line):
                 channel.send(knows=self._tell(self._bridge))
                 await _sent(writer)
                 return
             request = replace(Request.parse(line), decision=IDS.next())
-            self._refuse_too_many()  # others may have been faster
+            if self._too_many:  # others may have been faster
+                raise MalformedRequestError(self._too_many)
         except MalformedRequestError as err:
             channel.send(error=str(err))
             await _sent(writer)
@@ -328,10 +329,10 @@ class Control:
         finally:
             answers.cancel()
 
-    def _refuse_too_many(self) -> None:
-        """Raise MalformedRequestError while as many verbs are under way as may be."""
-        if len(self._at_work) >= _AT_ONCE:
-            raise MalformedRequestError(f"{_AT_ONCE} verbs are under way; try again")
+    @property
+    def _too_many(self) -> str:
+        """Why no further verb may begin; empty if one may."""
+        return f"{_AT_ONCE} verbs are under way; try again" if len(self._at_work) >= _AT_ONCE else ""
 
     def _wait_for(self, task: asyncio.Task[None], channel: SocketChannel) -> None:
         """Let a client send its request. Those that never do are no reason to refuse others."""

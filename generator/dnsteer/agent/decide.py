@@ -124,8 +124,8 @@ class _Pool:
     """A pool at the moment of a decision.
 
     *weights* are in force, *counted* the backends that may serve, *ours* the entries of health, *serving* those in service
-    with all of their slots that pass, *failing* those that are in service and do not, first failed first. *joined* is how
-    many of the backup serve.
+    with all of their slots that pass, *failing* those that are in service and do not, first failed first. *unsure* are
+    unhealthy ones that are not taken out for it yet. *joined* is how many of the backup serve.
     """
 
     def __init__(
@@ -153,8 +153,8 @@ class _Pool:
             for entry in overlay
             if (entry.kind, entry.service) == ("health", rules.service) and entry.backend in self.weights
         }
-        unsure = {*health.recovering, *health.unproven} if trusts else {*health.recovering}
-        answers = [name for name in self.counted if name not in self.unhealthy or name in unsure]
+        self.unsure = {*health.recovering, *health.unproven} if trusts else {*health.recovering}
+        answers = [name for name in self.counted if name not in self.unhealthy or name in self.unsure]
         self.serving = [name for name in answers if name not in self.ours]
         self.failing = [
             name
@@ -174,7 +174,7 @@ class _Pool:
     def entries_out(self, leaving: Collection[str], by: str) -> list[Maintenance]:
         """The entries of health with those who are *leaving*, and of unhealthy ones that do not serve anyway."""
         out = list[Maintenance]()
-        goes = [name for name in self.unhealthy if name in leaving or name not in self.counted]
+        goes = [name for name in self.unhealthy if name in leaving or self._goes_uncounted(name)]
         since = _stamp(self._now)
         for entry in self.ours.values():
             if entry.backend in goes and not _is_out(entry):
@@ -186,6 +186,13 @@ class _Pool:
                 why, service = self.unhealthy[name], self._rules.service
                 out.append(Maintenance(self._rules.pool, name, "health", since, by, why, service=service))
         return out
+
+    def _goes_uncounted(self, name: str) -> bool:
+        """Whether an unhealthy backend that does not serve anyway is out for its health too, once people let it serve.
+
+        Not where the checks are not believed: in a panic each that people drain and undrain would be out for good.
+        """
+        return name not in self.counted and (name in self.ours or not (self.nobody_passes or name in self.unsure))
 
     def lacking(self, here: int, leaving: Collection[str], out: Sequence[Maintenance]) -> int:
         """How many must come back at once, with so many *here* in service and those *out*.

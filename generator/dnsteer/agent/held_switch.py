@@ -202,9 +202,9 @@ class HeldSwitch(TargetSwitch):
         """Whether the tables were right when last looked at, and no event came since."""
         return self.memory.seen == (bridge, marker, self.memory.events)
 
-    def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> None:
+    def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> Callable[[], None]:
         """Keep an overlay that OVSDB refuses to write. From now on its sessions read the record as if it had it."""
-        self.memory.unrecorded.keep(_as_written(session, bridge), overlay, str(why))
+        return self.memory.unrecorded.keep(_as_written(session, bridge), overlay, str(why))
 
     def keep_pending(self, session: Session, bridge: str, why: UnwrittenError) -> None:
         """Keep what a pending change has made of the tables. Raises SwitchError where they do not tell."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError
 
 TABLE = 5353
 """Number of the routing table, and preference of its rules."""
@@ -56,7 +56,7 @@ def _ip(command: str) -> str:
     try:
         done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False, timeout=10)
     except FileNotFoundError:
-        raise UnavailableError("no program ip: install iproute2") from None
+        raise SwitchError("no program ip: install iproute2") from None
     if done.returncode:
         raise SwitchError(f"ip {command}: {done.stderr.strip()}")
     return done.stdout

@@ -135,6 +135,8 @@ class Reporter:
         if found.other_version:
             text = f"dnsteer {found.other_version} made the tables; apply the spec to have them watched"
             self.fails("the version", text)
+        else:
+            self.works("the version", "the tables are watched")
         for words in found.words:
             if repair:
                 self.say(f"repaired: {words}", "repaired", "warning", decision=decision, difference=words)
@@ -167,6 +169,12 @@ class Reporter:
             self.say(said, "trouble", level, about=about, reason=said)
             if level != "info" and what not in _KNOWN_OTHERWISE:
                 self._recorder.troubled(Trouble(about, said, now(), level))
+
+    def forget(self, *begins: str) -> None:
+        """What begins so is no longer anybody's business: it does not fail any more, and nothing is said."""
+        for what in [what for what in self._trouble if what.startswith(begins)]:
+            del self._trouble[what]
+            self._recorder.relieved(what.removeprefix("the "))
 
     def works(self, what: str, said: str) -> None:
         """It works: said if it did not."""

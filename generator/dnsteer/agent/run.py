@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from math import inf
 
 from dnsteer.agent import network, systemd
 from dnsteer.agent.adoption import Adoption, Work
@@ -91,6 +92,8 @@ class Agent:
         """Whether it is known what an earlier agent could not record."""
         self._read_first = False
         """Whether the record is to be read before what is due is done."""
+        self._read_at = self._ticked = -inf
+        """When the record was read last, and when what is under way became due."""
         self._looks = LookTimes()
         self._busy_since: float | None = None
         """When others began to change the bridge, which puts looks off."""
@@ -140,9 +143,10 @@ class Agent:
 
     async def _turn(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
         """Follow the record, and do what is due."""
-        why = ""
+        why, followed = "", False
         try:
-            if await self._follow(work, loop) and self._world is not None:
+            followed = await self._follow(work, loop)
+            if followed and self._world is not None:
                 self._begin_beside(work, self._world.bridge)
                 await self._act(work, self._world, loop)
             if not self._looks.failing:
@@ -156,7 +160,7 @@ class Agent:
             why = described(err)
             self.supervisor.failed("the main loop", err)
             self._read_first = True  # what comes next in the record may mend it
-        if why:
+        if why and not followed:  # else the look itself says when the next one is due
             self._looks.failed(loop.time())
         status = why.strip().partition("\n")[0] if why else self._summary()
         systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
@@ -184,15 +188,18 @@ class Agent:
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
         until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
-        if not await set_within(self._wake, min(TICK, until_look) if self._world is not None else TICK):
-            self._due |= self._under_way
+        await set_within(self._wake, min(TICK, until_look) if self._world is not None else TICK)
         self._wake.clear()
+        if loop.time() >= self._ticked + TICK:  # also where something wakes it all the time
+            self._ticked = loop.time()
+            self._due |= self._under_way
 
     async def _follow(self, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
         """Follow the record. Return whether this agent is the one that acts."""
-        if self._due and self._claim.held and self._world is not None and not self._read_first:
+        fresh = not self._read_first and loop.time() < self._read_at + TICK
+        if self._due and self._claim.held and self._world is not None and fresh:
             return True  # what is due comes first
-        self._read_first = False
+        self._read_first, self._read_at = False, loop.time()
         record = await work(self._claim.record)
         self._recorder.bridge_is(record.bridge, held=self._claim.held)
         self._report.bridge = record.bridge
@@ -353,6 +360,8 @@ class Agent:
             self.balancer.adopt(world, time)
         with self.supervisor.guarded("adopting metrics and announcements"):
             self._notices.begin(world)
+            self._panics.adopt(world.rules)
+            self._report.forget("the metric of ", "the part deciding about ")
             known = Known(world.bridge, world.state, world.spec)
             self._recorder.adopted(known, (target.label for target in world.targets))
             for target in world.targets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,11 +68,19 @@ class Unrecorded:
         else:
             self.forget(record.bridge)
 
-    def keep(self, record: BridgeRecord, overlay: Overlay, why: str) -> None:
-        """Keep an overlay that the flows get though the *record*, as it stands in OVSDB, cannot have it."""
-        kept = self._kept = _Kept(record.uuid, _base(record), overlay)
+    def keep(self, record: BridgeRecord, overlay: Overlay, why: str) -> Callable[[], None]:
+        """Keep an overlay that the flows get though the *record*, as it stands in OVSDB, cannot have it.
+
+        Returns what brings back what was kept before, for flows that do not get it.
+        """
+        bridge, before, earlier = record.bridge, self._kept, self.why
+        self._save(bridge, _Kept(record.uuid, _base(record), overlay), why)
+        return lambda: self._save(bridge, before, earlier) if before is not None else self.forget(bridge)
+
+    def _save(self, bridge: str, kept: _Kept, why: str) -> None:
+        self._kept = kept
         self.why, self.unsaved = why, ""
-        file = self._file(record.bridge)
+        file = self._file(bridge)
         if file is None:
             return
         new = file.with_suffix(".new")

@@ -42,7 +42,7 @@ def check_query(scope: Scope, path: Path, pool: Pool, check: HealthCheck) -> Ite
         yield from _command(scope, path, check)
         return
     base: Path = (*path, "query") if "query" in check.model_fields_set else path
-    if pool.serves == "authoritative" and check.query.name is None:
+    if pool.serves == "authoritative" and check.query.name is None and check.query.rdclass == "IN":
         yield scope.finding(
             base, "serves: authoritative and no name to ask for", "query.name: a zone that the servers have",
             "every server has other zones: health: {query: {name: example.org}}",
@@ -73,7 +73,10 @@ def _expected(scope: Scope, path: Path, check: HealthCheck, query: EffectiveQuer
     for key in ("serial_at_least", "serial_lag"):
         if getattr(expect, key) is not None and query.type != "SOA":
             yield scope.finding(
-                (*path, key), f"{key} for type {query.type}", "type: SOA", "only SOA records have a serial"
+                (*path, key),
+                f"{key} for type {query.type}{'' if check.query.type else ', the default here'}",
+                "type: SOA",
+                "only SOA records have a serial",
             )
     if expect.answer and query.type == "ANY":
         yield scope.finding(

@@ -113,8 +113,9 @@ def _greeted(sock: socket.socket, path: Path) -> _Lines | None:
     except (OSError, ValueError):
         _note(f"the agent at {path} does not answer; this is done without it")
         return None
-    if "error" in hello:
-        _note(f"the agent refuses: {_plain(hello['error'])}; this is done without it")
+    refused = hello.get("error") or hello.get("busy")
+    if refused:
+        _note(f"the agent refuses: {_plain(refused)}; this is done without it")
         return None
     if hello.get("v") != PROTOCOL or hello.get("version") != __version__:
         version = _plain(hello.get("version"))

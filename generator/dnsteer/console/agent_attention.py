@@ -61,7 +61,7 @@ def failing_backends(seen: Seen, side: Side, options: str = "") -> Iterator[Atte
         if pool in panics or vips:
             yield _panic(side, pool, panics.get(pool), checks if pool in panics else failing_here, tuple(vips))
         else:
-            yield from _one_by_one(side, failing_here, "critical")
+            yield from _one_by_one(side, failing_here, "critical", seen.agent.kept)
         yield from _one_by_one(side, _out_anyway(side, pool, checks, serving), "note")
     yield from _warnings(seen.agent)
 
@@ -91,7 +91,7 @@ def _panic(
     names = list(dict.fromkeys(check.backend for check in checks))
     each = [f"{name}: {_why(check for check in checks if check.backend == name)}" for name in names[:_NAMED]]
     more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    why, looks = f"{'; '.join(each)}{more}", ask(side, pool, names[0]) if names else ()
+    why, looks = f"{'; '.join(each)}{more}", ask(side, pool, names[0], checks[0].check) if names else ()
     if panic is None:
         return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
     services = f" for {', '.join(panic.services)}" if panic.services else ""
@@ -104,8 +104,10 @@ def _why(checks: Iterable[FailingCheck]) -> str:
     return ", ".join(dict.fromkeys(check.why for check in checks))
 
 
-def _one_by_one(side: Side, checks: list[FailingCheck], level: str) -> Iterator[AttentionItem]:
-    """An item for each of these backends of a pool; of many for the first ones."""
+def _one_by_one(
+    side: Side, checks: list[FailingCheck], level: str, kept: Collection[str] = ()
+) -> Iterator[AttentionItem]:
+    """An item for each of these backends of a pool; of many for the first ones. *kept* stay since too few are left."""
     by_name: dict[str, list[FailingCheck]] = {}
     for check in checks:
         by_name.setdefault(check.backend, []).append(check)
@@ -113,7 +115,9 @@ def _one_by_one(side: Side, checks: list[FailingCheck], level: str) -> Iterator[
         pool, since = its[0].pool, min(check.since for check in its)
         about = f" ({', '.join(its[0].services)})" if its[0].services else ""
         text = f"{_why(its)}. Since {moment(since)} UTC."
-        looks = ask(side, pool, name)
+        if f"{pool}/{name}" in kept:
+            text += " It stays in service, since too few others pass (keep_at_least)."
+        looks = ask(side, pool, name, its[0].check)
         if level == "note":
             title = f"{pool}/{name}{about}, which is out of service anyway, fails its checks"
             yield AttentionItem("note", title, text, looks, pool)
@@ -133,10 +137,9 @@ def announcement_items(agent: AgentKnowledge, spec: Spec, options: str = "") -> 
             continue
         held = f"; held until {moment(one.until)} UTC at least, since it failed again and again" if one.until else ""
         looks = (Command("To see what is wrong", dnsteer("status", options)),)
-        yield AttentionItem(
-            "critical", f"VIP {one.vip} is withdrawn", f"{sentence(one.why)}. Since {moment(one.since)} UTC{held}.", looks,
-            spec.vips[one.vip].pool, vips=(one.vip,),
-        )  # fmt: skip
+        title = f"VIP {one.vip} is {'withdrawn' if one.withdrawn else 'not announced'}"
+        text = f"{sentence(one.why)}. Since {moment(one.since)} UTC{held}."
+        yield AttentionItem("critical", title, text, looks, spec.vips[one.vip].pool, vips=(one.vip,))
 
 
 def trouble_items(agent: AgentKnowledge) -> list[AttentionItem]:

@@ -143,7 +143,7 @@ def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
         return AttentionItem("note", title, text, pool=entry.pool, decision=entry.decision, listed=True)
     keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
     text = f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back by itself."
-    looks = ask(side, entry.pool, entry.backend)
+    looks = ask(side, entry.pool, entry.backend, entry.note.partition(" ")[0])
     return AttentionItem(
         "warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision, listed=True
     )

@@ -17,14 +17,15 @@ from dnsteer.spec.model.spec import Backend, Pool
 _FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
 
 
-def ask(side: Side, pool: str, name: str) -> tuple[Command, ...]:
-    """The command that asks a backend as its first check does."""
+def ask(side: Side, pool: str, name: str, kind: str = "") -> tuple[Command, ...]:
+    """The command that asks a backend as its first check of a *kind* does, such as `tcp`; without one as its first check."""
     spec = side.known.spec
     found = spec.pools.get(pool)
     backend = next((b for b in found.backends if b.name == name), None) if found is not None else None
     if found is None or backend is None or not found.health:
         return ()
-    check = found.health[0]
+    deciding = [check for check in found.health if check.on_failure == "out"] or found.health
+    check = next((check for check in deciding if check.check.value == kind), deciding[0])
     return (Command("To ask it", _question(found, check, backend, pool, own_port(spec, pool, check, backend))),)
 
 

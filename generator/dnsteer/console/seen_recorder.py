@@ -7,7 +7,7 @@ as a whole and never changed, so that any thread may read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -121,7 +121,8 @@ class SeenRecorder(Recorder):
             self._before.pop(check, None)
             self._know(failing=others)
             return
-        of_it = tuple(dict.fromkeys((*(before.services if before else ()), *filter(None, services))))
+        alone = all(services) and bool(services) and not (before is not None and not before.services)
+        of_it = tuple(dict.fromkeys((*(before.services if before else ()), *services))) if alone else ()
         since = before.since if before is not None else self._before.get(check, self._clock())
         reason = why or (before.why if before is not None else "")
         self._know(failing=(*others, FailingCheck(*check, reason, since, of_it)))
@@ -139,6 +140,12 @@ class SeenRecorder(Recorder):
         alone = services if all(services) else ()
         panics = (replace(one, services=alone) if one.pool == pool else one for one in self._agent.panics)
         self._know(panics=tuple(panics))
+
+    def kept(self, pool: str, backends: Collection[str]) -> None:
+        """See Recorder."""
+        super().kept(pool, backends)
+        others = [name for name in self._agent.kept if name.partition("/")[0] != pool]
+        self._know(kept=(*others, *(f"{pool}/{name}" for name in backends)))
 
     def unannounced(self, vips: Mapping[str, UnannouncedVip]) -> None:
         """See Recorder."""

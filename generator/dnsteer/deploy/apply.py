@@ -114,7 +114,7 @@ def apply_state(
     progress: Progress,
     *,
     needs_extension: bool = True,
-    keep: Callable[[UnwrittenError], None] | None = None,
+    keep: Callable[[UnwrittenError], Callable[[], None]] | None = None,
 ) -> ApplyResult:
     """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
 

@@ -19,7 +19,8 @@ class JournalEntry:
     *record_stale* is whether the record says something else, so that it is written even when nothing of the switch changes.
     *record* is the bridge's record where it was read since the lock was taken; else it is read when the change begins.
     *role* is the role that a switch without one gets, as it is recorded.
-    *keep* keeps the overlay elsewhere when OVSDB refuses to write it, with the reason; None: then nothing is changed.
+    *keep* keeps the overlay elsewhere when OVSDB refuses to write it, with the reason, and returns what takes that back;
+    None: then nothing is changed.
     """
 
     bridge: str
@@ -29,20 +30,22 @@ class JournalEntry:
     name: str = ""
     record: BridgeRecord | None = None
     role: str = ""
-    keep: Callable[[UnwrittenError], None] | None = None
+    keep: Callable[[UnwrittenError], Callable[[], None]] | None = None
 
 
 @dataclass(frozen=True)
 class Begun:
     """A pending change, and the record that has it. *goes_on*: it was pending before.
 
-    *unwritten*: the disk is full, and the record says it already, or the change is kept elsewhere.
+    *unwritten*: the disk is full, and the record says it already, or the change is kept elsewhere, which
+    *forget* takes back.
     """
 
     record: BridgeRecord
     pending: Pending
     goes_on: bool = False
     unwritten: bool = False
+    forget: Callable[[], None] | None = None
 
 
 def begin(session: Session, entry: JournalEntry) -> Begun:
@@ -61,8 +64,7 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
         if entry.role or not (is_recorded or goes_on):
             if entry.keep is None:
                 raise
-            entry.keep(err)
-            return Begun(record, wanted, unwritten=True)
+            return Begun(record, wanted, unwritten=True, forget=entry.keep(err))
         return Begun(record, wanted, goes_on, unwritten=is_recorded)
 
 
@@ -91,6 +93,8 @@ def take_back(session: Session, begun: Begun | None) -> str:
 
     Returns what could not be taken back, in words: the next verb does it then.
     """
+    if begun is not None and begun.forget is not None:
+        begun.forget()
     if begun is None or begun.goes_on or begun.unwritten:
         return ""
     try:

@@ -30,7 +30,7 @@ from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import FAILURES_KEY, NOT_FORWARDING, AppliedState, BridgeRecord
+from dnsteer.switch.state import FAILURES_KEY, KNOWN_KEY, NOT_FORWARDING, AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
@@ -168,8 +168,8 @@ def change_overlay(
 
 
 def _lasting(record: BridgeRecord) -> dict[str, str]:
-    """The record's keys without the failures that the agent counts there, on which no change depends."""
-    return {key: value for key, value in record.ids.items() if key != FAILURES_KEY}
+    """The record's keys without what the agent notes there for others, on which no change depends."""
+    return {key: value for key, value in record.ids.items() if key not in (FAILURES_KEY, KNOWN_KEY)}
 
 
 def _locked(
@@ -218,7 +218,7 @@ class _LockedSwitch:
     state: AppliedState
     unrecorded: bool
 
-    def keep(self, overlay: Overlay) -> Callable[[UnwrittenError], None] | None:
+    def keep(self, overlay: Overlay) -> Callable[[UnwrittenError], Callable[[], None]] | None:
         """What keeps an overlay that OVSDB refuses to write; None where nothing may."""
         return partial(self.switch.keep_overlay, self.session, self.record.bridge, overlay) if self.unrecorded else None
 

@@ -73,8 +73,11 @@ class TargetSwitch:
         """Whether it is known, without looking, that the bridge has the tables of *marker* (`slots.maintenance.marker`)."""
         return False
 
-    def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> None:
-        """Keep an overlay that OVSDB refuses to write, so that the tables may have it. Raises SwitchError if it cannot."""
+    def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> Callable[[], None]:
+        """Keep an overlay that OVSDB refuses to write, so that the tables may have it. Raises SwitchError if it cannot.
+
+        Returns what takes that back, for tables that do not get it.
+        """
         raise why
 
     def keep_pending(self, session: Session, bridge: str, why: UnwrittenError) -> None:

@@ -30,12 +30,10 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
             f"remove the cause, or set lint.masks: {bound.total} if only trusted hosts send packets (--explain DNS030)"
         )
         yield context.finding(MASK_BUDGET, _BUDGET, text, advice)
-    probe = context.spec.switch.probe
-    agents = f"in_port({probe.port})" if probe is not None else "\n"  # nobody else sends there
     first = {
         mask_of_match(j.flow.match): j
         for j in reversed(examination.judged)
-        if isinstance(j.flow, DatapathFlow) and agents not in j.flow.text
+        if isinstance(j.flow, DatapathFlow) and not examination.is_of_agent(j.flow)
     }
     strays = [(mask, judged) for mask, judged in first.items() if not bound.allows(mask)]
     for mask, judged in strays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -42,6 +42,8 @@ class AgentMetrics(Recorder):
         self._held_vips = self._make("dnsteer_vip_held_until_timestamp_seconds", Gauge)
         self._standby = self._make("dnsteer_switch_standby", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
+        self._kept = self._make("dnsteer_pool_kept_backends", Gauge)
+        self._keeping: dict[str, int] = {}
         self._panics = self._make("dnsteer_agent_panics_total", Counter)
         self._changes = self._make("dnsteer_changes_total", Counter)
         self._differences = self._make("dnsteer_drift_differences", Gauge)
@@ -85,11 +87,12 @@ class AgentMetrics(Recorder):
         self.known = known
         self._targets.set(len(every))
         self._unhealthy = Tally()
-        for metric in (self._healthy, self._panic):
+        for metric in (self._healthy, self._panic, self._kept):
             metric.clear()
         for check in every:
             self._healthy.labels(*check).set(1)
             self._panic.labels(check[0]).set(check[0] in self._panicking)
+            self._kept.labels(check[0]).set(self._keeping.get(check[0], 0))
         self._forget(set(every))
 
     def _forget(self, checks: set[Check]) -> None:
@@ -143,6 +146,11 @@ class AgentMetrics(Recorder):
             self._panicking.add(pool)
         else:
             self._panicking.discard(pool)
+
+    def kept(self, pool: str, backends: Collection[str]) -> None:
+        """See Recorder."""
+        self._keeping[pool] = len(backends)
+        self._kept.labels(pool).set(len(backends))
 
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
         """See Recorder."""

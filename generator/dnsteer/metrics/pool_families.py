@@ -127,4 +127,14 @@ POOLS: tuple[Family, ...] = (
         when=CHECKS,
         panel=Panel("Pools in panic", draw="stat"),
     ),
+    Family(
+        "dnsteer_pool_kept_backends",
+        "gauge",
+        "Health checks",
+        "Backends that fail their checks and stay in service only since too few others pass (`keep_at_least`).",
+        ("pool",),
+        "pools with health checks",
+        when=CHECKS,
+        panel=Panel("Failing backends kept in service", draw="stat"),
+    ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,6 +54,9 @@ class Recorder:
 
     def panics_for(self, pool: str, services: tuple[str, ...]) -> None:
         """The services for which a pool is in panic, such as `853/tcp`; the empty one: all without slots of their own."""
+
+    def kept(self, pool: str, backends: Collection[str]) -> None:
+        """These backends of a pool fail, and stay in service only since too few others pass (`keep_at_least`)."""
 
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
         """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""

@@ -68,9 +68,15 @@ def _own(status: Status, options: str) -> Iterator[AttentionItem]:
     if status.drift_count:
         number = f"{status.drift_count:,} difference{'s' if status.drift_count > 1 else ''}"
         text = f"{number} between the switch and what was applied; they are listed below."
-        mend = Command("To fix it", dnsteer("restore", options))
-        said = f"{number} between the switch and what was applied; dnsteer restore puts it right"
-        yield AttentionItem("critical", "The switch is not as applied", text, (mend,), said=said, differs=True)
+        left = status.drift_of_others
+        commands: tuple[Command, ...] = (Command("To fix it", dnsteer("restore", options)),)
+        how = "dnsteer restore puts it right"
+        if left == status.drift_count:
+            commands, how = (), "not dnsteer's, so restore leaves it: what to do is said with each"
+        elif left:
+            how = f"dnsteer restore puts right what is dnsteer's, and leaves {left:,} of others"
+        said = f"{number} between the switch and what was applied; {how}"
+        yield AttentionItem("critical", "The switch is not as applied", text, commands, said=said, differs=True)
     extension = status.extension
     if extension is not None and not extension.ok:
         title = "The extension cannot be reached" if extension.away else "The extension is degraded"

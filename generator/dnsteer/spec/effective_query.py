@@ -45,7 +45,8 @@ class EffectiveQuery:
 def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
     """Return what a check of *pool* asks, and expects."""
     query, expect, resolver = check.query, check.query.expect, pool.serves == "resolver"
-    name = query.name or "."
+    chaos = query.rdclass == "CH"
+    name = query.name or ("id.server." if chaos else ".")
     rcodes = tuple(expect.rcode) or (LIVENESS if tests_only_liveness(pool, check) else ("NOERROR",))
     zone_is_asked = query.rdclass == "IN" and {"NOERROR", "NXDOMAIN"} & {*rcodes}
     answers = expect.answers
@@ -53,7 +54,7 @@ def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
         answers = int(rcodes != LIVENESS and "NOERROR" in rcodes)
     return EffectiveQuery(
         name=name,
-        type=query.type or ("SOA" if not resolver else "NS" if name == "." else "A"),
+        type=query.type or ("TXT" if chaos else "SOA" if not resolver else "NS" if name == "." else "A"),
         rdclass=query.rdclass,
         recursion=resolver if query.recursion is None else query.recursion,
         cd=query.cd,

@@ -61,7 +61,8 @@ class PoolPanic:
 class UnannouncedVip:
     """A VIP that is to be announced by BGP and is not. *until* is when it may come back at the earliest, where it is held.
 
-    *by_people*: it was asked for (`dnsteer withdraw`).
+    *by_people*: it was asked for (`dnsteer withdraw`). *withdrawn*: the agent has withdrawn it; else BIRD does not have its
+    routes, or it is not known yet whether it works.
     """
 
     vip: str
@@ -69,6 +70,7 @@ class UnannouncedVip:
     since: datetime
     until: datetime | None = None
     by_people: bool = False
+    withdrawn: bool = True
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class AgentKnowledge:
     panics: tuple[PoolPanic, ...] = ()
     unannounced: tuple[UnannouncedVip, ...] = ()
     troubles: tuple[Trouble, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Failing backends (`POOL/BACKEND`) that stay in service only since too few others pass (`keep_at_least`)."""
 
     @cached_property
     def by_backend(self) -> Mapping[tuple[str, str], tuple[FailingCheck, ...]]:

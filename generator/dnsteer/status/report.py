@@ -58,6 +58,8 @@ class Status:
     pools: list[PoolView] = field(default_factory=list)
     drift: list[Drift] | None = None
     drift_count: int | None = None
+    drift_of_others: int = 0
+    """How many of the differences `dnsteer restore` leaves, since they are not dnsteer's."""
     warnings: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     extension: ExtensionView | None = None
@@ -291,6 +293,7 @@ class Observer:
         if self._drift is not None:
             drift = [d for d in self._drift[2] if not d.warns]
             status.drift, status.drift_count = drift[: self.most_drift], len(drift)
+            status.drift_of_others = sum(d.of_others for d in drift)
             file = reading.state.file if reading.state else ""
             status.of_others = [d.text(file) for d in self._drift[2] if d.warns]
             status.warnings += status.of_others

@@ -50,7 +50,8 @@ _PATIENCE = 5.0
 class Drift:
     """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
 
-    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets.
+    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets. *of_others*: it is not
+    dnsteer's, so `dnsteer restore` leaves it.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Drift:
     detail: str
     line: int = 0
     warns: bool = False
+    of_others: bool = False
 
     def text(self, file: str) -> str:
         """As a sentence; *file* is the spec's."""
@@ -132,7 +134,7 @@ def _drift(
             tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
     if tables.other and not ignore_foreign:
         foreign = find_foreign_flows(tables, lines, plan, client)
-        drift += [Drift("foreign flow", f"table {each.table}", each.detail) for each in foreign]
+        drift += [Drift("foreign flow", f"table {each.table}", each.detail, of_others=True) for each in foreign]
     drift += _role_drift(loaded, record, remote, tables)
     todo = with_fence(compare_tables(lines, groups, tables), tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
@@ -157,7 +159,7 @@ def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iter
             continue
         path = br.path_of(loaded.spec, d)
         line = loaded.document.line(path) if path else 0
-        yield Drift(d.kind, d.about, d.detail, line, warns=d.level is Level.WARNED)
+        yield Drift(d.kind, d.about, d.detail, line, warns=d.level is Level.WARNED, of_others=d.level is not Level.SET)
 
 
 def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:

@@ -81,6 +81,8 @@ def _asked(sock: socket.socket, deadline: float) -> AgentAnswer:
             text = "".join(c if c.isprintable() else "?" for c in str(message["error"]))
             return AgentAnswer(why=f"it refuses: {text}")
         if "knows" in message:
+            if message["knows"] is None:
+                return AgentAnswer(why="it does not act on this bridge yet, or stands by")
             return AgentAnswer(message["knows"])
         if not asked:
             asked = True

@@ -220,7 +220,7 @@ class Announcer:
         }
         standby = VipStanding("standby", "this switch is on standby") if known.standby else None
         return {
-            name: VipVerdict(obstacle, name in stay, asked.get(name, standby))
+            name: VipVerdict(obstacle, name in stay, asked.get(name, standby), by_switch=bool(known.fault))
             for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
         }
 
@@ -264,8 +264,11 @@ class Announcer:
     def _unannounced(self, name: str) -> UnannouncedVip:
         """What is known of a VIP that lacks routes."""
         one, before = self._standings[name], self._lacking.get(name)
-        why, since = one.reason or "it is not known yet whether it works", before.since if before else now()
-        return UnannouncedVip(name, why, since, one.until, by_people=one.state in ("asked", "standby"))
+        by_people, withdrawn = one.state in ("asked", "standby"), one.state in ("failing", "held")
+        same = before is not None and (before.by_people, before.withdrawn) == (by_people, withdrawn)
+        since = before.since if before is not None and same else now()
+        why = one.reason or "it is not known yet whether it works"
+        return UnannouncedVip(name, why, since, one.until, by_people, withdrawn)
 
     def _with_bird(self, name: str, wanted: VipStanding, lacks: list[str], spec: Spec) -> VipStanding:
         """Where a VIP stands, given what BIRD *lacks*."""

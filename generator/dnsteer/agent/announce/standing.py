@@ -44,11 +44,18 @@ class VipVerdict:
     """What is known of a VIP now. *obstacle* is why it does not work, empty if it does, None where that is not known.
 
     *stays*: it stays announced though no backend passes. *order* is why it may not be announced, however well it works.
+    *by_switch*: the obstacle is a fault of the switch.
     """
 
     obstacle: str | None
     stays: bool = False
     order: VipStanding | None = None
+    by_switch: bool = False
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether its backends do not serve, and it is not to stay announced for all that."""
+        return bool(self.obstacle) and not (self.stays or self.by_switch)
 
 
 class VipStandings:
@@ -58,7 +65,7 @@ class VipStandings:
         self._checks: dict[str, CheckState] = {}
         self._verdicts: dict[str, VipVerdict] = {}
         self._worked: set[str] = set()
-        """VIPs that have worked: no other stays announced when no backend passes."""
+        """VIPs that have worked since they failed by themselves: no other stays announced when no backend passes."""
         self._time = 0.0
         """The time of what was followed last."""
         self._zero = datetime.min.replace(tzinfo=timezone.utc)
@@ -81,7 +88,11 @@ class VipStandings:
         for name, verdict in verdicts.items():
             if verdict.obstacle is not None and not self._is_kept(name):
                 self._checks[name] = after_result(self._checks[name], Result(time, verdict.obstacle), limits)
-        self._worked = {name for name, check in self._checks.items() if check.healthy or name in self._worked}
+        self._worked = {
+            name
+            for name, check in self._checks.items()
+            if check.healthy or (name in self._worked and not verdicts[name].is_failure)
+        }
 
     def all(self) -> dict[str, VipStanding]:
         """Where each VIP stands, as far as it is not BIRD's business."""

@@ -86,9 +86,9 @@ class Question:
 
     def judge(self, data: bytes) -> Verdict:
         """Say what is wrong with an answer."""
-        if data[2:] == self._good:
-            return self._good_verdict
-        return self._judge(data)._replace(answered=data[3] & _RCODE != dns.rcode.SERVFAIL)
+        if data[2:] != self._good:
+            return self._judge(data)._replace(answered=data[3] & _RCODE != dns.rcode.SERVFAIL)
+        return self._good_verdict._replace(answered=True)
 
     def _judge(self, data: bytes) -> Verdict:
         why = self._judge_header(data)

@@ -16,7 +16,7 @@ from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import ask_tcp, ask_tls
 from dnsteer.agent.probes.udp import Report
 from dnsteer.spec.model.health import CheckKind
-from dnsteer.switch.tools import UnavailableError
+from dnsteer.switch.tools import SwitchError
 
 _SAID = 200
 
@@ -97,10 +97,10 @@ def _plain(text: str) -> str:
 
 
 def refuse_unavailable(kinds: Iterable[CheckKind]) -> None:
-    """Raise UnavailableError where a library is missing that a kind of check needs: a probe must not fail for that."""
+    """Raise SwitchError where a library is missing that a kind of check needs: a probe must not fail for that."""
     for kind, module in ((CheckKind.HTTPS, "h2"), (CheckKind.QUIC, "aioquic")):
         if kind in kinds and importlib.util.find_spec(module) is None:
-            raise UnavailableError(f"check: {kind.value} needs {module}: pip install 'dnsteer[agent]'")
+            raise SwitchError(f"check: {kind.value} needs {module}: pip install 'dnsteer[agent]'")
 
 
 async def _https(target: ProbeTarget, query: bytes) -> bytes:

@@ -115,7 +115,8 @@ class Query(Part):
     rdclass: QueryClass = Field(
         default="IN",
         alias="class",
-        description="The class. `CH` is for what servers say of themselves, such as `id.server`.",
+        description="The class. `CH` is for what servers say of themselves: `id.server` of type `TXT`, unless name and "
+        "type are given.",
     )
     recursion: bool | None = Field(
         default=None,

@@ -95,7 +95,7 @@ for log in ovs-vswitchd ovsdb-server; do
     collect "$log.log" tail -n "$COLLECT_LOG_LINES" "$COLLECT_LOGS/$log.log"
 done
 if command -v journalctl >/dev/null; then
-    for unit in dnsteer-restore dnsteer-reconcile ovs-vswitchd; do
+    for unit in dnsteer-agent dnsteer-ext dnsteer-restore dnsteer-reconcile ovs-vswitchd; do
         collect "journal-$unit.txt" journalctl --no-pager --output=short-iso -n "$COLLECT_LOG_LINES" -u "$unit"
     done
 else
