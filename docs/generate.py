@@ -41,7 +41,7 @@ from dnsteer.spec.model import (
     values,
 )
 from dnsteer.spec.model.part import keys_of
-from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
+from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, FENCE, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.vip import TRANSPORT
@@ -179,7 +179,8 @@ def pipeline_page() -> str:
         f"without it are not dnsteer's and are never touched. Bits {OBJECT_BITS} to 47 are the category, the rest the object's "
         "number. `dnsteer explain SPEC --cookie 0x...` names the object and its line in the spec. Numbers of pools, backends and "
         "ports are hashes of their names, so adding one does not renumber the others. Groups have no cookie; ours are numbered "
-        f"{GROUP_BASE} to {GROUP_LAST}.\n\n| category | object |\n|---|---|"
+        f"{GROUP_BASE} to {GROUP_LAST}, and {FENCE}, which ties each bundle to the tables that it was made for "
+        f"([operations.md](operations.md)).\n\n| category | object |\n|---|---|"
     )
     out += [f"| {c.value} | {c.name.lower()} |" for c in Category]
     out.append(

@@ -23,7 +23,7 @@ import os
 from dnsteer.agent import adoption, supervise
 from dnsteer.agent.balance.balancer import Balancer
 
-supervise.STEADY, supervise.FIRST_PAUSE = 2.0, 0.1
+supervise.STEADY, supervise.LONGEST_STEADY, supervise.FIRST_PAUSE = 2.0, 3.0, 0.1
 
 def defect(owner, name, when):
     original = getattr(owner, name)

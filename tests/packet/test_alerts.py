@@ -18,10 +18,12 @@ from dnsteer.metrics.families import SERIES
 from tests.packet import alert_faults as faults
 from tests.packet.agents import agent
 from tests.packet.alert_faults import Watched
-from tests.packet.command import SLOW, fresh, on
+from tests.packet.command import FARM, SLOW, fresh, on
 from tests.packet.extension_beside_switch import EXTENDED, Extension
+from tests.packet.full_disk import enduring, leave
 from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus, wait
 from tests.packet.switches import Switch
+from tests.packet.test_agent_endures import broken, checked
 from tests.unit.test_monitoring import ALL
 
 EXPECTED = [
@@ -117,7 +119,9 @@ def test_packets_become_a_rate(watched: Watched) -> None:
 
 
 def test_each_alert_has_a_fault() -> None:
-    elsewhere = {"DnsteerExtensionAway", "DnsteerPortErrors"}  # below, and in the lab
+    elsewhere = {  # below, and in the lab
+        "DnsteerExtensionAway", "DnsteerPortErrors", "DnsteerNotRecorded", "DnsteerAgentDefect",
+    }  # fmt: skip
     assert {*FAULTS, *elsewhere} == set(ALL)
 
 
@@ -158,3 +162,49 @@ def test_an_extension_that_dies_is_an_alert(switch: Switch, tmp_path: Path) -> N
                 prometheus.is_silent()
             finally:
                 prometheus.end()
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_an_alert(tmp_path: Path) -> None:
+    for name in ("ns1", "ns2", "ns3"):
+        (tmp_path / name).touch()
+    check = f"{{check: command, command: [test, -e, '{tmp_path}/{{backend}}'], fall: 1, rise: 1}}"
+    (tmp_path / "spec.yaml").write_text(FARM.replace("  farm:\n", f"  farm:\n    health: {check}\n"))
+    at = f"127.0.0.1:{free_port()}"
+    with enduring(tmp_path), Switch() as own:
+        assert on(own)("apply", tmp_path / "spec.yaml", "--yes").code == 0
+        with agent(own, tmp_path, "metrics at", "agent", "--metrics", at) as running:
+            prometheus = Prometheus(tmp_path, at)
+            try:
+                wait(lambda: prometheus.value("dnsteer_agent_unrecorded") == 0, prometheus.log.read_text)
+                prometheus.is_silent()
+                leave(own, 0)
+                (tmp_path / "ns1").unlink()
+                fires(prometheus, "DnsteerNotRecorded", {"bridge": "br-dns"})
+                assert set(prometheus.firing()) <= {"DnsteerNotRecorded", _UNHEALTHY, _FAR, *BUSY}
+                leave(own, None)
+                (tmp_path / "ns1").touch()
+                running.waits_for("farm/ns1 comes back")
+                prometheus.is_silent()
+            finally:
+                prometheus.end()
+
+
+@pytest.mark.slow
+def test_a_defect_of_the_agent_is_an_alert(switch: Switch, tmp_path: Path) -> None:
+    switch.expected = EXPECTED
+    text = checked(tmp_path).replace("  farm:\n", "  farm:\n    balance: {by: slots, interval: 1s}\n")
+    with broken(switch, tmp_path, text) as running:
+        running.waits_for("metrics at http://")
+        prometheus = Prometheus(tmp_path, running.said().partition("metrics at http://")[2].partition("/")[0])
+        try:
+            wait(lambda: prometheus.value("dnsteer_agent_targets"), prometheus.log.read_text)
+            prometheus.is_silent()
+            (tmp_path / "_find_moves").touch()
+            fires(prometheus, "DnsteerAgentDefect", {"part": "balance"})
+            assert set(prometheus.firing()) <= {"DnsteerAgentDefect", *BUSY}
+            (tmp_path / "_find_moves").unlink()
+            running.waits_for("the balance works again")
+            prometheus.is_silent()
+        finally:
+            prometheus.end()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.agent.decide import PoolHealth
 from dnsteer.agent.effect import Effect, decide_and_change
 from dnsteer.agent.world import read_world
 from dnsteer.checks.load import load_spec
@@ -40,7 +41,9 @@ def decide(switch: Switch, ill: Mapping[str, str]) -> Effect:
     target = TargetSwitch(switch.database)
     with Session(target.remote, target.timeout) as session:
         world = read_world(session, session.record_of(None))
-    effect = decide_and_change(target, world.bridge, world.number, list(world.rules.values()), {"farm": ill})
+    effect = decide_and_change(
+        target, world.bridge, world.number, list(world.rules.values()), {"farm": PoolHealth(ill)}
+    )
     assert not effect.outdated
     return effect
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.agent.decide import PoolHealth
 from dnsteer.agent.effect import Effect, decide_and_change
 from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.agent.world import read_world
@@ -44,7 +45,11 @@ def decide(switch: Switch, ill: Mapping[str, Mapping[str, str]]) -> Effect:
         world = read_world(session, session.record_of(None))
     assert set(world.rules) == {DNS, DOT}
     effect = decide_and_change(
-        target, world.bridge, world.number, list(world.rules.values()), {DNS: {}, DOT: {}, **ill}
+        target,
+        world.bridge,
+        world.number,
+        list(world.rules.values()),
+        {name: PoolHealth(ill.get(name, {})) for name in (DNS, DOT)},
     )
     assert not effect.outdated
     return effect
@@ -115,7 +120,7 @@ def test_people_s_verbs_are_about_all_services(split: Switch) -> None:
 
 
 def test_the_panic_is_about_one_service(split: Switch) -> None:
-    effect = decide(split, {DOT: {"ns1": "refused", "ns2": "refused"}})
+    effect = decide(split, {DOT: {"ns1": "refused", "ns2": "refused", "ns3": "refused"}})
     assert {name: d.panics for name, d in effect.decisions.items()} == {DNS: False, DOT: True}
     assert overlay(split) == []
 
@@ -126,7 +131,7 @@ def test_a_spec_without_it_ends_it(split: Switch, tmp_path: Path) -> None:
     plain.write_text(FARM_DOT.replace(", per: service", ""))
     done = on(split)("apply", plain, "--yes")
     assert done.code == 0, done.err
-    decided = {DNS: {}}
+    decided = {DNS: PoolHealth()}
     target = TargetSwitch(split.database)
     with Session(target.remote, target.timeout) as session:
         world = read_world(session, session.record_of(None))

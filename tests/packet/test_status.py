@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from dnsteer.cli.output import Exit
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -25,7 +26,7 @@ from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 MANY = spec_of(LARGE)
 KEYS = {
     "ok", "bridge", "switch", "state", "reachable", "reason", "tables", "flow_restore_wait", "interrupted", "interval",
-    "vips", "pools", "overlay", "role", "withdrawn", "drift", "drift_count", "warnings", "errors",
+    "vips", "pools", "overlay", "agent", "attention", "role", "withdrawn", "drift", "drift_count", "warnings", "errors",
 }  # fmt: skip
 
 
@@ -177,7 +178,7 @@ def test_overdue_maintenance_and_pools_without_backends_are_warnings(switch: Swi
     overlay = [Maintenance("direct", n, "down", NOW.isoformat(), "me@here") for n in ("a", "c")]
     change_overlay(target, None, lambda *_: Overlay((*overlay,)))
     out(target, "hashed/b", lasts=60, ago=100)
-    found = status(switch)
+    found = status(switch, code=Exit.ATTENTION)
     assert backends(found, "hashed")["b"]["overdue"] is True
     assert [a["overdue"] for a in found["overlay"]] == [False, False, True]
     all_down, over = found["warnings"]

@@ -64,7 +64,9 @@ def test_one_frame_for_programs(busy: Running) -> None:
         None,
     )
     (entry,) = found["attention"]
-    assert entry["text"].startswith("hashed/a drained for ") and entry["text"].endswith(": CHG 4711")
+    assert (entry["level"], entry["title"]) == ("note", "hashed/a is drained") and entry["detail"].endswith(
+        ": CHG 4711"
+    )
     assert entry["decision"] == on(busy)("status", "--json", "--no-rates").json["overlay"][0]["decision"]
     assert found["datapath"]["reason"] is None and found["datapath"]["megaflows"] >= 2
     assert found["datapath"]["hits_per_second"] > 60

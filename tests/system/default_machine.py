@@ -1,8 +1,8 @@
 """A machine as the runbooks' defaults expect it, so that every variable may be left out, and what their headers document.
 
 The switch is a private Open vSwitch whose sockets are in /run/openvswitch, `dnsteer` is in /opt/dnsteer, and /etc is a copy:
-in mount namespaces that each command of the host has for itself. The host's network is a namespace with NSD in it,
-which has the addresses of the backends and of the VIPs and serves the root, for which the runbooks ask by default.
+in mount namespaces that each command of the host has for itself. The host's network is a namespace with a name server in
+it, which has the addresses of the backends and of the VIPs: NSD with a zone that is not the root, or another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,15 @@ vips:
   dns: {addresses: [192.0.2.53], services: [dns], pool: farm}
 """
 ADDRESSES = (OLD, NEW, "192.0.2.11", "192.0.2.12")
-_ZONE = """\
+ZONE = """\
 $TTL 60
-@ SOA ns1.test. admin.test. 1 60 60 60 60
-@ NS ns1.test.
+@ SOA ns1.example.org. admin.example.org. 1 60 60 60 60
+@ NS ns1.example.org.
+ns1 A 192.0.2.11
 """
+"""The zone example.org."""
+Server = Callable[[Path], list[str]]
+"""Writes the files of a name server for ADDRESSES into a folder, and returns the command that runs it."""
 _SHELL = """\
 #!/bin/sh
 # The host's own /run, /opt and /etc.
@@ -57,9 +61,22 @@ exec unshare --mount sh -c '
 """
 
 
+def nsd(folder: Path) -> list[str]:
+    """NSD with the zone example.org."""
+    (folder / "zone").write_text(ZONE)
+    listen = "".join(f"    ip-address: {address}\n" for address in ADDRESSES)
+    (folder / "nsd.conf").write_text(
+        f'server:\n{listen}    username: ""\n    zonesdir: "{folder}"\n    pidfile: "{folder}/nsd.pid"\n'
+        f'    zonelistfile: "{folder}/zone.list"\n    xfrdfile: "{folder}/xfrd"\n    xfrdir: "{folder}"\n    database: ""\n'
+        f'    logfile: "{folder}/nsd.log"\n    rrl-ratelimit: 0\n    rrl-size: 1000\n    server-count: 1\n'
+        'remote-control:\n    control-enable: no\nzone:\n    name: "example.org."\n    zonefile: "zone"\n'
+    )
+    return ["nsd", "-d", "-c", str(folder / "nsd.conf")]
+
+
 @contextmanager
-def machine(folder: Path) -> Iterator[tuple[Site, Running]]:
-    """The controller, the host and its switch, with nothing applied."""
+def machine(folder: Path, server: Server = nsd) -> Iterator[tuple[Site, Running]]:
+    """The controller, the host with that name server, and its switch, with nothing applied."""
     write_command(folder)
     (folder / "opt" / "dnsteer" / "bin").mkdir(parents=True)
     shutil.copy(folder / "dnsteer", folder / "opt" / "dnsteer" / "bin")
@@ -72,7 +89,7 @@ def machine(folder: Path) -> Iterator[tuple[Site, Running]]:
         (folder / "specs").mkdir()
         (folder / "specs" / "dpu-1.yaml").write_text(SPEC)
         write_bare_inventory(folder, shell)
-        with _network(folder):
+        with _network(server(folder)):
             yield Site(folder, {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}), running
 
 
@@ -91,18 +108,10 @@ def write_bare_inventory(folder: Path, shell: Path) -> None:
 
 
 @contextmanager
-def _network(folder: Path) -> Iterator[None]:
+def _network(argv: list[str]) -> Iterator[None]:
     def run(*argv: str) -> None:
         subprocess.run(argv, check=True, timeout=30)
 
-    (folder / "zone").write_text(_ZONE)
-    listen = "".join(f"    ip-address: {address}\n" for address in ADDRESSES)
-    (folder / "nsd.conf").write_text(
-        f'server:\n{listen}    username: ""\n    zonesdir: "{folder}"\n    pidfile: "{folder}/nsd.pid"\n'
-        f'    zonelistfile: "{folder}/zone.list"\n    xfrdfile: "{folder}/xfrd"\n    xfrdir: "{folder}"\n    database: ""\n'
-        f'    logfile: "{folder}/nsd.log"\n    rrl-ratelimit: 0\n    rrl-size: 1000\n    server-count: 1\n'
-        'remote-control:\n    control-enable: no\nzone:\n    name: "."\n    zonefile: "zone"\n'
-    )
     run("ip", "netns", "add", NETNS)
     server = None
     try:
@@ -111,7 +120,7 @@ def _network(folder: Path) -> Iterator[None]:
             run("ip", "-n", NETNS, "address", "add", f"{address}/32", "dev", "lo")
         run("ip", "-n", NETNS, "link", "add", "p0", "type", "veth", "peer", "name", "far")
         run("ip", "-n", NETNS, "link", "set", "p0", "up")
-        server = subprocess.Popen(["ip", "netns", "exec", NETNS, "nsd", "-d", "-c", str(folder / "nsd.conf")])
+        server = subprocess.Popen(["ip", "netns", "exec", NETNS, *argv])
         _wait_for_answer()
         yield
     finally:
@@ -122,10 +131,10 @@ def _network(folder: Path) -> Iterator[None]:
 
 
 def _wait_for_answer() -> None:
-    argv = ["ip", "netns", "exec", NETNS, "kdig", f"@{OLD}", ".", "NS", "+retry=0", "+timeout=1"]
+    argv = ["ip", "netns", "exec", NETNS, "kdig", f"@{OLD}", "example.org", "SOA", "+retry=0", "+timeout=1"]
     deadline = time.monotonic() + 30
-    while "NOERROR" not in subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout:
-        assert time.monotonic() < deadline, "NSD does not answer"
+    while "status: " not in subprocess.run(argv, capture_output=True, text=True, check=False, timeout=10).stdout:
+        assert time.monotonic() < deadline, "the name server does not answer"
         time.sleep(0.1)
 
 

@@ -141,7 +141,7 @@ def test_a_server_that_hangs_is_out_until_it_answers(
         with stopped(state, server):
             becomes(state, name)
             entry = out(state)[name]
-            assert (entry["kind"], entry["by"].split("@")[0]) == ("health", "root")
+            assert (entry["kind"], entry["by"].split("@")[0]) == ("health", "agent")
             assert why in entry["note"] or "no answer within 0.3 s" in entry["note"]
             running.waits_for(f"{name} is unhealthy: ")
         becomes(state)
@@ -189,5 +189,5 @@ def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
 
 def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
     with agent(state, tmp_path) as running, stopped(state, "s1"), stopped(state, "s2"):
-        running.waits_for("PANIC: pool secondaries: too many backends are unhealthy")
+        running.waits_for("PANIC: pool secondaries: no backend in service passes its checks")
         becomes(state)

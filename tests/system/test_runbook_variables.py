@@ -33,7 +33,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "drain-backend.yml": {"dnsteer_pool": "farm", "dnsteer_backend": "ns1"},
     "install.yml": {},
     "rollback.yml": {},
-    "rolling-upgrade.yml": {"dnsteer_backend_of": ["farm/ns1"]},
+    "rolling-upgrade.yml": {"dnsteer_backend_of": ["farm/ns1"], "dnsteer_hook_command": ["true"]},
     "rotate-vip.yml": {
         "dnsteer_old": OLD, "dnsteer_new": NEW, "dnsteer_spec_both": "both.yaml", "dnsteer_spec_new": "new.yaml",
         "dnsteer_probe_host": "client",
@@ -43,8 +43,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
 _TARGETS = {"dnsteer_targets": "dpus"}
 _YES = {"dnsteer_yes": True}
 _PROBE = {
-    "dnsteer_probe_host": "client", "dnsteer_probe_name": "example.", "dnsteer_probe_type": "A",
-    "dnsteer_probe_count": 1,
+    "dnsteer_probe_host": "client", "dnsteer_probe_name": "none.example.org", "dnsteer_probe_type": "A",
+    "dnsteer_probe_count": 1, "dnsteer_probe_baseline": False,
     "dnsteer_probe_skip": ["tcp/53"], "dnsteer_probe_expect": "NXDOMAIN",
 }  # fmt: skip
 OPTIONAL: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     },
     "rollback.yml": {**_TARGETS, **_YES, "dnsteer_rollback_to": 1, "dnsteer_probe_host": "client"},
     "rolling-upgrade.yml": {
-        **_YES, "dnsteer_hook_tasks": "hook.yml", "dnsteer_hook_command": ["true"], "dnsteer_backends": "ns1",
+        **_YES, "dnsteer_hook_tasks": "hook.yml", "dnsteer_backends": "ns1", "dnsteer_probe_baseline": False,
         "dnsteer_over": "1s", "dnsteer_note": "new kernel", "dnsteer_for": "1h", "dnsteer_health_tries": 2,
         "dnsteer_backend_addresses": ["192.0.2.12"], "dnsteer_switches": "dpus", "dnsteer_health_from": "client",
     },
@@ -91,7 +91,8 @@ PLAIN: dict[str, tuple[str, ...]] = {
     ),
     "deploy.yml": (
         "dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_probe_name", "dnsteer_probe_type",
-        "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect", "dnsteer_serial", "dnsteer_sample",
+        "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect", "dnsteer_probe_baseline", "dnsteer_serial",
+        "dnsteer_sample",
         "dnsteer_check_bin",
     ),
     "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_over", "dnsteer_for"),
@@ -102,7 +103,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "rollback.yml": ("dnsteer_targets", "dnsteer_yes"),
     "rolling-upgrade.yml": (
         "dnsteer_yes", "dnsteer_over", "dnsteer_note", "dnsteer_for", "dnsteer_health_tries", "dnsteer_backends",
-        "dnsteer_hook_command",
+        "dnsteer_probe_baseline",
     ),
     "rotate-vip.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_quiet_for", "dnsteer_quiet_rate", "dnsteer_serial"),
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolRules
+from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.effect import with_decisions
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners
@@ -25,15 +26,15 @@ class Pool:
     """A pool with a backup whose overlay follows the decisions, one a second."""
 
     def __init__(self, below: int = 1, slow_start: float = 0.0, panic: float = 0.5, *entries: Maintenance) -> None:
-        self.rules = PoolRules("p", OWN, panic, slow_start, STANDBY, below)
+        self.rules = PoolRules("p", dict.fromkeys(OWN, 1), panic, slow_start, STANDBY, below)
         self.overlay, self.now = Overlay(entries), BEGIN
         self.decision = Decision(())
 
     def step(self, unhealthy: str = "", seconds: float = 1) -> Counter[str]:
         """Let time pass, decide, and return how many of 64 slots each backend has."""
         self.now += timedelta(seconds=seconds)
-        why = {name: f"{name} is ill" for name in unhealthy}
-        self.decision = decide_with_backup(self.rules, self.overlay.of("p"), why, "agent", self.now)
+        health = PoolHealth({name: f"{name} is ill" for name in unhealthy})
+        self.decision = decide_with_backup(self.rules, self.overlay.of("p"), health, "agent", self.now)
         self.overlay = with_decisions(self.overlay, {"p": self.decision})
         return self.slots()
 
@@ -94,13 +95,39 @@ def test_one_that_leaves_is_back_at_once_when_it_is_needed_again() -> None:
     assert all(datetime.fromisoformat(e.since) > before for e in found)
 
 
-def test_a_backup_that_fails_leaves_at_once_and_with_all_ill_the_pool_keeps_its_own() -> None:
+def test_a_backup_that_fails_leaves_at_once_and_the_last_one_stays() -> None:
     pool = Pool()
     pool.step("abc")
     assert set(pool.step("abct")) == {"s"}
     held = pool.step("abcst")
-    assert (set(held), pool.decision.panics) == (set(OWN), True)
+    assert (set(held), pool.decision.panics) == ({"s"}, True)
     assert set(pool.step("abcs")) == {"t"}
+
+
+def test_all_ill_at_once_with_the_backup_move_nothing() -> None:
+    pool = Pool()
+    assert (set(pool.step("abcst")), pool.decision.panics) == (set(OWN), True)
+
+
+def test_a_backup_stays_when_it_fails_while_people_have_all_others_out() -> None:
+    pool = Pool(1, 0.0, 0.5, *(people(name) for name in OWN))
+    assert set(pool.step()) == {"s", "t"}
+    assert (set(pool.step("st")), pool.decision.panics) == ({"s", "t"}, True)
+
+
+def test_one_of_the_backup_that_people_gave_a_weight_refutes_a_panic() -> None:
+    pool = Pool(1, 0.0, 0.5, people("s", "weight", 5), people("t"))
+    assert set(pool.step("abc")) == {"s"}
+    assert not pool.decision.panics
+
+
+def test_the_backup_counts_for_the_load() -> None:
+    pool = Pool(below=2)
+    pool.rules = replace(pool.rules, keep_at_least=2)
+    assert set(pool.step("ab")) == {"c", "s", "t"}
+    assert set(pool.step("abt")) == {"c", "s"}
+    assert set(pool.step("abcs")) == {"t", "c"}, "one and one that fails"
+    assert pool.decision.kept == ("c",)
 
 
 @pytest.mark.parametrize("entry", [people("a"), people("a", "down"), people("a", "weight", 0)])
@@ -122,7 +149,7 @@ def test_backups_that_people_took_care_of_are_left_alone() -> None:
 def test_another_weight_in_the_spec_is_taken_over() -> None:
     pool = Pool()
     pool.step("abc")
-    pool.rules = PoolRules("p", OWN, 0.5, 0.0, {"s": 7}, 1)
+    pool.rules = PoolRules("p", dict.fromkeys(OWN, 1), 0.5, 0.0, {"s": 7}, 1)
     assert set(pool.step("abc")) == {"s"}
     assert [(e.backend, e.weight) for e in pool.overlay if e.kind == "backup"] == [("s", 7)]
 
@@ -153,12 +180,14 @@ def test_never_without_backends_while_some_work(
         held = pool.step("".join(sorted(unhealthy)), passed)
         works = set(STANDBY) - unhealthy
         assert [e for e in pool.overlay if e.kind == "drain"] == by_people
-        assert not pool.backups() & unhealthy
+        assert pool.decision.panics or not pool.backups() & unhealthy
         if works:
             assert held and not drained & set(held), "somebody serves, and nobody who is out"
             assert not set(held) & unhealthy, "nobody who is ill serves while somebody works"
             if len(set(OWN) - unhealthy - drained) < below:
                 assert works <= set(held)
+        elif panic < 1 and (set(OWN) - drained or pool.backups()):
+            assert held, "somebody serves whatever the checks say"
     for _ in range(int(3 * (slow_start + 2) + slow_start) + 4):
         held = pool.step()
     assert [e for e in pool.overlay if e.kind == "health"] == []

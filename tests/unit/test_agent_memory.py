@@ -78,13 +78,18 @@ def test_an_answer_to_a_probe_does_not_make_a_dead_switch_forward() -> None:
 
 def test_probes_by_a_port_that_nobody_polls_say_nothing_of_backends() -> None:
     memory = probing()
-    assert memory.counts(result())
+    memory.slow(FORWARDS)
+    assert memory.counts(result())  # ovs-vswitchd is only busy
+    memory.database_lost = True
+    memory.slow(FORWARDS)
+    memory.database_lost = False  # it is there again, and ovs-vswitchd has not noticed yet
     memory.slow(FORWARDS)
     assert not memory.counts(result())
     assert memory.counts(result(""))
     memory.answers()
     assert not memory.counts(result(took=0.5))  # it was sent before
     assert memory.counts(result(took=0.0))
+    memory.database_lost = True
     for found in (DEAD, FAR, SilentBridge(), SilentBridge(polled=frozenset({"p0", "probe0"}))):
         memory.slow(found)
         assert memory.counts(result()), found

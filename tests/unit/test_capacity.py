@@ -12,10 +12,12 @@ import pytest
 from dnsteer.capacity.bounds import figures, latencies
 from dnsteer.capacity.card_setup import NoHardwareError, card_setup
 from dnsteer.capacity.frames import DnsSizes, FrameError, empty_segment, mean, message, mix, parse_frame
+from dnsteer.capacity.limits import beyond_limits
 from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.report import CapacityReport, capacity_report
 from dnsteer.capacity.whatif import with_settings as what_if
 from dnsteer.offload.packet_path import PacketPath, Verdict
+from dnsteer.offload.profile import profile
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware
@@ -292,7 +294,7 @@ RATES = {"queries_per_s": RATE, "new_connections_per_s": RATE}
 VIP = {"vip": "str", "family": "str", **RATES}
 SHAPE = {
     "file": "str", "hardware": "str", "flavor": "str", "link_gbps": "float", "arm_cores": "int", "counters": "bool",
-    "hardware_rules": "int", "dns_bytes": {"query": "int", "answer": "int"},
+    "hardware_rules": "int", "beyond_limits": "list", "dns_bytes": {"query": "int", "answer": "int"},
     "paths": [
         {
             "vip": "str", "services": "list", "family": "str", "direction": "str", "mode": "str", "selection": "str",
@@ -330,6 +332,17 @@ def test_json_has_no_infinities(verdict: Verdict) -> None:
         json.dumps(asked(paths, hardware).as_json(), allow_nan=False)
 
 
+def test_limits_that_are_passed_are_named() -> None:
+    loaded = load(DOCA)
+    setup = card_setup(loaded, [replace(BASE, rules=5_000_000)], hardware=THREE)
+    said = list(beyond_limits(setup, profile("ovs-doca"), 600_000))
+    assert [text.split(" exceed ")[0] for text in said[:2]] == ["about 600,000 datapath flows"] * 2
+    assert "the default flow-limit of 200,000: set other_config:flow-limit to 1,200,000" in said[0]
+    assert "the 524,288 counters, of which each offloaded flow takes one (or other_config:flow-limit" in said[1]
+    assert said[2].startswith("5,000,000 hardware rules are more than 4,000,000: ") and len(said) == 3
+    assert list(beyond_limits(card_setup(loaded, [BASE], hardware=THREE), profile("ovs-doca"), 200_000)) == []
+
+
 def test_notes_tell_what_is_not_in_the_figures() -> None:
     def notes(paths: Sequence[PacketPath] = (BASE,), text: str = DOCA, **more: Any) -> str:
         return " ".join(asked(paths, text=text, **more).notes)
@@ -337,7 +350,6 @@ def test_notes_tell_what_is_not_in_the_figures() -> None:
     assert "not counted in depth" in notes()
     assert "--flavor ovs-doca" in notes([replace(BASE, offloaded="no")], SPEC)
     assert "dnsteer lint says why" in notes([replace(BASE, offloaded="partial")])
-    assert "more than 4000000" in notes([replace(BASE, rules=5_000_000)])
     assert "more than the card's 16" in notes(arm_cores=17)
     two = changed(("    p0:\n", "    p0:\n    p1:\n"), text=DOCA)
     assert "2 times the link" in notes(text=two)

@@ -105,7 +105,7 @@ def test_a_panic_names_who_fails_and_why() -> None:
     console.recorder.panicked("farm", panics=True)
     page = console.get()
     ((level, text, command),) = items(page)
-    assert level == "critical" and "Pool farm: panic" in text
+    assert level == "critical" and "Pool farm: PANIC" in text
     assert "ns1: ns1 says SERVFAIL; ns2: ns2 says SERVFAIL" in text
     assert command.startswith("kdig @192.0.2.11")
     assert console.get().count('<strong class="word bad">panic</strong>') == 1

@@ -328,7 +328,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
         console.recorder.panicked("farm", panics=True)
         while live._changed.is_set():
             await asyncio.sleep(0.01)
-        assert "panic" in (await live.page("overview")).first and not running.done()
+        assert "PANIC" in (await live.page("overview")).first and not running.done()
         monkeypatch.undo()
         page = await live.page("pools")
         assert "farm" in page.first and page.status == 200, "it can be made again"

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from dnsteer.agent.decide import PoolRules, decide
+from dnsteer.agent.decide import PoolHealth, PoolRules, decide
 from dnsteer.agent.held_switch import SwitchMemory
 from dnsteer.console.attention import Reached, attention
 from dnsteer.console.change_log import MAX_DECISIONS, ChangeLog
@@ -18,6 +18,7 @@ from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
 from dnsteer.slots.decisions import decisions_between, is_decided, stamped
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
+from dnsteer.status.agent_knowledge import AgentKnowledge, PoolPanic
 from dnsteer.switch.state import DECISIONS_KEY, OVERLAY_KEY, AppliedState, BridgeRecord, Pending, overlay_ids
 from tests.unit.console_cases import known
 
@@ -123,13 +124,13 @@ def _record(ids: dict[str, str]) -> BridgeRecord:
 
 def test_a_life_of_a_backend_has_one_id_for_each_decision() -> None:
     """Out, back over 4 s in steps, failing again on the way, and back."""
-    rules, overlay, now = PoolRules("farm", ("ns1", "ns2", "ns3"), 0.5, 4.0), NO_OVERLAY, START
+    rules, overlay, now = PoolRules("farm", dict.fromkeys(("ns1", "ns2", "ns3"), 1), 0.5, 4.0), NO_OVERLAY, START
     seen: list[tuple[tuple[str, ...], list[str]]] = []
 
     def step(ill: dict[str, str], id: str, seconds: float = 1.0) -> None:
         nonlocal overlay, now
         now += timedelta(seconds=seconds)
-        decision = decide(rules, overlay.of("farm"), ill, "agent", now)
+        decision = decide(rules, overlay.of("farm"), PoolHealth(ill), "agent", now)
         after = Overlay(stamped(decision.entries, overlay, id))
         seen.append((decisions_between(overlay, after, id), [a.decision for a in after]))
         overlay = after
@@ -222,13 +223,13 @@ def test_the_decisions_of_a_change_are_bounded() -> None:
 
 
 def test_items_that_need_attention_name_their_decision() -> None:
-    of, ids = known(), {"farm": SECOND}
+    of, panics = known(), (PoolPanic("farm", START, SECOND),)
     overlay = Overlay(
         (entry("ns1"), entry("ns2", "drain"), entry("ns3", returns=START.isoformat(), gone=500, over=9.0))
     )
-    seen = Seen(START, "br-dns", now=Side(of, overlay, START), panics=frozenset(ids), decisions=ids)
+    seen = Seen(START, "br-dns", now=Side(of, overlay, START), agent=AgentKnowledge(panics=panics))
     found = {item.title: item.decision for item in attention(seen, Reached(True, True), START)}
     assert found == {
-        "Pool farm: panic": SECOND, "farm/ns1 is unhealthy": FIRST, "farm/ns2 is drained": FIRST,
+        "Pool farm: PANIC": SECOND, "farm/ns1 is unhealthy": FIRST, "farm/ns2 is drained": FIRST,
         "farm/ns3 comes back": FIRST,
     }  # fmt: skip

@@ -335,7 +335,8 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
             told.append((pool, panics))
 
     rules = {
-        name: PoolRules(pool, ("a", "b"), 0.5, 0) for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
+        name: PoolRules(pool, {"a": 1, "b": 1}, 0.5, 0)
+        for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
     }
     panics = Panics(Health(), Reporter(lambda *_, **__: None), Told())
     for slots, panicking in (("udp", True), ("tls", True), ("udp", False), ("tls", False)):

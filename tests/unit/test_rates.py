@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 
 import pytest
 
-from dnsteer.status.counters import BackendKey, Count, CountedService, Sample, parse_counters
+from dnsteer.status.counters import BackendKey, Count, CountedService, Sample, parse_counters, take_round
 from dnsteer.status.rates import Rate, rates_between, total
 
 NS1, NS1_TCP, NS2 = (
@@ -70,6 +71,37 @@ def test_a_counter_that_began_again_gives_no_rate(was: tuple[int, float] | None,
     assert rates.of([NS1]) == Rate(None, None)
     assert rates.of([NS2]) == Rate(10.0, 10.0)
     assert rates.of([NS1, NS2]) == Rate(None, None)
+
+
+def test_a_table_that_was_dumped_late_makes_no_other_one_young() -> None:
+    """On a busy machine the second dump of one table may come much later than that of the other."""
+    service = CountedService("udp", V6, 53)
+    before: Sample = {(service, "vip"): Count(10, 0.02), (NS1, "way"): Count(10, 0.1)}
+    after: Sample = {(service, "vip"): Count(13, 0.32), (NS1, "way"): Count(17, 0.8)}
+    rates = rates_between(before, after)
+    assert [rates.of([key]).packets for key in (service, NS1)] == pytest.approx([10.0, 10.0])
+    assert rates.seconds == pytest.approx(0.7)
+
+
+class Counting:
+    """OpenFlow of a switch that adds a round of packets to both tables whenever it was asked so many times."""
+
+    def __init__(self, *rounds: int) -> None:
+        self.asked, self.rounds = 0, rounds
+
+    def ofctl(self, verb: str, match: str, *_: str) -> str:
+        self.asked += 1
+        packets = 100 * sum(at <= self.asked for at in self.rounds)
+        if verb == "dump-aggregate":
+            return f"packet_count={packets} byte_count=0 flow_count=1"
+        lines = [line for line in DUMP.splitlines() if match in line][:1]
+        return "".join(re.sub(r"n_packets=\d+", f"n_packets={packets}", line) + "\n" for line in lines)
+
+
+@pytest.mark.parametrize("rounds", [(), (1,), (2,), (3,), (4,), (3, 6), (2, 4, 6)])
+def test_services_and_backends_are_counted_in_one_round(rounds: tuple[int, ...]) -> None:
+    found = take_round(Counting(*rounds))  # type: ignore[arg-type]
+    assert len(found) == 2 and len({count.packets for count in found.values()}) == 1
 
 
 def test_what_cannot_be_told_makes_the_total_so() -> None:

@@ -16,6 +16,7 @@ from dnsteer.cli import top_frame
 from dnsteer.cli.output import passed
 from dnsteer.cli.top_frame import DatapathView, DatapathWatch, Sort, TopFrame
 from dnsteer.cli.top_view import Size, top_view
+from dnsteer.console.attention_item import sentence
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec import derived
@@ -107,24 +108,27 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
         entry("ns1", note="a disk"), entry("ns3", "health", note="no answer within 0.5 s", decision=ID),
         entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
     )  # fmt: skip
-    assert [(a.level, a.text, a.decision) for a in of.attention()] == [
+    since = "2026-01-02 03:04:05 UTC"
+    back = f"out of service since {since}; the agent brings it back by itself."
+    assert [(a.level, a.line, a.decision) for a in of.items] == [
         ("critical", "not checked", ""),
+        ("warning", f"farm/ns3 is unhealthy: no answer within 0.5 s. {sentence(back)}", ID),
         ("warning", "the tables differ", ""),
-        ("warning", "farm/ns3 unhealthy for 3 min: no answer within 0.5 s", ID),
-        ("note", "farm/ns1 drained for 3 min by alice@dpu-1: a disk", ""),
-        ("note", "farm/ns2 at weight 4 for 3 min by alice@dpu-1", ""),
+        ("note", f"farm/ns1 is drained: by alice@dpu-1 since {since}: a disk", ""),
+        ("note", f"farm/ns2 is at weight 4: by alice@dpu-1 since {since}", ""),
     ]
     lines = shown(of)
-    assert lines[3:6] == [
-        "!! not checked", "!  the tables differ", f"!  farm/ns3 unhealthy for 3 min: no answer within 0.5 s  {ID}",
-    ]  # fmt: skip
+    assert lines[3:5] == [
+        "!! not checked",
+        "!  farm/ns3 is unhealthy: no answer within 0.5 s. Out of service since 2026-01-…",
+    ]
     assert "130 of 200,000 megaflows  9 masks  12 upcalls/s" in lines
     assert "nothing needs attention" in shown(frame())
 
 
 def test_an_unreachable_switch_is_said() -> None:
     of = TopFrame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
-    assert of.attention()[0].text == "the switch cannot be reached: no such socket"
+    assert of.items[0].line == "the switch cannot be reached: no such socket"
     assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))
 
 
@@ -188,9 +192,10 @@ def test_a_program_gets_numbers() -> None:
     of = frame(entry("ns1", note="x", decision=ID), vips={"dns": 12.0}, backends={"farm/ns2": 9.0, "farm/ns3": 3.0})
     found = of.as_json("rate")
     assert (found["queries_per_second"], found["packets_per_second"], found["interval"]) == (12.0, 12.0, 2.0)
-    assert found["attention"] == [
-        {"level": "note", "text": "farm/ns1 drained for 3 min by alice@dpu-1: x", "decision": ID}
-    ]
+    (item,) = found["attention"]
+    assert (item["level"], item["title"], item["decision"]) == ("note", "farm/ns1 is drained", ID)
+    assert item["commands"] == [{"purpose": "To end it", "command": "dnsteer undrain farm/ns1"}]
+    assert (found["ok"], found["agent"]["presence"]) == (True, "unknown")
     first = found["backends"][0]
     assert (first["pool"], first["name"], first["share"], first["weight_share"]) == ("farm", "ns2", 0.75, 0.5)
     assert found["datapath"] == {

@@ -152,6 +152,15 @@ def test_where_no_number_of_slots_is_enough_the_nearest_is_named() -> None:
     assert f"{float(nearest[2]):.1f}%" in then
 
 
+def test_a_number_of_slots_that_gains_nothing_is_not_named() -> None:
+    (a, c), b = (THIRDS.format(0, 65535).replace("name: a", f"name: {n}") for n in "ac"), THIRDS.format(0, 1)
+    c = c.replace(".1,", ".3,").replace(":01'", ":03'")
+    b = b.replace("name: a", "name: b").replace(".1,", ".2,").replace(":01'", ":02'")
+    (said,) = shares(load(farm(f"  pool0: {{slots: 64, backends: [{a}, {b}, {c}]}}\n")))
+    assert "-100.0% against its weight" in said
+    assert "hint: the most that it can have is 4096: give the backends weights" in said
+
+
 def test_the_hash_of_the_switch_has_fewer() -> None:
     text = farm(pool(0, 256, 200).replace("slots", "selection: dp-hash, slots"))
     (said,) = shares(load(text))

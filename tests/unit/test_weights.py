@@ -267,7 +267,8 @@ def test_in_words() -> None:
     assert words([], [give("a", 5)]) == ["p/a is at weight 5"]
     assert words([], [give("a", 5, 0)]) == ["p/a is on its way to weight 5"]
     assert words([give("a", 5)], []) == ["weight 5 of p/a ends"]
-    assert words([give("a", 5)], [give("a", 7)]) == ["weight 5 of p/a: weight 5 -> 7"]
+    assert words([give("a", 5)], [give("a", 7)]) == ["weight of p/a: 5 -> 7"]
+    assert words([give("a", 0)], [give("a", 5)]) == ["weight of p/a: 0 -> 5"]
     back = give("a", 5).going_back(60, START)
     assert words([give("a", 5)], [back]) == ["weight 5 of p/a: goes back over 60 s"]
     assert words([back], [replace(back, returns="")]) == ["weight 5 of p/a: does not go back"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from dnsteer.agent.backend_health import Health
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.kept_world import kept_world
 from dnsteer.agent.probes.stream import refuse_unavailable
+from dnsteer.agent.probes.targets import Key
 from dnsteer.agent.probes.turns import Turns
 from dnsteer.agent.probes.udp import Report
 from dnsteer.agent.probing import make_probers, start_probes, stop_probes
@@ -20,6 +21,7 @@ from dnsteer.agent.supervise import Retry, described
 from dnsteer.agent.world import World, read_world
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.flapping import PastFailures, past_failures
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -58,7 +60,7 @@ class Adoption:
         if not self._retry.due(loop.time()):
             return False
         try:
-            self._adopt(await work(partial(self._read_world, record)), overlay, loop)
+            self._adopt(await work(partial(self._read_world, record)), overlay, past_failures(record), loop)
         except UnavailableError:
             raise
         except Exception as err:
@@ -90,10 +92,12 @@ class Adoption:
         network.set_up_probe_port(world.spec)
         return world
 
-    def _adopt(self, world: World, overlay: Overlay, loop: asyncio.AbstractEventLoop) -> None:
+    def _adopt(
+        self, world: World, overlay: Overlay, past: Mapping[Key, PastFailures], loop: asyncio.AbstractEventLoop
+    ) -> None:
         probers = make_probers(world.targets, self._add, loop)  # before anything changes: what it reads may be wrong
         stop_probes(self._probes)
         self.world = world
-        self._health.adopt(world.targets, overlay, loop.time())
+        self._health.adopt(world.targets, overlay, loop.time(), past)
         self._probes = start_probes(probers, self._health.states, loop)
         self._report.adopted(world)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from dnsteer.agent.decide import PoolHealth
+from dnsteer.agent.evidence import Evidence
+from dnsteer.agent.flapping import began_with
 from dnsteer.agent.health import CheckState, Result, after_result
 from dnsteer.agent.probes.serials import Serials
 from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.flapping import PastFailures
 
 
 class Health:
@@ -16,14 +20,26 @@ class Health:
 
     def __init__(self) -> None:
         self.states: dict[Key, CheckState] = {}
-        self._by_slots: dict[str, list[ProbeTarget]] = {}
+        self._by_slots: dict[str, dict[str, list[Key]]] = {}
+        """The targets of each backend that decide about a pool's slots (`slots_name`)."""
         self._untested: set[Key] = set()
         """Targets of which it is not known yet whether they are healthy."""
         self._serials: dict[tuple[str, int], Serials] = {}
         """By pool and number of the check."""
+        self._evidence = Evidence()
 
-    def adopt(self, targets: Iterable[ProbeTarget], overlay: Overlay, time: float) -> None:
-        """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy."""
+    def adopt(
+        self,
+        targets: Iterable[ProbeTarget],
+        overlay: Overlay,
+        time: float,
+        past: Mapping[Key, PastFailures] | None = None,
+    ) -> None:
+        """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy.
+
+        *past* are failures that an earlier agent has seen.
+        """
+        known_targets = list(targets)
         out = {
             (slots_name(entry.pool, entry.service), entry.backend): entry
             for entry in overlay
@@ -32,15 +48,19 @@ class Health:
         known, self.states, self._by_slots = self.states, {}, {}
         self._serials.clear()
         tested = known.keys() - self._untested
-        for target in targets:
+        for target in known_targets:
             entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
             begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
-            self.states[target.key] = known.get(target.key, begins)
+            before = (past or {}).get(target.key)
+            self.states[target.key] = known.get(target.key) or began_with(
+                begins, before, time, target.thresholds.hold_max
+            )
             if target.check.on_failure == "warn":
                 continue
             for name in target.slots:
-                self._by_slots.setdefault(name, []).append(target)
+                self._by_slots.setdefault(name, {}).setdefault(target.backend, []).append(target.key)
         self._untested = self.states.keys() - tested
+        self._evidence.adopt(known_targets)
 
     def compare_serials(self, target: ProbeTarget, result: Result) -> Result:
         """Return a result as it is once the serial is compared with those of the pool's other backends."""
@@ -66,24 +86,37 @@ class Health:
         if result.good or not after.healthy:  # a first failure tells neither
             self._untested.discard(target.key)
         self.states[target.key] = after
+        self._evidence.add(target, result)
         return after.healthy != before.healthy
 
     def unhealthy(self, slots: str) -> Mapping[str, str]:
-        """The backends that are unhealthy for a pool's slots (`slots_name`), each with its last failure."""
-        out: dict[str, str] = {}
-        for target in self._by_slots.get(slots, ()):
-            state = self.states[target.key]
-            if not state.healthy:
-                out.setdefault(target.backend, state.why)
-        return out
+        """The backends that are unhealthy for a pool's slots (`slots_name`), each with its last failure, in the order in
+        which they failed."""
+        found = {name: self._failed(keys) for name, keys in self._by_slots.get(slots, {}).items()}
+        states = {name: self.states[keys[0]] for name, keys in found.items() if keys}
+        return {name: state.why for name, state in sorted(states.items(), key=lambda item: item[1].since)}
+
+    def of(self, slots: str) -> PoolHealth:
+        """What is known of the backends for a pool's slots."""
+        backends, unhealthy = self._by_slots.get(slots, {}), self.unhealthy(slots)
+        failed = {name: self._failed(backends[name]) for name in unhealthy}
+        return PoolHealth(
+            unhealthy,
+            recovering={name for name, keys in failed.items() if all(self.states[key].answers for key in keys)},
+            unproven={name for name, keys in failed.items() if not any(map(self._evidence.proves, keys))},
+            unknown={n for n, keys in backends.items() if n not in unhealthy and self._untested.issuperset(keys)},
+        )
 
     def answering(self, slots: str) -> set[str]:
         """The backends that are unhealthy for a pool's slots though all that they fail they answer, in another way than
         expected."""
-        failed = [target for target in self._by_slots.get(slots, ()) if not self.states[target.key].healthy]
-        silent = {target.backend for target in failed if not self.states[target.key].answered}
-        return {target.backend for target in failed} - silent
+        found = {name: self._failed(keys) for name, keys in self._by_slots.get(slots, {}).items()}
+        return {name for name, keys in found.items() if keys and all(self.states[key].answered for key in keys)}
 
     def untested(self, slots: str) -> set[str]:
         """The backends for a pool's slots of which a check does not know yet whether they are healthy."""
-        return {target.backend for target in self._by_slots.get(slots, ()) if target.key in self._untested}
+        return {name for name, keys in self._by_slots.get(slots, {}).items() if self._untested.intersection(keys)}
+
+    def _failed(self, keys: Iterable[Key]) -> list[Key]:
+        """Those of a backend's targets that are unhealthy, first failed first."""
+        return sorted((key for key in keys if not self.states[key].healthy), key=lambda key: self.states[key].since)

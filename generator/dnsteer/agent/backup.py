@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dnsteer.agent.decide import Decision, PoolRules, decide, returning
+from dnsteer.agent.decide import Decision, PoolHealth, PoolRules, decide, returning, weights_in_force
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 
 _BY_PEOPLE = ("drain", "down", "weight")
 
 
 def decide_with_backup(
-    rules: PoolRules, overlay: Sequence[Maintenance], unhealthy: Mapping[str, str], by: str, now: datetime
+    rules: PoolRules, overlay: Sequence[Maintenance], health: PoolHealth, by: str, now: datetime
 ) -> Decision:
     """Return what should be, as `decide` does, with the entries of the pool's backup.
 
     Its backends join at once while fewer than *below* of the pool's own are in service, and leave over the slow start once
     enough are back with all of their slots. Those that are unhealthy, or that people took care of, stay away. While one of
-    them works there is no panic: it passes the same checks, so what fails is not on this side.
+    them works there is no panic: it passes the same checks, so what fails is not on this side. In a panic those that have
+    joined stay.
     """
     if not rules.standby:
-        return decide(rules, overlay, unhealthy, by, now)
+        return decide(rules, overlay, health, by, now)
     by_people = {entry.backend for entry in overlay if entry.kind in _BY_PEOPLE}
-    ready = [name for name in rules.standby if name not in unhealthy and name not in by_people]
-    own = decide(replace(rules, panic=1.0) if ready else rules, overlay, unhealthy, by, now)
-    away = {entry.backend for entry in own.entries} | {entry.backend for entry in overlay if _takes_out(entry)}
-    serving = sum(name not in away for name in rules.backends)
+    own = decide(rules, overlay, health, by, now, _standby(rules, overlay))
     found = {entry.backend: entry for entry in overlay if entry.kind == "backup"}
     entries = list[Maintenance]()
-    for name in ready:
+    for name in (name for name in rules.standby if name not in by_people):
         entry = found.get(name)
-        if serving < rules.below:
-            note = f"{serving} of {len(rules.backends)} backends in service"
+        if name in health.unhealthy:
+            entries += [entry] if own.panics and entry is not None else []
+        elif len(own.serving) < rules.below:
+            note = f"{len(own.serving)} of {len(weights_in_force(rules, overlay))} backends in service"
             joins = Maintenance(
                 rules.pool, name, "backup", now.isoformat(timespec="milliseconds"), by, note, weight=rules.standby[name]
             )
@@ -44,5 +44,7 @@ def decide_with_backup(
     return replace(own, entries=(*own.entries, *entries))
 
 
-def _takes_out(entry: Maintenance) -> bool:
-    return entry.kind in ("drain", "down") or (entry.kind == "weight" and not entry.weight)
+def _standby(rules: PoolRules, overlay: Sequence[Maintenance]) -> list[str]:
+    """The backends of the backup that serve if they are needed, or since people gave them a weight in the pool."""
+    out = {entry.backend for entry in overlay if entry.kept_out_by_people}
+    return [name for name in rules.standby if name not in out]

@@ -150,10 +150,13 @@ RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
 
 
 class Control:
-    """The control socket of a bridge's agent. *say* gets an event about each verb."""
+    """The control socket of a bridge's agent. *tell* returns what the agent knows; *say* gets an event about each verb."""
 
-    def __init__(self, remote: str, bridge: str, run: RunRequest, say: Say) -> None:
+    def __init__(
+        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None
+    ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
+        self._tell = tell
         self._server: asyncio.AbstractServer | None = None
         self._ending = threading.Event()
         self._threads = ThreadPoolExecutor(_AT_ONCE + _OF_CONSOLE, "verb")
@@ -297,7 +300,12 @@ class Control:
             self._refuse_too_many()
             self._wait_for(task, channel)
             channel.send(v=PROTOCOL, version=__version__, bridge=self._bridge)
-            request = replace(Request.parse(await _line(reader)), decision=IDS.next())
+            line = await _line(reader)
+            if _is_question(line):
+                channel.send(knows=self._tell(self._bridge))
+                await _sent(writer)
+                return
+            request = replace(Request.parse(line), decision=IDS.next())
             self._refuse_too_many()  # others may have been faster
         except MalformedRequestError as err:
             channel.send(error=str(err))
@@ -348,6 +356,14 @@ async def _sent(writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(0)
     with suppress(OSError, asyncio.TimeoutError):
         await asyncio.wait_for(writer.drain(), _PATIENCE)
+
+
+def _is_question(line: bytes) -> bool:
+    """Whether a request asks what the agent knows, which changes nothing and needs no thread."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line)
+        return isinstance(value, dict) and value.get("v") == PROTOCOL and value.get("tell") == "knowledge"
+    return False
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

@@ -13,78 +13,214 @@ from dnsteer.slots.maintenance import DRAINED, Maintenance
 
 STEPS = 20
 """Steps in which a backend gets its slots back, where its slow start is long enough: at most one a second."""
+IN_MOTION = 0.1
+"""Share of a pool's slots that may be on their way back to backends at the same time."""
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class PoolRules:
-    """What decides for a pool. *backends* are those with a weight that the spec does not have down.
+    """What decides for a pool. *backends* are those that the spec does not have down, with their weights there.
 
-    *panic* is a share, 0 to 1; *slow_start* is in seconds. *standby* are the backends of the pool's backup with the weights
-    that they join with while fewer than *below* of its own are in service. *service* is the only one with these
-    rules, such as `853/tcp`; empty: all that have no slots of their own.
+    *panic* is a share, 0 to 1; *slow_start* is in seconds. *keep_at_least* is how many backends stay in service though
+    they fail, if as few are left. *standby* are the backends of the pool's backup with the weights that they join with
+    while fewer than *below* of its own are in service. *service* is the only one with these rules, such as `853/tcp`;
+    empty: all that have no slots of their own.
     """
 
     pool: str
-    backends: Collection[str]
+    backends: Mapping[str, int]
     panic: float
     slow_start: float
     standby: Mapping[str, int] = field(default_factory=dict)
     below: int = 0
     service: str = ""
+    keep_at_least: int = 0
+
+
+@dataclass(frozen=True)
+class PoolHealth:
+    """What the checks say of a pool's backends. *unhealthy* has the last failure of each, in the order in which they failed.
+
+    *recovering* are those of them that passed their last checks, though not often enough yet. The *unproven* may fail only
+    because the way to all backends did: no other one has passed meanwhile. Of the *unknown* no result is there yet.
+    """
+
+    unhealthy: Mapping[str, str] = field(default_factory=dict)
+    recovering: Collection[str] = ()
+    unproven: Collection[str] = ()
+    unknown: Collection[str] = ()
+
+    def passes(self, name: str) -> bool:
+        """Whether a backend is known to pass."""
+        return name not in self.unhealthy and name not in self.unknown
 
 
 @dataclass(frozen=True)
 class Decision:
     """The pool's entries of health, and of its backup, as they should be.
 
-    *panics*: too many are unhealthy, so nobody is out for it. *waiting* are healthy backends that come back only after
-    another one has: one at a time.
+    *panics*: no backend passes, so nobody more is out for it. *waiting* are healthy backends that come back only after
+    others have. *spared* are unhealthy backends that stay in service, of which *kept* only because too few are left.
+    *idle* pass their checks, but people have them out. *serving* are healthy, with all of their slots.
     """
 
     entries: tuple[Maintenance, ...]
     panics: bool = False
     waiting: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    serving: tuple[str, ...] = ()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether more is to be decided soon, though no check turns."""
+        return bool(self.waiting or self.spared) or any(entry.returns for entry in self.entries)
 
 
 def decide(
-    rules: PoolRules, overlay: Sequence[Maintenance], unhealthy: Mapping[str, str], by: str, now: datetime
+    rules: PoolRules,
+    overlay: Sequence[Maintenance],
+    health: PoolHealth,
+    by: str,
+    now: datetime,
+    standby: Collection[str] = (),
 ) -> Decision:
-    """Return what should be, given the pool's part of the *overlay* and the *unhealthy* backends, each with the reason.
+    """Return what should be, given the pool's part of the *overlay* and the *health* of its backends.
 
-    All failures count at once. Of those that are healthy again one comes back at a time, and none in the moment of a
-    failure, unless more would be out than may be. Maintenance by people is left alone: a backend that they have out does
-    not count for the panic threshold.
+    All failures count at once, unless no backend passes or fewer than *keep_at_least* would be left: then those that
+    failed last stay in service. Who is out comes back when it is healthy again, as many together as keep few slots in
+    motion, and none in the moment of a failure, unless too few would be left. Maintenance by people is left alone: backends
+    that they have out do not count. *standby* are those of the backup that they do not.
     """
-    health = [entry for entry in overlay if entry.kind == "health" and entry.service == rules.service]
-    ours = {entry.backend: entry for entry in health if entry.backend in rules.backends}
-    by_people = {entry.backend for entry in overlay if entry.kind in ("drain", "down")}
-    counted = [name for name in rules.backends if name not in by_people]
-    most = rules.panic * len(counted)
-    if sum(name in unhealthy for name in counted) > most:
-        return Decision((), panics=True)
-    out = list[Maintenance]()
-    fails = False
-    for entry in ours.values():
-        if entry.backend in unhealthy and (entry.returns or entry.gone < DRAINED):
-            entry = replace(entry, gone=DRAINED, over=0, returns="", note=unhealthy[entry.backend], since=_stamp(now))
-            fails = True
-        out.append(entry)
-    for name, why in unhealthy.items():
-        if name in rules.backends and name not in ours:
-            out.append(Maintenance(rules.pool, name, "health", _stamp(now), by, why, service=rules.service))
-            fails = True
-    recovered = [entry for entry in out if entry.backend not in unhealthy]
-    while recovered and sum(entry.backend in counted for entry in out) > most:
-        out.remove(recovered.pop(0))
-    if fails or not recovered:
-        return Decision(tuple(out), waiting=tuple(entry.backend for entry in recovered))
-    first = next((entry for entry in recovered if entry.returns), recovered[0])
-    back = returning(first, rules.slow_start, now)
-    entries = tuple(back if entry is first else entry for entry in out)
+    pool = _Pool(rules, overlay, health, now, standby)
+    leaving, kept = pool.leaving_and_kept()
+    out = pool.entries_out(leaving, by)
+    back = sorted((entry for entry in out if entry.backend not in pool.unhealthy), key=lambda entry: not entry.returns)
+    here = [*pool.serving, *kept]
+    most_back = [entry for entry in back if entry.backend in pool.counted][: pool.lacking(len(here), leaving, out)]
+    rest = [entry for entry in back if entry not in most_back]
+    here += [entry.backend for entry in most_back]
+    moving = [] if leaving else pool.in_motion(rest, sum(pool.weights[name] for name in here))
+    entries = list[Maintenance]()
+    for entry in out:
+        if entry not in most_back:
+            step = returning(entry, rules.slow_start, now) if entry in moving else entry
+            entries += [] if step is None else [step]
+    away = {entry.backend for entry in entries if _is_out(entry)}
     return Decision(
-        tuple(entry for entry in entries if entry is not None),
-        waiting=tuple(entry.backend for entry in recovered if entry is not first),
+        tuple(entries),
+        pool.panics,
+        waiting=tuple(entry.backend for entry in rest if entry not in moving),
+        spared=tuple(name for name in pool.unhealthy if name in pool.counted and name not in away),
+        kept=() if pool.nobody_passes else tuple(kept),
+        idle=tuple(n for n in rules.backends if n in pool.by_people and health.passes(n)),
+        serving=(*pool.serving, *(entry.backend for entry in most_back)),
     )
+
+
+class _Pool:
+    """A pool at the moment of a decision.
+
+    *weights* are in force, *counted* the backends that may serve, *ours* the entries of health, *serving* those in service
+    with all of their slots that pass, *failing* those that are in service and do not, first failed first. *joined* is how
+    many of the backup serve.
+    """
+
+    def __init__(
+        self,
+        rules: PoolRules,
+        overlay: Sequence[Maintenance],
+        health: PoolHealth,
+        now: datetime,
+        standby: Collection[str],
+    ) -> None:
+        self._rules, self._now = rules, now
+        self._helpers = helpers = [name for name in standby if name not in health.unhealthy]
+        self.weights = weights_in_force(rules, overlay)
+        self.by_people = {entry.backend for entry in overlay if entry.kept_out_by_people}
+        of_all = {e.backend for e in overlay if rules.service and e.kind == "health" and not e.service and _is_out(e)}
+        elsewhere = self.by_people | of_all
+        self.counted = [name for name, weight in self.weights.items() if weight and name not in elsewhere]
+        self.unhealthy = {name: why for name, why in health.unhealthy.items() if name in self.weights}
+        trusts = rules.panic < 1
+        asked = (*self.counted, *standby)
+        self.nobody_passes = trusts and not any(health.passes(name) for name in asked)
+        self.panics = trusts and bool(asked) and all(name in health.unhealthy for name in asked)
+        self.ours = {
+            entry.backend: entry
+            for entry in overlay
+            if (entry.kind, entry.service) == ("health", rules.service) and entry.backend in self.weights
+        }
+        unsure = {*health.recovering, *health.unproven} if trusts else {*health.recovering}
+        answers = [name for name in self.counted if name not in self.unhealthy or name in unsure]
+        self.serving = [name for name in answers if name not in self.ours]
+        self.failing = [
+            name
+            for name in self.unhealthy
+            if name in self.counted and name not in answers and not _is_out(self.ours.get(name))
+        ]
+        self.joined = len(helpers) if len(self.serving) < rules.below else 0
+
+    def leaving_and_kept(self) -> tuple[list[str], list[str]]:
+        """Those of *failing* that go out, and those that stay since nobody passes, or too few would be left."""
+        recovered = sum(name in self.counted for name in self.ours if name not in self.unhealthy)
+        lacking = self._rules.keep_at_least - len(self.serving) - self.joined - recovered
+        stay = len(self.failing) if self.nobody_passes else min(max(lacking, 0), len(self.failing))
+        leave = len(self.failing) - stay
+        return self.failing[:leave], self.failing[leave:]
+
+    def entries_out(self, leaving: Collection[str], by: str) -> list[Maintenance]:
+        """The entries of health with those who are *leaving*, and of unhealthy ones that do not serve anyway."""
+        out = list[Maintenance]()
+        goes = [name for name in self.unhealthy if name in leaving or name not in self.counted]
+        since = _stamp(self._now)
+        for entry in self.ours.values():
+            if entry.backend in goes and not _is_out(entry):
+                why = self.unhealthy[entry.backend]
+                entry = replace(entry, gone=DRAINED, over=0, returns="", note=why, since=since)
+            out.append(entry)
+        for name in goes:
+            if name not in self.ours:
+                why, service = self.unhealthy[name], self._rules.service
+                out.append(Maintenance(self._rules.pool, name, "health", since, by, why, service=service))
+        return out
+
+    def lacking(self, here: int, leaving: Collection[str], out: Sequence[Maintenance]) -> int:
+        """How many must come back at once, with so many *here* in service and those *out*.
+
+        That is so many that *keep_at_least* serve, at least one; in the moment of a failure also that no more are out than
+        the share *panic*.
+        """
+        lacking = max(1, self._rules.keep_at_least) - here - self.joined
+        if leaving and not self._helpers:
+            most = int(self._rules.panic * len(self.counted) + _ROUNDING)
+            lacking = max(lacking, sum(entry.backend in self.counted for entry in out) - most)
+        return max(0, lacking)
+
+    def in_motion(self, back: Sequence[Maintenance], here: int) -> list[Maintenance]:
+        """Those of *back* that get slots now: who has begun, and as many more as keep at most IN_MOTION of the slots in
+        motion, at least one. *here* is the weight of all in service.
+        """
+        moving, weight = list[Maintenance](), 0
+        for entry in back:
+            more = self.weights[entry.backend] if entry.backend in self.counted else 0
+            if moving and not entry.returns and weight + more > IN_MOTION * (here + weight + more):
+                break
+            moving.append(entry)
+            weight += more
+        return moving
+
+
+def weights_in_force(rules: PoolRules, overlay: Sequence[Maintenance]) -> dict[str, int]:
+    """Return the weights of the backends that the agent takes out: those that have one by the spec, or by people."""
+    given = {e.backend: e.weight for e in overlay if e.kind == "weight" and e.weight is not None and not e.returns}
+    return {name: given.get(name, weight) for name, weight in rules.backends.items() if weight or given.get(name)}
+
+
+def _is_out(entry: Maintenance | None) -> bool:
+    return entry is not None and entry.gone >= DRAINED and not entry.returns
 
 
 def returning(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:

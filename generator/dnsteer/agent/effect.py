@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolRules
+from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.probes.targets import slots_name
-from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.decision import IDS, deciding
 from dnsteer.deploy.overlay_change import Edit, OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
@@ -33,6 +33,11 @@ class Effect:
     id: str = ""
     failed: Mapping[str, Exception] = field(default_factory=dict)
 
+    @property
+    def changed(self) -> bool:
+        """Whether the switch or its record was changed."""
+        return self.change is not None and self.change.changed
+
 
 class OutdatedError(Exception):
     """Another state is applied than the one whose rules are known."""
@@ -43,14 +48,14 @@ def decide_and_change(
     bridge: str,
     number: int,
     rules: Sequence[PoolRules],
-    unhealthy: Mapping[str, Mapping[str, str]],
+    health: Mapping[str, PoolHealth],
     id: str = "",
     panics: Collection[str] = (),
 ) -> Effect:
     """Decide by *rules* on the overlay as it is under the lock, and change the switch.
 
-    *number* is the state that the rules are of; *unhealthy* backends are by the names of slots, those of *panics* were
-    in panic. *id* is that of the decision, if it has one already. It needs no room in the record. Raises SwitchError.
+    *number* is the state that the rules are of; *health* is by the names of slots, those of *panics* were in panic. *id*
+    is that of the decision, if it has one already. It needs no room in the record. Raises SwitchError.
     """
     id = id or IDS.next()
     decisions: dict[str, Decision] = {}
@@ -59,15 +64,17 @@ def decide_and_change(
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         if state.number != number:
             raise OutdatedError
-        for pool in rules:
+        after = overlay
+        for pool in sorted(rules, key=lambda pool: bool(pool.service)):  # who is out of a pool is out of its services
             name = slots_name(pool.pool, pool.service)
             try:
-                found = decide_with_backup(pool, overlay.of(pool.pool), unhealthy[name], operator_name(), time)
+                found = decide_with_backup(pool, after.of(pool.pool), health[name], agent_name(), time)
             except Exception as err:  # noqa: BLE001  what nobody foresaw in one pool must not stop the others
                 failed[name] = err
             else:
                 decisions[name] = replace(found, entries=stamped(found.entries, overlay, id))
-        return with_decisions(overlay, decisions)
+                after = with_decisions(after, {name: decisions[name]})
+        return after
 
     checked: Edit = edit
     try:

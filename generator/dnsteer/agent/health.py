@@ -82,15 +82,16 @@ def after_result(state: CheckState, result: Result, limits: Thresholds) -> Check
         return _fallen(state, result, limits) if fallen else replace(state, streak=streak, why=why, answered=answered)
     if streak < limits.rise or result.time < state.held:
         return replace(state, streak=streak)
-    return replace(state, healthy=True, streak=0, since=result.time, failures=_decayed(state, result.time))
+    return replace(state, healthy=True, streak=0, since=result.time, failures=decayed_failures(state, result.time))
 
 
 def _fallen(state: CheckState, result: Result, limits: Thresholds) -> CheckState:
-    failures = _decayed(state, result.time) + 1
+    failures = decayed_failures(state, result.time) + 1
     hold = min(limits.hold_max, _SHORTEST_HOLD * 2 ** min(failures, 32.0)) if failures > 1.5 else 0.0
     return CheckState(False, 0, result.why, result.time, failures, result.time + hold, result.answered)
 
 
-def _decayed(state: CheckState, time: float) -> float:
+def decayed_failures(state: CheckState, time: float) -> float:
+    """Return how many past failures still count at *time*."""
     passed = max(0.0, time - state.since)
     return state.failures * float(0.5 ** (passed / HALF_LIFE))

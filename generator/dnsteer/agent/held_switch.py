@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Any
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.unrecorded import Unrecorded
@@ -20,6 +21,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
+from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.silent_bridge import SilentBridge
@@ -46,9 +48,11 @@ _RECENT = 5.0
 class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
-    def __init__(self, remote: str = "") -> None:
+    def __init__(self, remote: str = "", tell: Callable[[str], Any] = lambda bridge: None) -> None:
         self.unrecorded = Unrecorded(remote)
         self.on_change: Callable[[], None] = lambda: None
+        self.tell = tell
+        """Returns what the agent knows of a bridge, as its control socket tells it; None of another one. By any thread."""
         self.events = 0
         """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
         self.sent: frozenset[str] = frozenset()
@@ -64,6 +68,8 @@ class SwitchMemory:
         """Why looks do not tell whether the tables are right, where they do not."""
         self.silence = ""
         """What is said of an ovs-vswitchd that answers no OpenFlow, but forwards; empty: it answers, or does not forward."""
+        self.database_lost = False
+        """Whether the database has ended, and was not seen again."""
         self._deaf = False
         """Whether packets from the port for probes are not taken, while those of clients are."""
         self._hears_since = self._passed = -inf
@@ -84,7 +90,8 @@ class SwitchMemory:
     def slow(self, found: SilentBridge) -> None:
         """An answer of OpenFlow does not come at once. Until it does, packets are taken from the ports that were *found*."""
         probe = self.wanted.loaded.spec.switch.probe if self.wanted is not None else None
-        self._deaf = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+        skipped = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+        self._deaf = skipped and (self._deaf or self.database_lost)  # else it is only busy
 
     def silent(self, why: str, found: SilentBridge) -> None:
         """ovs-vswitchd does not answer, and what forwards was *found*. Where nothing does, its tables must be looked at
@@ -175,6 +182,11 @@ class HeldSwitch(TargetSwitch):
         except UnavailableError:
             memory.close()
             raise
+
+    def ask_agent(self, bridge: str) -> AgentAnswer:
+        """What this agent knows: no need to ask at its socket."""
+        known = self.memory.tell(bridge)
+        return AgentAnswer(known) if known is not None else super().ask_agent(bridge)
 
     def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
         """Return what a recorded state and an overlay mean, from what is known as far as possible. Raises SwitchError."""

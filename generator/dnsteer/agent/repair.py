@@ -17,6 +17,7 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import marker
+from dnsteer.spec.errors import counted
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.slot import GroupRow
@@ -109,7 +110,7 @@ def _words(found: SwitchDiff, wanted: Wanted, repair: bool) -> list[str]:
     if found.loads:
         words.append("the extension has another program than the recorded one")
     if len(todo.add) == len(wanted.lines):
-        return [*words, f"the switch has lost its tables ({len(todo.add)} flows)"]
+        return [*words, f"the switch has lost its tables ({counted(len(todo.add), 'flow')})"]
     one_by_one = [
         *(f"missing flow: {shown(flow)}" for flow in todo.add),
         *(f"changed flow: {shown(flow)}" for flow in todo.replace),

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.agent.repair import Look
 from dnsteer.agent.world import World
 from dnsteer.deploy.overlay_change import OverlayChange
+from dnsteer.deploy.times import now
 from dnsteer.events.event import Level, Name, Say
+from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.status.agent_knowledge import Trouble
 
 _NAMED = 3
 """Flows of others that are named one by one."""
+_KNOWN_OTHERWISE = ("the switch", "the claim")
+"""What does not work and is told to the recorder by calls of its own: `failed`, `bridge_is`."""
 
 
 class Reporter:
-    """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
+    """Says what the agent does, and what does not work once as long as it does not. *say* takes the events.
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    *recorder* is told of what does not work, too.
+    """
+
+    def __init__(self, say: Say, recorder: Recorder | None = None) -> None:
+        self._say, self._recorder = say, recorder or Recorder()
         self.bridge = ""
         self._known: set[str] = set()
         """Warnings and flows of others that were named."""
@@ -68,11 +76,31 @@ class Reporter:
         text = f"{pool}/{backend} is {to}{about}{reason}"
         self.say(text, "check", level, pool=pool, backend=backend, to=to, reason=why, **fields)
 
-    def panic(self, rules: PoolRules, backends: list[str], decision: str) -> None:
-        """So many backends of a pool, or of one of its services, are unhealthy that all stay in service."""
-        name = slots_name(rules.pool, rules.service)
-        text = f"PANIC: pool {name}: too many backends are unhealthy ({', '.join(backends)}); all stay in service"
-        self.say(text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, decision=decision)
+    def panic(self, rules: PoolRules, decided: Decision, backends: list[str], decision: str) -> None:
+        """No backend of a pool, or of one of its services, passes: nobody more goes out. *backends* are unhealthy."""
+        name, stay = slots_name(rules.pool, rules.service), ", ".join(decided.spared)
+        text = f"PANIC: pool {name}: no backend in service passes its checks ({', '.join(backends)}); "
+        text += f"these stay in service: {stay}" if stay else "none was in service before"
+        if decided.idle:
+            text += f"; these pass, but people have them out: {', '.join(decided.idle)}"
+        self.say(
+            text, "panic", "error", pool=rules.pool, service=rules.service, backends=backends, stay=[*decided.spared],
+            idle=[*decided.idle], decision=decision,
+        )  # fmt: skip
+
+    def too_few(self, rules: PoolRules, kept: Sequence[str], decision: str) -> None:
+        """The backends that stay in service only for *keep_at_least* are others than before; none: that is over."""
+        about = f"pool {slots_name(rules.pool, rules.service)}"
+        text = f"{about}: enough backends pass their checks again (keep_at_least: {rules.keep_at_least})"
+        if kept:
+            text = (
+                f"{about}: too few pass their checks, so these stay in service (keep_at_least: {rules.keep_at_least}): "
+            )
+            text += ", ".join(kept)
+        self.say(
+            text, "too_few" if kept else "enough", "error" if kept else "info", pool=rules.pool, service=rules.service,
+            backends=[*kept], decision=decision,
+        )  # fmt: skip
 
     def panic_over(self, rules: PoolRules, decision: str) -> None:
         """The panic of a pool is over."""
@@ -133,12 +161,16 @@ class Reporter:
         """Something does not work."""
         if self._trouble.get(what) != said:
             self._trouble[what] = said
-            self.say(said, "trouble", level, about=what.removeprefix("the "), reason=said)
+            about = what.removeprefix("the ")
+            self.say(said, "trouble", level, about=about, reason=said)
+            if level != "info" and what not in _KNOWN_OTHERWISE:
+                self._recorder.troubled(Trouble(about, said, now(), level))
 
     def works(self, what: str, said: str) -> None:
         """It works: said if it did not."""
         if self._trouble.pop(what, ""):
             self.say(said, "trouble_over", about=what.removeprefix("the "))
+            self._recorder.relieved(what.removeprefix("the "))
 
 
 def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str, str]]:

@@ -21,10 +21,12 @@ from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import RunRequestOn
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
+from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
+from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.recording import record_kept
@@ -36,6 +38,7 @@ from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World
+from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
@@ -62,20 +65,25 @@ class Agent:
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
         recorder: Recorder | None = None,
     ) -> None:  # fmt: skip
-        self._report = Reporter(say)
-        self._recorder = recorder or Recorder()
+        self._recorder: Recorder = recorder or SeenRecorder()
+        self._report = Reporter(say, self._recorder)
         self.supervisor = Supervisor(self._report, self._recorder)
-        self._memory = SwitchMemory(switch.remote)
+        self._memory = SwitchMemory(switch.remote, self._recorder.tell)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
+        self._flapping = FlappingRecord(switch.remote)
         self.balancer = Balancer(self._switch, self._recorder)
         self._notices = NeighborNotices(self._switch)
         self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
         self._announcer = Announcer(switch.remote, self._recorder)
         self._adoption = Adoption(self._claim, self._health, self._add, self._report, self._recorder)
         self.verbs = VerbServer(
-            self._switch, run_request, self._report, lambda: self._world.spec if self._world is not None else None
+            self._switch,
+            run_request,
+            self._report,
+            self._recorder,
+            lambda: self._world.spec if self._world is not None else None,
         )
         self._begun = False
         """Whether what goes on beside the main loop has begun."""
@@ -94,14 +102,16 @@ class Agent:
         self._decision = ""
         """The id of the decision about what is due, once health has changed."""
         self._under_way: set[str] = set()
-        """Names of slots with a backend that is coming back."""
+        """Names of slots about which more is to be decided soon: a backend is coming back, or unhealthy and in service."""
         self._timed = False
         """Whether maintenance ends or advances now."""
         self._captured: BridgeRecord | None = None
         """The record with a capture, while there is one."""
         self._stepped = 0.0
         """When maintenance was advanced last."""
+        self._record: BridgeRecord | None = None
         self._overlay = NO_OVERLAY
+        """The overlay of the record, with what could not be written yet."""
         self._panics = Panics(self._health, self._report, self._recorder)
         self._differences = 0  # flows, groups and settings that were not as applied
 
@@ -159,6 +169,7 @@ class Agent:
         report, start = self._report, self.supervisor.start
         start("the monitor", lambda: watch(self._switch, bridge, report.monitor_fails))
         start("the balance", lambda: self.balancer.run(work, lambda: self._overlay, self._note_effect, report))
+        start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._recorder))
         start("the announcements", lambda: self._notices.run(work, report))
         start("the routes", lambda: self._announcer.run(self._situation, report))
         self.verbs.begin(bridge, self.supervisor)
@@ -197,13 +208,11 @@ class Agent:
         before = self._world
         if await self._adoption.follow(record, overlay, work, loop):
             self._tell_adopted(loop.time())
-        if (world := self._world) is not None:
-            # Whom people take out counts for backups.
-            changed = overlay != self._overlay
-            self._due |= {
-                name for name, rules in world.rules.items() if world is not before or (changed and rules.standby)
-            }
-        self._overlay = overlay
+        if (world := self._world) is not None and (
+            world is not before or overlay.by_people != self._overlay.by_people  # whom they have out does not count
+        ):
+            self._due |= world.rules.keys()
+        self._record, self._overlay = record, overlay
         self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
         self._timed = self._timed and loop.time() >= self._stepped + TICK
         self._captured = record if capture_of(record) is not None else None
@@ -216,7 +225,14 @@ class Agent:
     async def _act(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Carry out what is due, and look at the switch. A step that fails is raised once all others are done."""
         failed: Exception | None = None
-        for step in (self._apply_due, self._record_kept, self._advance, self._look, self._remove_mirrors):
+        for step in (
+            self._apply_due,
+            self._record_kept,
+            self._advance,
+            self._look,
+            self._remove_mirrors,
+            self._record_failures,
+        ):
             try:
                 await step(work, world, loop)
             except UnavailableError:
@@ -241,6 +257,11 @@ class Agent:
         effect = await work(partial(advance_maintenance, self._switch, world.bridge))
         self._note_effect(effect, loop.time() - began)
 
+    async def _record_failures(self, work: Work, _world: World, loop: asyncio.AbstractEventLoop) -> None:
+        """Record which checks fail again and again."""
+        if self._record is not None:
+            await work(partial(self._flapping.keep, self._record, self._health.states, loop.time()))
+
     async def _remove_mirrors(self, work: Work, _world: World, _loop: asyncio.AbstractEventLoop) -> None:
         """Remove mirrors that a capture has left."""
         if self._captured is None:
@@ -259,17 +280,16 @@ class Agent:
         if self._changed is not None:
             self._recorder.took("decision_wait", began - self._changed, decision)
             self._changed = None
-        rules = [world.rules[pool] for pool in due if pool in world.rules]
-        unhealthy = {name: dict(self._health.unhealthy(name)) for name in due if name in world.rules}
-        args = self._switch, world.bridge, world.number, rules, unhealthy, decision, {*self._panics.slots}
+        pools = {world.rules[name].pool for name in due if name in world.rules}  # with all services of each
+        rules = {name: of for name, of in world.rules.items() if of.pool in pools}
+        about = [*rules.values()], {name: self._health.of(name) for name in rules}, decision, {*self._panics.slots}
         try:
-            effect = await work(partial(decide_and_change, *args))
+            effect = await work(partial(decide_and_change, self._switch, world.bridge, world.number, *about))
         except BaseException:
             self._put_back(due, decision)
             raise
         took = loop.time() - began
-        changed = effect.change is not None and effect.change.changed
-        self._recorder.took("effect", took, effect.id if changed else "")
+        self._recorder.took("effect", took, effect.id if effect.changed else "")
         if effect.outdated:
             self._put_back(due, decision)
             self._read_first = True
@@ -338,7 +358,7 @@ class Agent:
             for target in world.targets:
                 state = self._health.states[target.key]
                 if not state.healthy:
-                    self._recorder.turned(target.label, healthy=False, why=state.why)
+                    self._recorder.turned(target.label, healthy=False, why=state.why, services=target.services)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
         if target.source is not None and not self._memory.counts(result):
@@ -360,7 +380,7 @@ class Agent:
         self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
         if turned:
             state = self._health.states[target.key]
-            self._recorder.turned(target.label, healthy=state.healthy, why=state.why)
+            self._recorder.turned(target.label, healthy=state.healthy, why=state.why, services=target.services)
             self._report.turned(
                 target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
                 check=target.label[2], duration_s=round(result.took, 6), decision=decision,
@@ -369,11 +389,8 @@ class Agent:
 
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         """Take notice of what goes on, and of panics."""
-        for pool, decision in effect.decisions.items():
-            if decision.waiting or any(entry.returns for entry in decision.entries):
-                self._under_way.add(pool)
-            else:
-                self._under_way.discard(pool)
+        self._under_way -= effect.decisions.keys()
+        self._under_way |= {name for name, decision in effect.decisions.items() if decision.goes_on}
         self._panics.follow(effect, rules)
 
     def _note_effect(self, effect: Effect, seconds: float) -> None:
@@ -388,10 +405,9 @@ class Agent:
         if self._world is None:
             return "standing by"
         ill = sum(not state.healthy for state in self._health.states.values())
-        return (
-            f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy; "
-            f"{self._differences} differences {'repaired' if self._world.spec.switch.repair == 'on' else 'reported'}"
-        )
+        text = f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy"
+        done = "repaired" if self._world.spec.switch.repair == "on" else "reported"
+        return f"{text}; {self._differences} differences {done}"
 
 
 def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event, announcer: Announcer) -> None:

@@ -19,7 +19,8 @@ FIRST_PAUSE = 1.0
 """Seconds until a task that failed is started again; each time twice as long."""
 LONGEST_PAUSE = 60.0
 STEADY = 10.0
-"""Seconds without a failure after which a task counts as working again; at least twice as long as it worked before."""
+"""Seconds without a failure after which a task counts as working again; or twice as long as it worked before, up to:"""
+LONGEST_STEADY = 300.0
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -78,7 +79,7 @@ class Supervisor:
         while True:
             task, began = asyncio.ensure_future(run()), clock()
             try:
-                done, _ = await asyncio.wait([task], timeout=max(STEADY, 2 * worked))
+                done, _ = await asyncio.wait([task], timeout=min(max(STEADY, 2 * worked), LONGEST_STEADY))
                 if not done:
                     self.works(part)
                     pause = FIRST_PAUSE

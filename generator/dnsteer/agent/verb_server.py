@@ -10,17 +10,21 @@ from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Supervisor
 from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.metrics.recorder import Recorder
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Spec
 
 
 class VerbServer:
-    """Carries out verbs on the switch as the agent has it. *applied* gives the spec that is followed, if one is."""
+    """Carries out verbs on the switch as the agent has it, and tells what the *recorder* knows. *applied* gives the spec
+    that is followed, if one is."""
 
     def __init__(
-        self, switch: HeldSwitch, run_request: RunRequestOn, report: Reporter, applied: Callable[[], Spec | None]
-    ) -> None:
+        self, switch: HeldSwitch, run_request: RunRequestOn, report: Reporter, recorder: Recorder,
+        applied: Callable[[], Spec | None],
+    ) -> None:  # fmt: skip
         self._switch, self._run_request, self._report, self._applied = switch, run_request, report, applied
+        self._tell = recorder.tell
         self._control: Control | None = None
 
     def begin(self, bridge: str, supervisor: Supervisor) -> None:
@@ -28,7 +32,7 @@ class VerbServer:
         if self._control is not None:
             return
         run = partial(self._run_request, self._switch)
-        control = self._control = Control(self._switch.remote, bridge, run, self._report.say)
+        control = self._control = Control(self._switch.remote, bridge, run, self._report.say, self._tell)
         if control.path is None:
             why = "the database is a remote one"
             self._report.say(f"no control socket: {why}", "not_listening", reason=why)

@@ -42,7 +42,7 @@ async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None])
     tasks = [
         asyncio.create_task(_flows(switch, bridge, failing, ended)),
         asyncio.create_task(_unannounced(switch, bridge, ended)),
-        asyncio.create_task(_database(switch.remote, ended)),
+        asyncio.create_task(_database(switch, ended)),
     ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -114,16 +114,18 @@ async def _ask(switch: HeldSwitch, bridge: str, command: str) -> str | None:
     return answer
 
 
-async def _database(remote: str, ended: asyncio.Event) -> None:
+async def _database(switch: HeldSwitch, ended: asyncio.Event) -> None:
     """Notice the end of a database on this machine: its ovs-vswitchd may let its bridges rest from now on."""
-    kind, _, path = remote.partition(":")
+    kind, _, path = switch.remote.partition(":")
     while kind == "unix":
         with suppress(OSError):
             reader, writer = await asyncio.open_unix_connection(path)
+            switch.memory.database_lost = False
             try:
                 await reader.read()  # it says nothing by itself
             finally:
                 writer.close()
+            switch.memory.database_lost = True
             await asyncio.sleep(_NOTICED)
             ended.set()
         await asyncio.sleep(_ASK)

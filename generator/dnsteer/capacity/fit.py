@@ -37,16 +37,24 @@ def solve(names: Sequence[str], rows: DesignRows, figures: Sequence[float], know
     design = np.array(
         [[row.get(name, 0.0) / figure for name in names] for row, figure in zip(rows, figures, strict=True)]
     )
-    free: list[int] = []
-    for column in range(len(names)):
-        if np.linalg.matrix_rank(design[:, [*free, column]]) > len(free):
-            free.append(column)
+    free = _determined(design)
     values = {name: known.get(name, 0.0) for n, name in enumerate(names) if n not in free}
     borrowed = frozenset(values)
     rest = 1 - design @ np.array([values.get(name, 0.0) for name in names])
     found, residual = nnls(design[:, free], rest)
     values |= {names[column]: float(value) for column, value in zip(free, found, strict=True)}
     return Solution(values, borrowed, float(residual) ** 2)
+
+
+def _determined(design: np.ndarray) -> list[int]:
+    """Return the columns that are not combinations of those before them."""
+    if np.linalg.matrix_rank(design) == design.shape[1]:  # mostly: one rank instead of one for each column
+        return list(range(design.shape[1]))
+    free: list[int] = []
+    for column in range(design.shape[1]):
+        if np.linalg.matrix_rank(design[:, [*free, column]]) > len(free):
+            free.append(column)
+    return free
 
 
 def minimum(cost: Callable[[float], float], low: float, high: float) -> float:

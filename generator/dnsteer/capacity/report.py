@@ -12,7 +12,7 @@ from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frames import mix
 from dnsteer.capacity.passes import longer
-from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates
+from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates, without_names
 from dnsteer.capacity.uplinks import entry_of, spreads_load
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.loaded import Loaded
@@ -41,6 +41,8 @@ class CapacityReport:
     pools: list[Total]
     all: VipRates
     notes: tuple[str, ...]
+    beyond: tuple[str, ...] = ()
+    """Limits that the spec passes, in words: with these the figures cannot be reached."""
 
     @property
     def total(self) -> Total:
@@ -88,6 +90,7 @@ class CapacityReport:
             "arm_cores": setup.arm_cores,
             "counters": setup.counters,
             "hardware_rules": setup.entries,
+            "beyond_limits": list(self.beyond),
             "dns_bytes": {"query": setup.sizes.query, "answer": setup.sizes.answer},
             "paths": [_group(group) for group in self.groups],
             "vips": [_vip(vip) for vip in self.vips],
@@ -103,12 +106,15 @@ class CapacityReport:
 
 
 def capacity_report(
-    loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath], frames: Iterable[str]
+    loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath], frames: Iterable[str], beyond: Iterable[str] = ()
 ) -> CapacityReport:
-    """Compute the report for these paths and frames."""
+    """Compute the report for these paths and frames; *beyond* are the limits that the spec passes, in words."""
     services = Services(loaded, setup, paths)
-    groups, notes = [_make(setup, alike, list(frames)) for alike in _alike(paths)], _notes(loaded, setup, paths)
-    return CapacityReport(loaded, setup, groups, services.vips(), services.pools(), services.all(), tuple(notes))
+    figures_of = _GroupFigures(setup, list(frames))
+    groups, notes = [figures_of.group(alike) for alike in _alike(paths)], _notes(loaded, setup, paths)
+    return CapacityReport(
+        loaded, setup, groups, services.vips(), services.pools(), services.all(), tuple(notes), tuple(beyond)
+    )
 
 
 def _alike(paths: Sequence[PacketPath]) -> list[list[PacketPath]]:
@@ -130,14 +136,25 @@ def _alike(paths: Sequence[PacketPath]) -> list[list[PacketPath]]:
     return [sorted(group, key=lambda p: (p.service.startswith("tcp"), p.service)) for group in groups.values()]
 
 
-def _make(setup: CardSetup, alike: list[PacketPath], frames: list[str]) -> PathGroup:
-    path = alike[0]
-    protocol = path.service.partition("/")[0]
-    found = {f: figures(setup, path, mix(f, path.family, protocol, setup.sizes)) for f in frames}
-    least = figures(setup, path, ((64, 1),)).rate
-    return PathGroup(
-        path, tuple(p.service for p in alike), sum(p.rules for p in alike), found, latencies(setup, path, least)
-    )
+class _GroupFigures:
+    """The figures of path groups, computed once for all paths that differ only in their VIP and port."""
+
+    def __init__(self, setup: CardSetup, frames: Sequence[str]) -> None:
+        self._setup, self._frames = setup, frames
+        self._known: dict[PacketPath, tuple[dict[str, Figures], Latencies]] = {}
+
+    def group(self, alike: list[PacketPath]) -> PathGroup:
+        """The group of these paths."""
+        key = without_names(alike[0])
+        if key not in self._known:
+            self._known[key] = self._compute(key)
+        frames, latency = self._known[key]
+        return PathGroup(alike[0], tuple(p.service for p in alike), sum(p.rules for p in alike), dict(frames), latency)
+
+    def _compute(self, path: PacketPath) -> tuple[dict[str, Figures], Latencies]:
+        setup = self._setup
+        found = {f: figures(setup, path, mix(f, path.family, path.service, setup.sizes)) for f in self._frames}
+        return found, latencies(setup, path, figures(setup, path, ((64, 1),)).rate)
 
 
 def _notes(loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> Iterable[str]:
@@ -151,8 +168,6 @@ def _notes(loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> Ite
         yield ("ovs-netdev forwards in software, so on the card's Arm cores; what hardware would do: --flavor ovs-doca")
     elif any(path.offloaded in ("no", "partial") for path in paths):
         yield "paths that are not offloaded are forwarded by the Arm cores; dnsteer lint says why"
-    if facts is not None and setup.entries > facts.max_entries.value:
-        yield f"{setup.entries} hardware rules are more than {facts.max_entries.value:.0f}: {facts.max_entries.about}"
     if facts is not None and setup.arm_cores > facts.arm_cores.value:
         yield f"{setup.arm_cores} Arm cores are more than the card's {facts.arm_cores.value:.0f}"
     if facts is not None and setup.link_gbps > facts.most_gbps.value:

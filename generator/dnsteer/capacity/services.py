@@ -6,7 +6,7 @@ the switch. The resource that is exhausted first is the limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dnsteer.capacity.bounds import Bound, Figures, figures
@@ -63,6 +63,18 @@ class _Use:
     time: Estimate
 
 
+@dataclass(frozen=True, eq=False)
+class _SharedUses:
+    """What one query uses of the resources; of equal queries one and the same object."""
+
+    uses: Sequence[_Use]
+
+
+def without_names(path: PacketPath) -> PacketPath:
+    """Return a path without what its figures do not depend on: the VIP and the service's port."""
+    return replace(path, vip="", service=_protocol(path))
+
+
 def _inverse(rate: Estimate, times: float = 1.0) -> Estimate:
     """Return the time in us for *times* packets, from a rate in Mpps."""
     most = times / rate.low if rate.low else float("inf")
@@ -75,17 +87,26 @@ class Services:
     def __init__(self, loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> None:
         self._loaded = loaded
         self._setup = setup
-        self._uplink_shares: dict[tuple[str, Family, str], Mapping[UplinkUse, float]] = {}
+        self._uplink_shares: dict[Hashable, Mapping[UplinkUse, float]] = {}
         self._paths = {(p.vip, p.service, p.family, p.direction): p for p in paths}
+        self._queries: dict[tuple[str, Family], list[PacketPath]] = {}
+        for path in self._paths.values():
+            queries = self._queries.setdefault((path.vip, path.family), [])
+            if path.direction == "query":
+                queries.append(path)
+        self._uses: dict[Hashable, _SharedUses] = {}
+        """What queries use, by what that depends on."""
+        self._uses_of: dict[tuple[str, str, Family], _SharedUses] = {}
+        """The same by VIP, service and family."""
+        self._rates: dict[tuple[_SharedUses, ...], LimitedRate | None] = {}
 
     def vips(self) -> list[VipRates]:
         """Return the rates of each VIP and family separately."""
-        found = dict.fromkeys((p.vip, p.family) for p in self._paths.values())
-        return [self._of(vip, family, [(vip, family)]) for vip, family in found]
+        return [self._of(vip, family, found) for (vip, family), found in self._queries.items()]
 
     def all(self) -> VipRates:
         """Return the rates of all VIPs and families in equal parts."""
-        return self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in self._paths.values())))
+        return self._of("", None, self._paths.values())
 
     def pools(self) -> list[Total]:
         """Return the totals of each pool, its VIPs and families in equal parts; pools without VIPs are left out."""
@@ -97,22 +118,48 @@ class Services:
                 pool,
                 len({p.vip for p in paths}),
                 sum(p.rules for p in paths if p.offloaded != "no"),
-                self._of("", None, list(dict.fromkeys((p.vip, p.family) for p in paths))),
+                self._of("", None, paths),
             )
             for pool, paths in ((name, of[name]) for name in self._loaded.spec.pools if name in of)
         ]
 
-    def _of(self, vip: str, family: Family | None, parts: Iterable[tuple[str, Family]]) -> VipRates:
-        members = set(parts)
-        found = [p for p in self._paths.values() if (p.vip, p.family) in members and p.direction == "query"]
-        udp = [self._query(p) for p in found if _protocol(p) == "udp"]
-        tcp = [self._connection(p) for p in found if _protocol(p) == "tcp"]
-        connections = _rate(tcp)
+    def _of(self, vip: str, family: Family | None, paths: Iterable[PacketPath]) -> VipRates:
+        found = [p for p in paths if p.direction == "query"]
+        connections = self._rate([p for p in found if _protocol(p) == "tcp"])
         trackers = {self._setup.tracker(p) for p in found if _protocol(p) == "tcp"} - {"none"}
         if connections is not None:
             for tracker in sorted(trackers):
                 connections = self._tracked(connections, tracker)
-        return VipRates(vip, family, _rate(udp), connections)
+        return VipRates(vip, family, self._rate([p for p in found if _protocol(p) == "udp"]), connections)
+
+    def _rate(self, queries: Sequence[PacketPath]) -> LimitedRate | None:
+        """Return the rate of queries of one protocol; computed once where several VIPs' queries use the same."""
+        uses = tuple(self._uses_by(path) for path in queries)
+        if uses not in self._rates:
+            self._rates[uses] = _rate([each.uses for each in uses])
+        return self._rates[uses]
+
+    def _uses_by(self, path: PacketPath) -> _SharedUses:
+        key = path.vip, path.service, path.family
+        if key not in self._uses_of:
+            self._uses_of[key] = self._shared(path)
+        return self._uses_of[key]
+
+    def _shared(self, path: PacketPath) -> _SharedUses:
+        """Return what a query over UDP, or a connection over TCP, uses."""
+        answer = self._answer(path)
+        key = tuple((without_names(way), tuple(self._shares(way).items())) for way in (path, answer) if way is not None)
+        if key not in self._uses:
+            self._uses[key] = _SharedUses(self._query(path) if _protocol(path) == "udp" else self._connection(path))
+        return self._uses[key]
+
+    def _shares(self, path: PacketPath) -> Mapping[UplinkUse, float]:
+        """Return the share of a path's packets by uplink and direction, computed once for each pool."""
+        vip = self._loaded.spec.vips[path.vip]
+        key = vip.pool, vip.forwarding, path.family, path.direction, bool(path.hops)
+        if key not in self._uplink_shares:
+            self._uplink_shares[key] = uplink_shares(self._loaded.spec, path)
+        return self._uplink_shares[key]
 
     def _query(self, path: PacketPath) -> list[_Use]:
         """Return what a UDP query and its answer use."""
@@ -146,14 +193,11 @@ class Services:
         uses = [_Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
                 for bound, kind in engines.items()]  # fmt: skip
         longest = _inverse(found.bounds["link"], count)
-        key = path.vip, path.family, path.direction
-        if key not in self._uplink_shares:
-            self._uplink_shares[key] = uplink_shares(self._loaded.spec, path)
         clients = "in" if path.direction == "query" else "out"  # frames are shorter on the clients' side
         less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)
         return uses + [
             _Use(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
-            for hop, share in self._uplink_shares[key].items()
+            for hop, share in self._shares(path).items()
         ]
 
     def _tracked(self, rate: LimitedRate, tracker: str) -> LimitedRate:

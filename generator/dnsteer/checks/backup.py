@@ -41,9 +41,11 @@ def _pool(scope: Scope, base: Path, name: str, pool: Pool, backup: Backup) -> It
     at: Path = (*base, "pool") if (*base, "pool") in scope.doc.lines else base  # its name may stand alone
     other = pools.get(backup.pool)
     if other is None:
-        yield scope.finding(
-            at, f'"{backup.pool}"', "the name of a pool", near(backup.pool, [n for n in pools if n != name])
+        others = [n for n in pools if n != name]
+        hint = (
+            near(backup.pool, others) if others else "there is no other pool: add one with the backends that stand by"
         )
+        yield scope.finding(at, f'"{backup.pool}"', "the name of a pool", hint)
     elif other is pool:
         yield scope.finding(
             at, f'"{backup.pool}", the pool itself', "another pool", "its own backends are in it already"

@@ -18,6 +18,7 @@ from dnsteer.checks.devices import check_devices
 from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health
+from dnsteer.checks.judgement import check_judgement
 from dnsteer.checks.modes import check_modes
 from dnsteer.checks.pools_and_vips import check_pools, check_vips
 from dnsteer.checks.services import check_services
@@ -36,9 +37,10 @@ from dnsteer.spec.workers import places, with_workers
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
     check_switch, check_devices, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension,
-    check_modes, check_workers, check_health, check_backups, check_balance, check_announce,
+    check_modes, check_workers, check_health, check_judgement, check_backups, check_balance, check_announce,
 )  # fmt: skip
-_CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in (check_backups, check_balance, check_announce)]
+_OF_POOLS_AS_WRITTEN = (check_judgement, check_backups, check_balance, check_announce)
+_CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in _OF_POOLS_AS_WRITTEN]
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""
 

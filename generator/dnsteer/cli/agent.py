@@ -167,9 +167,8 @@ def _served(
         return Served()
     try:
         from dnsteer.cli.prediction import predict
-        from dnsteer.console.recorder import ConsoleRecorder
+        from dnsteer.console.recorder import ConsoleRecorder, SeenMetrics
         from dnsteer.console.serve import AwaitedSecurity, serve_console, serve_metrics_behind
-        from dnsteer.metrics.agent import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import MetricsPages, serve_metrics
     except ModuleNotFoundError as err:
@@ -184,7 +183,7 @@ def _served(
     serves = partial(_said_of_server, say)
     what = "console" if console else "metrics"
     security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
-    told = AgentMetrics() if console is None else ConsoleRecorder()
+    told = SeenMetrics() if console is None else ConsoleRecorder()
     pages = MetricsPages(Collector(switch, told))
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 

@@ -157,6 +157,7 @@ class _Prediction:
         from rich.progress import Progress, SpinnerColumn, TextColumn
 
         from dnsteer.capacity.card_setup import card_setup
+        from dnsteer.capacity.limits import beyond_limits
         from dnsteer.capacity.paths import paths_of
         from dnsteer.capacity.report import capacity_report
 
@@ -165,10 +166,11 @@ class _Prediction:
         columns = (SpinnerColumn(), TextColumn("{task.completed} packets through the private switch"))
         with Progress(*columns, console=err.rich, transient=True, disable=quiet) as progress:
             task = progress.add_task("capacity", total=None)
-            paths = paths_of(loaded, judge, lambda n: progress.advance(task, n))
+            found = paths_of(loaded, judge, lambda n: progress.advance(task, n))
         flavor = Flavor(judge.flavor)
+        paths = found.paths
         setup = card_setup(loaded, paths, hardware=hardware, flavor=flavor, **self._options)  # type: ignore[arg-type]
-        return capacity_report(loaded, setup, paths, self._frames)
+        return capacity_report(loaded, setup, paths, self._frames, beyond_limits(setup, judge, found.flows))
 
 
 def _require(package: str, what: str, json: bool) -> None:

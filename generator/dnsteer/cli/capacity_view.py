@@ -53,7 +53,7 @@ def view(
     *width* is the terminal's, in columns.
     """
     notes = Notes(report)
-    parts: list[RenderableType] = [_head(report)]
+    parts: list[RenderableType] = [_head(report), *_beyond(report)]
     if before is not None:
         parts += [Text(""), changed_totals(before, report, settings, width, vips=False)]
         if vips:
@@ -99,6 +99,13 @@ def _head(report: CapacityReport) -> Text:
     if any(group.path.offloaded != "yes" for group in report.groups):
         words.append(f"{setup.arm_cores} Arm core{'s' if setup.arm_cores != 1 else ''} for the rest")
     return Text(f"{escape(report.loaded.file)}: {', '.join(words)}", style="bold")
+
+
+def _beyond(report: CapacityReport) -> Iterator[RenderableType]:
+    """The limits that the spec passes: before any figure, since with these none can be reached."""
+    if report.beyond:
+        yield Text("BEYOND LIMITS: not all of this spec fits, so the figures below cannot be reached", style="bold red")
+        yield _hanging(("!", text) for text in report.beyond)
 
 
 def _title(alike: Sequence[PathGroup]) -> Text:

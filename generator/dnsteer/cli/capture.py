@@ -12,7 +12,7 @@ import typer
 from dnsteer.cli.output import err, out
 from dnsteer.cli.running_switch import Bridge, confirm, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import counted, escape
 
 _LONGEST = 600
 """Seconds that a capture may take: it costs the switch something while it lasts."""
@@ -74,6 +74,7 @@ def capture(
             )  # fmt: skip
         finally:
             if counts.taken or counts.others or counts.dropped:
-                err.print(f"{counts.taken} packets captured, {counts.others} of others seen, {counts.dropped} dropped")
+                taken = counted(counts.taken, "packet")
+                err.print(f"{taken} captured, {counts.others} of others seen, {counts.dropped} dropped")
     if not counts.taken:
         err.print("no packet captured")

@@ -19,6 +19,7 @@ from dnsteer.cli.output import (
     reporting,
     spec_warnings,
 )
+from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
     from dnsteer.proof.report import CheckReport
@@ -77,14 +78,16 @@ def _show(report: CheckReport, file: str) -> None:
         out.print(f"note: {note}")
     kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(report.packets.items()))
     total = sum(report.packets.values())
-    out.print(f"{file}: {report.flows} flows, {report.groups} groups on Open vSwitch {report.ovs}")
-    out.print(f"  {total} packets ({kinds}); {report.coverage}")
     out.print(
-        f"  {report.megaflows} megaflows, {report.masks} masks, {report.recirculations} recirculations "
-        f"for queries and answers"
+        f"{file}: {counted(report.flows, 'flow')}, {counted(report.groups, 'group')} on Open vSwitch {report.ovs}"
+    )
+    out.print(f"  {counted(total, 'packet')} ({kinds}); {report.coverage}")
+    out.print(
+        f"  {counted(report.megaflows, 'megaflow')}, {counted(report.masks, 'mask')}, "
+        f"{counted(report.recirculations, 'recirculation')} for queries and answers"
     )
     if report.extension:
-        out.print(f"  {report.extended} packets through the extension, {report.extension}")
+        out.print(f"  {counted(report.extended, 'packet')} through the extension, {report.extension}")
     out.print(f"  {verdict(report)}; {report.seconds:.1f} s")
 
 

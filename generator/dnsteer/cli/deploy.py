@@ -26,6 +26,9 @@ from dnsteer.cli.running_switch import DryRun, Note, Yes, confirm, on_switch, pr
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
 
+_MAX_IN_FORCE = 20
+"""Entries of the overlay that verify names."""
+
 if TYPE_CHECKING:
     from dnsteer.deploy.prefetch import Prefetch
     from dnsteer.deploy.run import Deployed
@@ -223,25 +226,30 @@ def verify(
         show_offload(loaded, switch, flavor, control, json)
         return
     from dnsteer.status.verify import find_drift as run_verify
+    from dnsteer.status.verify import in_force
 
     found = run_verify(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
         extension=switch.extension,
     )  # fmt: skip
-    bridge = loaded.spec.switch.bridge
+    bridge, changed = loaded.spec.switch.bridge, in_force(loaded, switch.remote, switch.timeout)
     drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
     if json:
         print_json({
             "ok": not drift, "drift": [d.as_json() for d in drift], "warnings": [d.as_json() for d in warnings],
-            **spec_warnings(loaded),
+            "in_force": changed, **spec_warnings(loaded),
         })  # fmt: skip
         raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
     for d in warnings:
         err.print(f"warning: {escape(d.text(loaded.file))}")
     for d in drift:
         out.print(escape(d.text(loaded.file)))
+    for text in changed[:_MAX_IN_FORCE]:
+        out.print(f"in force: {escape(text)}")
+    if len(changed) > _MAX_IN_FORCE:
+        out.print(f"in force: and {len(changed) - _MAX_IN_FORCE} more: dnsteer status")
     if not drift:
-        out.print(f"{bridge}: as the spec says")
+        out.print(f"{bridge}: as the spec says{' with what is in force' if changed else ''}")
     else:
         out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

@@ -23,6 +23,7 @@ from dnsteer.cli.output import (
     spec_warnings,
 )
 from dnsteer.cli.verify_offload import profile_named
+from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
     from dnsteer.lint.finding import LintFinding
@@ -256,13 +257,14 @@ def _show_totals(report: LintReport) -> None:
     share = _shares(report) if examination.profile.hardware else ""
     share += "not counting the extension's, " if share and examination.extension_parts else ""
     out.print(
-        f"{share}{about}{report.rules:,} hardware rules{maybe}, {about}{report.flows:,} datapath flows "
-        f"for all traffic sent; {examination.masks} masks seen, at most {report.bound.total} for any traffic"
+        f"{share}{about}{counted(report.rules, 'hardware rule')}{maybe}, {about}{counted(report.flows, 'datapath flow')} "
+        f"for all traffic sent; {counted(examination.masks, 'mask')} seen, at most {report.bound.total} for any traffic"
     )
     if examination.sampled is not None:
         out.print(f"{examination.sampled} slots of each service were sampled, and the rest extrapolated from them")
     packets = sum(examination.packets.values())
     out.print(
-        f"judged from the flows that Open vSwitch {examination.ovs} made for {packets:,} packets; nothing ran on hardware"
+        f"judged from the flows that Open vSwitch {examination.ovs} made for {counted(packets, 'packet')}; "
+        "nothing ran on hardware"
     )
     err.file.flush()

@@ -58,8 +58,8 @@ def application(verb: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name=NAME,
         help="DNS load balancing in Open vSwitch: one YAML spec becomes proven, offloadable OpenFlow.",
-        epilog="Exit codes: 0 done, 1 error, 2 the switch differs from the spec, 64 wrong usage, "
-        "69 Open vSwitch missing or unreachable, 77 root needed, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 error, 2 the switch differs from the spec, 3 it serves but needs attention, "
+        "4 a VIP does not serve, 64 wrong usage, 69 Open vSwitch missing or unreachable, 77 root needed, 130 interrupted.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

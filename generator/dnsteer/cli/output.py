@@ -33,6 +33,8 @@ class Exit(IntEnum):
     OK = 0
     ERROR = 1
     DIFFERENT = 2
+    ATTENTION = 3
+    NOT_SERVING = 4
     USAGE = 64
     UNAVAILABLE = 69
     NO_PERMISSION = 77

@@ -69,6 +69,7 @@ def predicted(loaded: Loaded) -> Prediction:
     if importlib.util.find_spec("scipy") is None:
         return Prediction(masks, budget, why_not="it needs scipy: pip install 'dnsteer[capacity]'")
     from dnsteer.capacity.card_setup import NoHardwareError, card_setup, hardware_of
+    from dnsteer.capacity.limits import beyond_limits
     from dnsteer.capacity.paths import paths_of
     from dnsteer.capacity.report import capacity_report
     from dnsteer.offload.profile import profile
@@ -77,8 +78,11 @@ def predicted(loaded: Loaded) -> Prediction:
         hardware_of(loaded, None)
     except NoHardwareError:
         return Prediction(masks, budget, why_not="the spec does not say on which card it runs: switch.hardware")
-    paths = paths_of(loaded, profile(loaded.spec.switch.flavor.value))
-    report = capacity_report(loaded, card_setup(loaded, paths), paths, ("query",))
+    judge = profile(loaded.spec.switch.flavor.value)
+    found = paths_of(loaded, judge)
+    setup = card_setup(loaded, found.paths)
+    beyond = tuple(beyond_limits(setup, judge, found.flows))
+    report = capacity_report(loaded, setup, found.paths, ("query",))
     rates = [rate for rate in (report.all.queries, report.all.connections) if rate is not None]
     rests_on = dict.fromkeys(name for rate in rates for name in rate.most.rests_on)
     return Prediction(
@@ -88,7 +92,7 @@ def predicted(loaded: Loaded) -> Prediction:
         report.setup.flavor.value,
         queries=_rate(report.all.queries),
         connections=_rate(report.all.connections),
-        notes=report.notes,
+        notes=(*beyond, *report.notes),
         because=tuple(dict.fromkeys(why for rate in rates for why in rate.most.because)),
         sources=tuple("; ".join(report.cite(name)) for name in rests_on),
     )

@@ -12,10 +12,14 @@ import typer
 from dnsteer.cli.output import Exit, Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.times import now
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dnsteer.console.attention_item import AttentionItem
     from dnsteer.status.report import Observer, Status
 
 _LEAST = 0.5
@@ -55,9 +59,10 @@ def status(
     switch: TargetSwitch, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
     watch: Watch = False, no_verify: NoVerify = False, no_rates: NoRates = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Show the status of a switch: what was applied, which backends are in maintenance, what goes where, and what drifted.
+    """Show the status of a switch: what was applied, which backends fail or are out, what goes where, and what drifted.
 
-    Exit code 2: it differs, a change was cut off, or it waits for its flows; 69: it cannot be reached;
+    Exit code 2: it differs, a change was cut off, or it waits for its flows; 3: it serves, but something needs attention,
+    such as a backend that fails, or no agent; 4: a VIP does not serve; of several the highest. 69: it cannot be reached;
     130: ended by Ctrl-C.
     """
     from dnsteer.status.report import Observer
@@ -69,24 +74,46 @@ def status(
         _watch(observer, json)
     found = observer.observe()
     if json:
-        print_json(found.as_json())
+        print_json(_as_json(found))
     else:
         _print(found)
-    raise typer.Exit(exit_code(found))
+    raise typer.Exit(exit_code(found, items_of(found)))
+
+
+def items_of(found: Status) -> list[AttentionItem]:
+    """What needs attention of a switch with this status."""
+    from dnsteer.report.attention import status_items
+
+    return status_items(found, now())
+
+
+def _as_json(found: Status) -> dict[str, Any]:
+    items = items_of(found)
+    return {
+        "ok": exit_code(found, items) is Exit.OK,
+        "attention": [item.as_json() for item in items],
+        **found.as_json(),
+    }
 
 
 def _print(found: Status) -> None:
     from dnsteer.cli.status_view import view
 
-    out.rich.print(view(found, out.rich.width), soft_wrap=False)
+    out.rich.print(view(found, out.rich.width, items_of(found)), soft_wrap=False)
 
 
-def exit_code(found: Status) -> Exit:
-    """The exit code that says how a switch is."""
+def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
+    """The exit code that says how a switch is, by what needs attention of it. Notes and settings of others do not count."""
+    from dnsteer.report.attention import needs_look
+
     if found.unreachable:
         return Exit.UNAVAILABLE
     if found.errors:
         return Exit.ERROR
+    if any(item.vips for item in items):
+        return Exit.NOT_SERVING
+    if needs_look(found, items):
+        return Exit.ATTENTION
     return Exit.DIFFERENT if found.different else Exit.OK
 
 
@@ -115,7 +142,7 @@ def look_again(observer: Observer) -> Status | str:
 
 def _watch_as_json(observer: Observer, found: Status | str) -> NoReturn:
     while True:
-        value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
+        value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else _as_json(found)
         sys.stdout.write(json_module.dumps(value) + "\n")
         sys.stdout.flush()
         found = look_again(observer)
@@ -132,7 +159,8 @@ def _watch_on_screen(observer: Observer, last: Status) -> NoReturn:
     screen, away = Console(highlight=False, emoji=False), ""  # unlike `out`, which does not break long lines
     with Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         while True:
-            live.update(view(last, screen.width, away=away, height=screen.height), refresh=True)
+            shown = view(last, screen.width, items_of(last), away=away, height=screen.height)
+            live.update(shown, refresh=True)
             found = look_again(observer)
             away = found if isinstance(found, str) else ""
             last = last if isinstance(found, str) else found

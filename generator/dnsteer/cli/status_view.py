@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.output import passed, utc
+from dnsteer.console.attention_item import AttentionItem, Level
 from dnsteer.deploy.times import now
+from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import escape
 from dnsteer.status.pools import BackendView, PoolView
@@ -32,18 +34,24 @@ _TABLES_MATCH = {
     "recorded": "as recorded", "pending": "those of a pending change",
     "other": "different from the record", None: "not known",
 }  # fmt: skip
+LEVEL_STYLES: Mapping[Level, str] = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _SHORT = 12
 _T = TypeVar("_T")
 _Shown = Callable[[PoolView], list[BackendView]]
 _Row = tuple[str | Text, ...]
 _MANY = 200
+_MAX_VIPS = 8
+"""VIPs that the verdict names."""
 _NOTE = 30
 """Columns that a note needs at least, where a decision stands beside it."""
 
 
-def view(status: Status, width: int, *, away: str = "", height: int = 0) -> RenderableType:
-    """All of it, in *width* columns. *away* is why the switch cannot be seen now; of *height* lines, what matters most."""
-    lines = Text("\n").join([*_away(away), *_head(status), *_findings(status)])
+def view(
+    status: Status, width: int, items: Sequence[AttentionItem] = (), *, away: str = "", height: int = 0
+) -> RenderableType:
+    """All of it, in *width* columns, with the *items* that need attention. *away* is why the switch cannot be seen now; of
+    *height* lines, what matters most."""
+    lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height)])
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
     for title, entries in _sorts(out):
@@ -59,7 +67,7 @@ def view(status: Status, width: int, *, away: str = "", height: int = 0) -> Rend
         vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), for_vips)
     parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
     if not height:
-        parts.append(_verdict(status))
+        parts.append(_verdict(status, items))
     return Group(*[p for part in parts for p in (part, "")][:-1])
 
 
@@ -68,7 +76,7 @@ def _all_of(pool: PoolView) -> list[BackendView]:
 
 
 def _not_up(pool: PoolView) -> list[BackendView]:
-    return [b for b in pool.backends if b.state != "up"]
+    return [b for b in pool.backends if b.state != "up" or b.failing]
 
 
 def _lines(pools: Sequence[PoolView], shown: _Shown) -> int:
@@ -77,7 +85,7 @@ def _lines(pools: Sequence[PoolView], shown: _Shown) -> int:
 
 def _urgency(pool: PoolView) -> tuple[bool, float]:
     """Pools with somebody out first, then the busiest."""
-    return all(b.state == "up" for b in pool.backends), -(pool.rate.packets or 0)
+    return all(b.state == "up" and not b.failing for b in pool.backends), -(pool.rate.packets or 0)
 
 
 def _first(items: list[_T], order: Callable[[_T], Any], lines: Callable[[_T], int], room: int) -> list[_T]:
@@ -120,13 +128,17 @@ def _line(name: str, value: str, style: str = "") -> Text:
     return Text.assemble((f"{name:9}", "bold"), (value, style))
 
 
-def _findings(status: Status) -> Iterator[Text]:
-    for error in status.errors:
-        yield Text("error: " + "\n".join(map(escape, error.splitlines())), style="red")
-    if status.interrupted:
-        yield Text(f"interrupted: {status.interrupted}", style="bold red")
-    for warning in status.warnings:
-        yield Text(f"warning: {escape(warning)}", style="yellow")
+def _findings(status: Status, items: Sequence[AttentionItem], height: int) -> Iterator[Text]:
+    """What needs attention, but for maintenance, of which the tables tell; then differences. A few where lines are few."""
+    words = {**dict.fromkeys(status.errors, "error"), status.interrupted: "interrupted"}
+    told = [i for i in items if i.said != unreachable_text(status) and not i.listed]
+    most = max(2, height // 4) if height else len(told)
+    for item in told[:most]:
+        text = "\n".join(map(escape, item.line.splitlines()))
+        word = words.get(item.said, item.level) if item.said else item.level
+        yield Text(f"{word}: {text}", style=LEVEL_STYLES[item.level])
+    if most < len(told):
+        yield Text(f"and {len(told) - most} more: dnsteer status", style="bold")
     if status.drift:
         file = status.reading.state.file if status.reading.state else ""
         for d in status.drift:
@@ -206,6 +218,8 @@ def shown_state(b: BackendView) -> Text:
         word = f"returning {1 - b.drained:.0%}"
     elif b.state == "down" and b.in_spec:
         word = "down in the spec"
+    if b.fails_in_service:
+        return Text(f"{word}, fails", style="bold red")
     return Text(word, style=_COLORS[b.state])
 
 
@@ -262,12 +276,10 @@ def shown_rate(value: float | None) -> str:
     return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 
-def _verdict(status: Status) -> Text:
+def _verdict(status: Status, items: Sequence[AttentionItem]) -> Text:
     bridge = status.reading.record.bridge
     if status.unreachable:
         return Text(f"{bridge}: cannot be reached", style="bold red")
-    if status.ok:
-        return Text(f"{bridge}: {'as recorded' if status.drift is not None else 'not checked for drift'}")
     wrong = [
         (bool(status.errors), "errors"),
         (bool(status.drift_count), f"{status.drift_count} difference{'s' if status.drift_count != 1 else ''}"),
@@ -279,7 +291,17 @@ def _verdict(status: Status) -> Text:
         ),
         (status.reading.record.waits, "flow-restore-wait is set"),
     ]
-    return Text(f"{bridge}: {', '.join(text for is_so, text in wrong if is_so)}", style="bold red")
+    said = [text for is_so, text in wrong if is_so]
+    how = ", ".join(said) or ("as recorded" if status.drift is not None else "not checked for drift")
+    fine = not (status.errors or status.different)
+    vips = list(dict.fromkeys(vip for item in items if item.vips for vip in item.vips))
+    if vips:
+        more = f" and {len(vips) - _MAX_VIPS} more" if len(vips) > _MAX_VIPS else ""
+        how += f"; {'a VIP does' if len(vips) == 1 else 'VIPs do'} not serve: {', '.join(vips[:_MAX_VIPS])}{more}"
+        return Text(f"{bridge}: {how}", style="bold red")
+    if needs_look(status, items):
+        return Text(f"{bridge}: {how}; something needs attention", style="bold yellow" if fine else "bold red")
+    return Text(f"{bridge}: {how}", style="" if fine else "bold red")
 
 
 def _extension_is(status: Status) -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, Json, out, print_json
+from dnsteer.cli.output import Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch
-from dnsteer.cli.status import Interval, look_again
+from dnsteer.cli.status import Interval, exit_code, look_again
 from dnsteer.deploy.target_switch import TargetSwitch
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def top(
 ) -> None:  # fmt: skip
     """Watch a switch: what needs attention, queries by VIP, packets by backend against slots and weights, and the datapath.
 
-    It reads the record and the counters; an agent is not needed. It does not look for drift: `status` does. `q` ends it;
-    exit code 130: ended by Ctrl-C; 69: the switch cannot be reached at the start.
+    It reads the record and the counters, and asks the agent, if there is one. It does not look for drift: `status` does. `q`
+    ends it. Exit codes of --once are those of status; 130: ended by Ctrl-C; 69: the switch cannot be reached at the start.
     """
     from dnsteer.cli.top_frame import DatapathWatch, make_frame
     from dnsteer.status.report import Observer
@@ -71,7 +71,7 @@ def top(
         observer.interval = interval
         frame = make_frame(observer.observe(), datapath)
         print_json(frame.as_json(order)) if json else _print(frame, order)
-        raise typer.Exit(Exit.UNAVAILABLE if frame.status.unreachable else Exit.OK)
+        raise typer.Exit(exit_code(frame.status, frame.items))
     if json:
         while True:
             found = look()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 
-from dnsteer.cli.output import passed
+from dnsteer.cli.output import Exit
+from dnsteer.cli.status import exit_code
+from dnsteer.console.attention_item import AttentionItem
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance
+from dnsteer.report.attention import status_items
 from dnsteer.status.rates import Rate, total
 from dnsteer.status.report import Status
 from dnsteer.status.shares import Share, shares
@@ -22,19 +25,9 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 
 Sort = Literal["rate", "name", "state", "difference"]
-Level = Literal["critical", "warning", "note"]
 _TIMEOUT = 2.0
 """Seconds for ovs-vswitchd to tell of its datapath."""
 _COUNTERS = ("hits", "upcalls", "lost")
-
-
-@dataclass(frozen=True)
-class Attention:
-    """Something that needs attention, as in the console. *decision* is the id of the decision behind it, empty for none."""
-
-    level: Level
-    text: str
-    decision: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +84,11 @@ class TopFrame:
     status: Status
     datapath: DatapathView
 
+    @cached_property
+    def items(self) -> list[AttentionItem]:
+        """What needs attention, most urgent first."""
+        return status_items(self.status, self.time)
+
     @property
     def rate(self) -> Rate:
         """That of all VIPs."""
@@ -107,28 +105,27 @@ class TopFrame:
         orders: dict[Sort, Callable[[Share], tuple[float | str, ...]]] = {
             "rate": lambda share: (-(share.backend.rate.packets or 0),),
             "name": lambda share: (share.name,),
-            "state": lambda share: (share.backend.state == "up", -(share.backend.rate.packets or 0)),
+            "state": lambda share: (
+                share.backend.state == "up" and not share.backend.failing,
+                -(share.backend.rate.packets or 0),
+            ),
             "difference": lambda share: (-share.away,),
         }
         return sorted(shares(self.status.pools), key=orders[sort])
-
-    def attention(self) -> list[Attention]:
-        """What needs attention, most urgent first."""
-        levels: tuple[Level, ...] = ("critical", "warning", "note")
-        return sorted(_attention(self.status), key=lambda item: levels.index(item.level))
 
     def as_json(self, sort: Sort) -> dict[str, Any]:
         """As a JSON object."""
         record, state, seconds = self.status.reading.record, self.status.reading.state, self.status.rates.seconds
         return {
-            "ok": self.status.ok,
+            "ok": exit_code(self.status, self.items) is Exit.OK,
             "time": self.time.isoformat(timespec="milliseconds"),
             "bridge": record.bridge, "switch": record.name or None,
             "state": state.number if state is not None else None,
             "reachable": not self.status.unreachable,
             "interval": None if seconds is None else round(seconds, 3),
             **self.rate.as_json(),
-            "attention": [{"level": a.level, "text": a.text, "decision": a.decision or None} for a in self.attention()],
+            "attention": [item.as_json() for item in self.items],
+            "agent": self.status.agent.as_json(),
             "datapath": self.datapath.as_json(),
             "vips": [vip.as_json() for vip in self.vips(sort)],
             "backends": [share.as_json() for share in self.shares(sort)],
@@ -138,28 +135,3 @@ class TopFrame:
 def make_frame(status: Status, datapath: DatapathWatch) -> TopFrame:
     """The frame of a status, with the datapath as it is now."""
     return TopFrame(now(), status, datapath.read(status))
-
-
-def _attention(status: Status) -> Iterator[Attention]:
-    if status.unreachable:
-        yield Attention("critical", f"the switch cannot be reached: {status.unreachable}")
-    for error in status.errors:
-        yield Attention("critical", error)
-    if status.interrupted:
-        yield Attention("critical", status.interrupted)
-    for warning in status.warnings:
-        yield Attention("warning", warning)
-    for entry in status.reading.overlay or ():
-        if entry.kind not in ("backup", *MOVES_SLOTS):  # of the first a warning tells, and the other takes nobody out
-            yield _maintenance(entry)
-
-
-def _maintenance(entry: Maintenance) -> Attention:
-    note = f": {entry.note}" if entry.note else ""
-    if entry.kind == "health":
-        state = "on its way back" if entry.returns else entry.state
-        text = f"{entry.name} {state} for {passed(entry.returns or entry.since, now())}{note}"
-        return Attention("note" if entry.returns else "warning", text, entry.decision)
-    return Attention(
-        "note", f"{entry.name} {entry.state} for {passed(entry.since, now())} by {entry.by}{note}", entry.decision
-    )

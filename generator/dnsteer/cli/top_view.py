@@ -10,13 +10,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.cli.status_view import ago, shown_rate, shown_state
+from dnsteer.cli.status_view import LEVEL_STYLES, ago, shown_rate, shown_state
 from dnsteer.cli.top_frame import Sort, TopFrame
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import counted, escape
 from dnsteer.status.shares import Share
 from dnsteer.status.vips import VipView
 
-_STYLES = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _MARKS = {"critical": "!!", "warning": "! ", "note": "- "}
 _BESIDE, _LEFT = 150, 76
 """Columns from which the two tables are side by side, and the most of the left one."""
@@ -106,9 +105,9 @@ def _datapath(frame: TopFrame) -> Text:
     words = []
     if "megaflows" in gauges:
         limit = f" of {gauges['megaflows_limit']:,.0f}" if "megaflows_limit" in gauges else ""
-        words.append(f"{gauges['megaflows']:,.0f}{limit} megaflows")
+        words.append(f"{gauges['megaflows']:,.0f}{limit} megaflow{'s' if limit or gauges['megaflows'] != 1 else ''}")
     if "masks" in gauges:
-        words.append(f"{gauges['masks']:,.0f} mask{'s' if gauges['masks'] != 1 else ''}")
+        words.append(counted(gauges["masks"], "mask"))
     if "upcalls" in rates:
         words.append(f"{shown_rate(rates['upcalls'])} upcalls/s")
         if rates.get("lost"):
@@ -122,13 +121,13 @@ def _attention(frame: TopFrame, size: Size, away: str) -> list[Text]:
     lines = []
     if away:
         lines.append(_line([(f"!! unreachable since the last refresh: {escape(away)}", "bold red")]))
-    found = frame.attention()
+    found = frame.items
     most = max(2, size.height // 4) if size.height else len(found)
     shown = _fitting(len(found), most)
     for item in found[:shown]:
-        text = escape(item.text)
+        text = escape(" ".join(item.line.split()))
         decision = f"  {item.decision}" if item.decision and len(text) + len(item.decision) + 5 <= size.width else ""
-        lines.append(_line([(f"{_MARKS[item.level]} {text}", _STYLES[item.level]), (decision, "dim")]))
+        lines.append(_line([(f"{_MARKS[item.level]} {text}", LEVEL_STYLES[item.level]), (decision, "dim")]))
     if shown < len(found):
         lines.append(_line([(f"   and {len(found) - shown} more: dnsteer status", "")]))
     return lines or [_line([("nothing needs attention", "green")])]
@@ -171,6 +170,8 @@ def _is_far(share: Share) -> bool:
 
 def _why(share: Share) -> str:
     b = share.backend
+    if b.fails_in_service:
+        return ", ".join(dict.fromkeys(check.why for check in b.failing))
     if b.entry is not None:
         by = "" if b.entry.kind == "health" else b.entry.by
         return ": ".join(filter(None, [by, b.entry.note])) + (" (overdue)" if b.overdue else "")

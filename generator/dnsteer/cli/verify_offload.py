@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dnsteer.cli.output import Exit, fail, out, print_json, spec_warnings
+from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import TargetSwitch
@@ -87,13 +88,13 @@ def _show(loaded: Loaded, observation: Observation) -> None:
     for unreadable_flow in observation.unreadable[:_MAX]:
         out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")
     for why, here, not_here in observation.unpublished_cases:
-        out.print(f"not published, but observed here: {here} flows in hardware, {not_here} not: {why}")
+        out.print(f"not published, but observed here: {counted(here, 'flow')} in hardware, {not_here} not: {why}")
     in_software_as_predicted = [
         o for o in observation.flows if o.predicted.verdict in ("no", "partial") and not o.surprising
     ]
     software = Counter(o.predicted.why_software for o in in_software_as_predicted)
     for why, count in software.most_common(_MAX) if observation.profile.hardware else ():
-        out.print(f"in software, as expected: {count} flows: {why}")
+        out.print(f"in software, as expected: {counted(count, 'flow')}: {why}")
     for command, text in observation.extras.items():
         out.print(f"{command}:")
         for line in text.splitlines():

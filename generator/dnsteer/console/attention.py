@@ -6,56 +6,26 @@ These are most warnings of `dnsteer status`, and what only the agent knows.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
+from dnsteer.console.agent_attention import announcement_items, failing_backends, trouble_items, vips_of
+from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sentence
+from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
-from dnsteer.spec.checked_services import own_port
-from dnsteer.spec.derived import address_of
-from dnsteer.spec.effective_query import effective_query
-from dnsteer.spec.model.families import FAMILIES
-from dnsteer.spec.model.health import CheckKind, HealthCheck
-from dnsteer.spec.model.query import RANDOM_LABEL
-from dnsteer.spec.model.spec import Backend, Pool
+from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, overdue
 from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
 
 MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""
-_NAMED = 8
 _PATIENCE = 5.0
 """Seconds that a change may take before it counts as cut off."""
-
-Level = Literal["critical", "warning", "note"]
-"""critical: queries are lost or may be. warning: less is in service than should be. note: what people did on purpose."""
-
-
-@dataclass(frozen=True)
-class Command:
-    """A command line, and what it is for: `To fix it`."""
-
-    purpose: str
-    line: str
-
-
-@dataclass(frozen=True)
-class AttentionItem:
-    """Something that needs attention. *pool* is the name of the pool that it is about, *decision* the id of the decision
-    behind it; empty for none.
-    """
-
-    level: Level
-    title: str
-    detail: str = ""
-    commands: tuple[Command, ...] = ()
-    pool: str = ""
-    decision: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,14 +44,11 @@ def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") ->
     """All items. *options* are added to each command of dnsteer, such as `--bridge br-dns`."""
     found = [*_switch(seen, reached, now, options)]
     if seen.now is not None:
-        found += [*_pools(seen, seen.now, options), *_maintenance(seen.now, now, options)]
+        found += [*_pools(seen, seen.now, options), *failing_backends(seen, seen.now, options)]
+        found += [*_maintenance(seen.now, now, options), *announcement_items(seen.agent, seen.now.known.spec, options)]
+    found += trouble_items(seen.agent)
     order = ("critical", "warning", "note")
     return sorted(found, key=lambda item: order.index(item.level))
-
-
-def dnsteer(verb: str, options: str, *more: str) -> str:
-    """A command of dnsteer."""
-    return " ".join(filter(None, ["dnsteer", verb, *map(shlex.quote, more), options]))
 
 
 def _mend(verb: str, options: str, *more: str) -> tuple[Command, ...]:
@@ -111,31 +78,35 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
     record = seen.record
     pending = seen.pending is not None and (now - seen.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
-        yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _mend("restore", options))
+        yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _mend("restore", options),
+                   said=NOT_FORWARDING, differs=True)  # fmt: skip
     if pending and seen.pending is not None:
         text = (
             f"A change of bridge {seen.bridge} is pending since {moment(seen.pending)} UTC; "
             "the next command that changes the switch settles it."
         )
-        yield AttentionItem("critical", "A change was interrupted", text, _mend("reconcile", options))
+        yield AttentionItem("critical", "A change was interrupted", text, _mend("reconcile", options), differs=True)
     elif reached.as_recorded is False and record is not None:
         yield AttentionItem(
             "critical",
             "The tables differ from the record",
             f"{sentence(TABLES_DIFFER)}",
             _mend("restore", options),
+            said=TABLES_DIFFER,
+            differs=True,
         )
     drift = seen.drift
     if not drift.repaired and drift.flows + drift.settings:
+        flows = counted(drift.flows, "flow or group", "flows and groups")
         text = (
-            f"{_many(drift.flows, 'flow or group', 'flows and groups')} and {_many(drift.settings, 'setting', 'settings')} "
+            f"{flows} and {counted(drift.settings, 'setting', 'settings')} "
             "differ from what was applied, and the spec has repair: report."
         )
-        yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options))
+        yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options), differs=True)
     if drift.foreign:
         bridge = shlex.quote(seen.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
-        yield AttentionItem("note", f"{_many(drift.foreign, 'flow', 'flows')} of others on the bridge",
+        yield AttentionItem("note", f"{counted(drift.foreign, 'flow', 'flows')} of others on the bridge",
                    "Left as they are.", (Command("To see them", show),))  # fmt: skip
 
 
@@ -144,14 +115,10 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
     for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
         entries = [entry for entry in side.overlay.of(members.pool) if entry.kind in ("drain", "down")]
         verb = _end(entries[-1], options) if entries else ()
-        yield AttentionItem("critical", f"{sentence(members.title)} has no backend", sentence(text), verb, members.pool)
-    for pool in sorted(seen.panics):
-        names = [name for at, name in seen.failing if at == pool]
-        why = [f"{name}: {next(iter(seen.failing[pool, name].values()))}" for name in names[:_NAMED]]
-        more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        text = f"Too many backends are unhealthy, so all stay in service. {'; '.join(why)}{more}"
-        looks = _ask(side, pool, names[0]) if names else ()
-        yield AttentionItem("critical", f"Pool {pool}: panic", text, looks, pool, seen.decisions.get(pool, ""))
+        drops = members.on_all_down == "drop"
+        vips = vips_of(side.known.spec, members.pool, members.service) if drops else ()
+        title = f"{sentence(members.title)} has no backend"
+        yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
     for entry in unhealthy[:MAX_BACKENDS]:
         yield _unhealthy(side, entry, options)
@@ -162,7 +129,7 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
     pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
     for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):
         yield AttentionItem(
-            "warning", f"Pool {pool}: its backup serves", sentence(text), pool=pool, decision=in_use[pool]
+            "warning", f"Pool {pool}: its backup serves", sentence(text), pool=pool, decision=in_use[pool], said=text
         )
 
 
@@ -173,12 +140,12 @@ def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
             f"{entry.name}{about} comes back",
             f"Healthy again since {moment(entry.returns)} UTC; over {entry.over:g} s.",
         )
-        return AttentionItem("note", title, text, pool=entry.pool, decision=entry.decision)
+        return AttentionItem("note", title, text, pool=entry.pool, decision=entry.decision, listed=True)
     keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
     text = f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back by itself."
-    looks = _ask(side, entry.pool, entry.backend)
+    looks = ask(side, entry.pool, entry.backend)
     return AttentionItem(
-        "warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision
+        "warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision, listed=True
     )
 
 
@@ -186,7 +153,7 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[AttentionI
     late = [entry for entry in side.overlay if entry.expired(now)]
     for entry, text in zip(late, overdue(side.overlay, now), strict=True):
         title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
-        yield AttentionItem("warning", title, sentence(text), mend, entry.pool, entry.decision)
+        yield AttentionItem("warning", title, sentence(text), mend, entry.pool, entry.decision, said=text)
     for entry in side.overlay:
         if entry.kind in OF_THE_AGENT or entry in late:
             continue
@@ -200,7 +167,8 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[AttentionI
             if entry.returns
             else "draining"
         )
-        yield AttentionItem("note", f"{entry.name} is {state}", text, _end(entry, options), entry.pool, entry.decision)
+        title, mend = f"{entry.name} is {state}", _end(entry, options)
+        yield AttentionItem("note", title, text, mend, entry.pool, entry.decision, listed=True)
 
 
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
@@ -208,52 +176,3 @@ def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
     if entry.weight is not None:
         return (Command("To end it", dnsteer("weight", options, entry.name, "--undo")),)
     return (Command("To end it", dnsteer("up" if entry.kind == "down" else "undrain", options, entry.name)),)
-
-
-def _ask(side: Side, pool: str, name: str) -> tuple[Command, ...]:
-    """How to ask a backend as its first check does."""
-    spec = side.known.spec
-    found = spec.pools.get(pool)
-    backend = next((b for b in found.backends if b.name == name), None) if found is not None else None
-    if found is None or backend is None or not found.health:
-        return ()
-    check = found.health[0]
-    return (Command("To ask it", _question(found, check, backend, pool, own_port(spec, pool, check, backend))),)
-
-
-_FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
-
-
-def _question(found: Pool, check: HealthCheck, backend: Backend, pool: str, port: int) -> str:
-    address = next((str(a) for a in (address_of(backend, family) for family in FAMILIES) if a is not None), "")
-    if check.check is CheckKind.COMMAND:
-        values = {"address": address, "port": str(port), "pool": pool, "backend": backend.name}
-        words = list(check.command)
-        for name, value in values.items():
-            words = [word.replace(f"{{{name}}}", value) for word in words]
-        return shlex.join(words)
-    query = effective_query(found, check)
-    flags = [
-        *_FLAGS.get(check.check, []),
-        *([] if query.recursion else ["+norec"]),
-        *(["+cdflag"] if query.cd else []),
-        *(["+dnssec"] if query.do else []),
-        *([f"+bufsize={query.edns_size}"] if query.edns_size else []),
-        *(["-c", query.rdclass] if query.rdclass != "IN" else []),
-    ]
-    name = query.name.replace(RANDOM_LABEL, "any-label.", 1) if query.name.startswith(RANDOM_LABEL) else query.name
-    return shlex.join(["kdig", f"@{address}", "-p", str(port), *flags, name, query.type])
-
-
-def _many(n: int, one: str, several: str) -> str:
-    return f"{n:,} {one if n == 1 else several}"
-
-
-def sentence(text: str) -> str:
-    """A text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def count(items: Sequence[AttentionItem]) -> dict[str, int]:
-    """How many there are of each level."""
-    return {level: sum(item.level == level for item in items) for level in ("critical", "warning", "note")}

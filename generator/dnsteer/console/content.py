@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from dnsteer import __version__
 from dnsteer.console import drawing, numbers
-from dnsteer.console.attention import AttentionItem, count
+from dnsteer.console.attention_item import AttentionItem, count
 from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_content import KEY as OFFLOAD

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from prometheus_client import Metric
 
-from dnsteer.console.attention import AttentionItem, Reached, attention
+from dnsteer.console.attention import Reached, attention
+from dnsteer.console.attention_item import AttentionItem
 from dnsteer.console.change_log import ChangeLog
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Seen, Side

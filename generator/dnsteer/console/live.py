@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Metric
 
-from dnsteer.console.attention import AttentionItem
+from dnsteer.console.attention_item import AttentionItem
 from dnsteer.console.content import DEFECT, LATER, ConsolePages, Content, NoPageError, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture

@@ -1,4 +1,4 @@
-"""What is known of a switch at a time: the applied state, maintenance, who fails and why, and what differs."""
+"""What is known of a switch at a time: the applied state, maintenance, what the agent knows, and what differs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 
 from dnsteer.metrics.recorder import Known
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge
 from dnsteer.switch.state import BridgeRecord
 
 
@@ -34,11 +35,10 @@ class DriftCounts:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the agent knows at a time. *now* is None as long as no state is followed.
+    """What is known at a time. *now* is None as long as no state is followed.
 
-    *trouble* is why the agent cannot work on the switch, since *troubled*. *failing* has the reason by pool and backend,
-    and by kind of check. *pending* is since when a change is begun and not ended. *decisions* are those behind
-    panics, by pool.
+    *trouble* is why the agent cannot work on the switch, since *troubled*. *pending* is since when a change is begun and not
+    ended. *agent* is what the agent knows beside all that.
     """
 
     started: datetime
@@ -50,6 +50,14 @@ class Seen:
     troubled: datetime | None = None
     pending: datetime | None = None
     drift: DriftCounts = field(default_factory=DriftCounts)
-    panics: frozenset[str] = frozenset()
-    failing: Mapping[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
-    decisions: Mapping[str, str] = field(default_factory=dict)
+    agent: AgentKnowledge = NOTHING_KNOWN
+
+    @property
+    def panics(self) -> frozenset[str]:
+        """The pools that are in panic."""
+        return frozenset(panic.pool for panic in self.agent.panics)
+
+    @property
+    def failing(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """The last failures, by pool and backend, and by kind of check."""
+        return {key: {c.check: c.why for c in checks} for key, checks in self.agent.by_backend.items()}

@@ -48,3 +48,8 @@ def operator_name() -> str:
         except KeyError:
             name = f"uid {os.getuid()}"
     return f"{name}@{socket.gethostname()}"
+
+
+def agent_name() -> str:
+    """Return who has made a change that the agent decided about by itself, for the record: no person's name."""
+    return f"agent@{socket.gethostname()}"

@@ -13,6 +13,7 @@ from dnsteer.switch import database as db
 from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.settings import WAITS, Level, SettingsInput, deviations
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError
@@ -93,7 +94,7 @@ def compute_and_diff(
         tables = _read_tables(wanted, client, before, database.timeout)
     if reclaim:
         _reclaim(tables, wanted)
-    flows = compare_tables(wanted.lines, wanted.groups, tables)
+    flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables), tables)
     handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []

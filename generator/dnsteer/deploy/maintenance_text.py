@@ -32,7 +32,8 @@ def altered(before: Overlay, after: Overlay) -> list[str]:
     for new in after:
         old = same_entry(before, new)
         if old is not None and (what := ", ".join(_fields(old, new))):
-            out.append(f"{old.title}: {what}")
+            about = old.title if old.weight == new.weight else f"{new.kind}{new.about_service} of {new.name}"
+            out.append(f"{about}: {what}")
     return out
 
 
@@ -40,7 +41,7 @@ def _fields(old: Maintenance, new: Maintenance) -> Iterator[str]:
     if old.slots != new.slots:
         yield f"slots of others {len(old.slots)} -> {len(new.slots)}"
     if old.weight != new.weight:
-        yield f"weight {old.weight} -> {new.weight}"
+        yield f"{old.weight} -> {new.weight}" if new.kind == "weight" else f"weight {old.weight} -> {new.weight}"
     if new.weight is not None and bool(old.returns) != bool(new.returns):
         yield f"goes back over {new.over:g} s" if new.returns else "does not go back"
     elif old.over != new.over:

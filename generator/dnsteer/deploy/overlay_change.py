@@ -30,7 +30,7 @@ from dnsteer.switch.openflow import OpenFlow, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import NOT_FORWARDING, AppliedState, BridgeRecord
+from dnsteer.switch.state import FAILURES_KEY, NOT_FORWARDING, AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 from dnsteer.tables.cookies import OBJECT_BITS, Category
@@ -146,7 +146,7 @@ def change_overlay(
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now(), expires=not unrecorded)
-            question = (record.uuid, record.ids, final_moves, change.ask) if change.ask and not dry_run else None
+            question = (record.uuid, _lasting(record), final_moves, change.ask) if change.ask and not dry_run else None
             if agreement.covers(question):
                 break
             session.unlock()  # while somebody thinks, others work
@@ -165,6 +165,11 @@ def change_overlay(
             return change
         warnings = [] if dry_run else _repair(at, change.after, differing, found, progress)
         return replace(change, differing=differing, warnings=[*change.warnings, *warnings])
+
+
+def _lasting(record: BridgeRecord) -> dict[str, str]:
+    """The record's keys without the failures that the agent counts there, on which no change depends."""
+    return {key: value for key, value in record.ids.items() if key != FAILURES_KEY}
 
 
 def _locked(

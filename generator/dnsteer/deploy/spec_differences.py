@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
+from dnsteer.spec.written import written_text
 
 
 @dataclass(frozen=True)
@@ -109,14 +111,46 @@ def _switch(old: Spec, new: Spec) -> Iterator[SpecDifference]:
 def _fields(
     kind: str, about: str, old: BaseModel, new: BaseModel, path: Path, leave: tuple[str, ...] = ()
 ) -> Iterator[SpecDifference]:
-    for name in (Backend if isinstance(new, Backend) else type(new)).model_fields:
+    for key, text, at in _changes(old, new, leave):
+        yield SpecDifference(kind, about, f"{about}: {key} {text}", (*path, *at))
+
+
+def _changes(old: BaseModel, new: BaseModel, leave: tuple[str, ...] = ()) -> Iterator[tuple[str, str, Path]]:
+    """The keys that differ, such as `balance.window`, each with how, and its place. Of parts that both have their keys."""
+    fields = (Backend if isinstance(new, Backend) else type(new)).model_fields
+    for name, field in fields.items():
         was, now = getattr(old, name), getattr(new, name)
         if was == now or name in leave:
             continue
-        if isinstance(was, list) and isinstance(now, list):
-            yield SpecDifference(kind, about, f"{about}: {name} {_list_change(was, now)}", (*path, name))
+        if isinstance(was, list) and isinstance(now, list) and not _alike(was, now):
+            yield name, _list_change(was, now), (name,)
         else:
-            yield SpecDifference(kind, about, f"{about}: {name} {_shown(was)} -> {_shown(now)}", (*path, name))
+            key = field.alias or name
+            yield from _change(key, was, now, (key,), field)
+
+
+def _change(
+    key: str, was: Any, now: Any, path: Path, field: FieldInfo | None = None
+) -> Iterator[tuple[str, str, Path]]:
+    if was == now:
+        return
+    if isinstance(was, BaseModel) and type(was) is type(now):
+        for inner, text, at in _changes(was, now):
+            yield f"{key}.{inner}", text, (*path, *at)
+    elif isinstance(was, list) and isinstance(now, list) and _alike(was, now):
+        for i, (one, other) in enumerate(zip(was, now, strict=True)):
+            yield from _change(f"{key}[{i}]" if len(now) > 1 else key, one, other, (*path, i))
+    elif isinstance(was, dict) and isinstance(now, dict):
+        for name in {**was, **now}:
+            yield from _change(f"{key}.{name}", was.get(name), now.get(name), (*path, name) if name in now else path)
+    else:
+        yield key, f"{written_text(was, field)} -> {written_text(now, field)}", path
+
+
+def _alike(was: list[Any], now: list[Any]) -> bool:
+    """Whether two lists have parts that can be compared one by one, such as checks."""
+    parts = [*was, *now]
+    return len(was) == len(now) and all(isinstance(x, BaseModel) and not isinstance(x, Service) for x in parts)
 
 
 def _list_change(was: list[Any], now: list[Any]) -> str:
@@ -126,13 +160,7 @@ def _list_change(was: list[Any], now: list[Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return "unset"
-    if isinstance(value, Service):
-        return _service(value)
-    if isinstance(value, dict):
-        return " ".join(f"{k}={v}" for k, v in value.items()) or "none"
-    return str(getattr(value, "value", value))
+    return _service(value) if isinstance(value, Service) else written_text(value)
 
 
 def _service(entry: str | Service) -> str:

@@ -34,13 +34,14 @@ def summarize(
     if wanted.applied is not None:
         vips = {name: vip.pool for name, vip in wanted.loaded.spec.vips.items()}
         moves += movement.moved_vips(wanted.applied.vips, vips, {m.pool: m.slots for m in after.pools})
-    differences, removed = ([], []) if wanted.same_spec else _compare_with_applied(wanted, found)
+    unreadable = _unreadable(wanted, goal.record, found)
+    differences, removed = ([], []) if wanted.same_spec else _compare_with_applied(wanted, found, unreadable)
     program, faults = _program(wanted, found)
     fragment = found.fragment.warning if found.fragment is not None and preview else ""
     return PlanSummary(
         goal.loaded, wanted.plan, found, goal.system, goal.record, wanted.applied, wanted.overlay, differences, moves,
         ask=[
-            *_unreadable(wanted, goal.record, found), *removed, *movement.reasons_to_ask(moves, before, after),
+            *unreadable, *removed, *movement.reasons_to_ask(moves, before, after),
         ],
         warnings=[
             *movement.pools_without_backends(after), *goal.warnings, *([NOT_FORWARDING] if goal.waits else []), *faults,
@@ -73,8 +74,13 @@ def _why(entry: Maintenance) -> str:
     return f" ({entry.note})" if entry.note else ""
 
 
-def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecDifference], list[str]]:
-    """Return the differences from the applied spec, and those that remove services from clients."""
+def _compare_with_applied(
+    wanted: Wanted, found: SwitchDiff, unreadable: list[str]
+) -> tuple[list[SpecDifference], list[str]]:
+    """Return the differences from the applied spec, and those that remove services from clients.
+
+    *unreadable*: there is an applied state, and it cannot be read.
+    """
     applied, new = wanted.applied, wanted.loaded.spec
     if applied is not None and applied.digest == wanted.loaded.digest:
         return [], []
@@ -82,6 +88,9 @@ def _compare_with_applied(wanted: Wanted, found: SwitchDiff) -> tuple[list[SpecD
     if spec is not None:
         return compare_specs(spec, new), removed_services(spec, new)
     by_flows = removed_by_flows(found.flows.remove, new)  # then the tables alone tell
+    if applied is None and unreadable:
+        why = "what is applied now cannot be read, so what changes is known of flows alone (-v)"
+        return [SpecDifference("unknown", "spec", why)], by_flows
     if applied is None:
         return compare_specs(None, new), by_flows
     why = "the applied spec cannot be read by this version; see the flows with -v"

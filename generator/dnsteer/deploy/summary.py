@@ -109,11 +109,26 @@ def counted(changes: TableChanges) -> list[str]:
     return out
 
 
+def told_differences(summary: PlanSummary) -> list[SpecDifference]:
+    """The differences of the specs; of a weight that a given weight overrides it is said that this one stays."""
+    given = {f"backend {entry.name}": entry for entry in summary.overlay if entry.kind == "weight"}
+    out = []
+    for d in summary.differences:
+        entry = given.get(d.about) if d.path[-1:] == ("weight",) else None
+        if entry is not None:
+            until = f"dnsteer weight {entry.name} --undo ends it"
+            why = f"the given weight {entry.weight} stays in force, and its slots with it ({until})"
+            d = replace(d, text=f"{d.text}, but {why}")
+        out.append(d)
+    return out
+
+
 def sentences(summary: PlanSummary, *, lines: bool = False) -> list[str]:
     """Return what would change, as sentences for the operator; with *lines* those of the spec are named."""
     words = [summary.named] if summary.named else []
     file, line = summary.loaded.file, summary.loaded.document.line
-    words += [f"{d.text} ({file}:{line(d.path)})" if lines and d.path else d.text for d in summary.differences]
+    differences = told_differences(summary)
+    words += [f"{d.text} ({file}:{line(d.path)})" if lines and d.path else d.text for d in differences]
     words += [move.text() for move in summary.moves]
     words += [f"{d.by}: {d.todo}" for d in summary.found.differ]
     fragment = summary.found.fragment
@@ -152,7 +167,7 @@ def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
         "changed": summary.changed,
         "bridge": summary.loaded.spec.switch.bridge,
         "from_state": summary.record.number if summary.record else 0,
-        "changes": [replace(d, path=written(d.path)).as_json() for d in summary.differences],
+        "changes": [replace(d, path=written(d.path)).as_json() for d in told_differences(summary)],
         "moves": [m.as_json() for m in summary.moves],
         "settings": summary.found.settings,
         "named": summary.named,

@@ -15,6 +15,7 @@ from dnsteer.switch.tools import openflow_target
 
 if TYPE_CHECKING:
     from dnsteer.deploy.wanted import Wanted
+    from dnsteer.switch.agent_answer import AgentAnswer
     from dnsteer.switch.database import Database
     from dnsteer.switch.table_changes import TableChanges
     from dnsteer.switch.tools import UnwrittenError
@@ -54,6 +55,12 @@ class TargetSwitch:
         from dnsteer.switch.database import Database  # here, since the quick verbs do without
 
         return Database(self.remote, self.timeout)
+
+    def ask_agent(self, bridge: str) -> AgentAnswer:
+        """Ask the agent of the bridge what it knows (`status/agent_knowledge.py`)."""
+        from dnsteer.switch.agent_answer import ask_knowledge  # here, since most verbs do without
+
+        return ask_knowledge(self.remote, bridge)
 
     def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
         """What a recorded state and an overlay mean for the bridge. Raises SwitchError."""

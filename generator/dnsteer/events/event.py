@@ -9,10 +9,10 @@ from typing import Literal, Protocol
 
 Level = Literal["info", "warning", "error"]
 Name = Literal[
-    "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "repaired", "differs", "foreign_flows",
-    "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening", "mirrors_removed",
-    "access", "announced", "vip_announced", "vip_withdrawn", "vip_held", "vip_kept",
-    "role", "progress", "library", "ends",
+    "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "too_few", "enough", "repaired", "differs",
+    "foreign_flows", "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening",
+    "mirrors_removed", "access", "announced", "vip_announced", "vip_withdrawn", "vip_held", "vip_kept", "role", "progress",
+    "library", "ends",
 ]  # fmt: skip
 """The kinds of events."""
 
@@ -43,9 +43,17 @@ KINDS: tuple[EventKind, ...] = (
     EventKind("moved", "what changed in a pool, in the words of `drain`", ("decision", "pool", "moved")),
     EventKind("effect", "flows and record have the decision, after `duration_s`", ("decision", "duration_s", "moved")),
     EventKind(
-        "panic", "too many backends of a pool are unhealthy; all stay", ("pool", "service", "backends", "decision")
+        "panic",
+        "no backend of a pool passes, so those in service `stay`; `idle` pass, but people have them out",
+        ("pool", "service", "backends", "stay", "idle", "decision"),
     ),
     EventKind("panic_over", "the panic is over", ("pool", "service", "decision")),
+    EventKind(
+        "too_few",
+        "so few backends of a pool pass that these stay in service though they fail: `keep_at_least`",
+        ("pool", "service", "backends", "decision"),
+    ),
+    EventKind("enough", "enough pass again", ("pool", "service", "decision")),
     EventKind("repaired", "a difference from the record, which was put right", ("decision", "difference")),
     EventKind("differs", "one that was left: `switch.repair: report`", ("difference",)),
     EventKind("foreign_flows", "flows of others are on the bridge", ("flow", "flows")),

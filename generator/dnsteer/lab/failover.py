@@ -95,7 +95,7 @@ def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]
         pool = spec.pools[target.pool]
         owners = slots_of(spec, pool, target.reached)
         working = list(dict.fromkeys(owners))
-        spared = len(working) > 1 and len(working) * pool.panic >= 100
+        spared = len(working) > max(1, pool.keep_at_least)
         if (
             pool.health
             and pool.serves != "resolver"
@@ -105,8 +105,8 @@ def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]
         ):
             return target, owners[0]
     raise LabError(
-        "no VIP with plain DNS by UDP has a pool with `health` that can spare a backend and is not of resolvers, which the "
-        "lab does not have; examples/authoritative.yaml has one"
+        "no VIP with plain DNS by UDP has a pool with `health` that can spare a backend, and that the "
+        "lab's name servers can serve, which are no resolvers; examples/authoritative.yaml has one"
     )
 
 

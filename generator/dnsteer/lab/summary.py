@@ -11,6 +11,7 @@ from dnsteer.lab.client_affinity import ClientAffinity
 from dnsteer.lab.extension_counters import ExtensionCounters
 from dnsteer.lab.report import DemoReport, share
 from dnsteer.lab.shares import ExpectedQueries
+from dnsteer.spec.errors import counted
 from dnsteer.switch.megaflows import masks
 
 
@@ -41,7 +42,8 @@ def print_report(report: DemoReport, console: Console, file: Path) -> None:
         console.print(_extension(report.extension))
     passes = f"{report.passes.recirculations:,} second passes of {report.passes.received:,} packets"
     every, transport = report.flows, report.transport_flows()
-    flows = f"{len(every)} megaflows ({len(transport)} of UDP and TCP), {masks(every)} masks ({masks(transport)})"
+    seen = counted(masks(every), "mask")
+    flows = f"{counted(len(every), 'megaflow')} ({len(transport)} of UDP and TCP), {seen} ({masks(transport)})"
     console.print(f"datapath: {flows}, {passes}", highlight=False)
     for label in report.left_out:
         console.print(f"not loaded: {label}", highlight=False)

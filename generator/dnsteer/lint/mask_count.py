@@ -9,7 +9,7 @@ from dnsteer.lint.finder import finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.masks.causes import why_many
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.spec.errors import Path
+from dnsteer.spec.errors import Path, counted
 from dnsteer.switch.masks import mask_of_match, show_mask
 
 MASK_BUDGET = Code("DNS030", Severity.ERROR, "Hostile traffic can make more masks than the budget")
@@ -25,7 +25,7 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
     examination, bound, budget = context.examination, context.bound, context.spec.lint.masks
     if bound.total > budget:
         why = "; ".join(why_many(context.loaded, bound))
-        text = f"traffic can create up to {bound.total} masks, and the budget is {budget}: {why}"
+        text = f"traffic can create up to {counted(bound.total, 'mask')}, and the budget is {budget}: {why}"
         advice = (
             f"remove the cause, or set lint.masks: {bound.total} if only trusted hosts send packets (--explain DNS030)"
         )
@@ -43,6 +43,6 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
         text = f"a mask that lint did not compute: {about}: {judged.flow.text[:_SHOWN]}"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this flow", [judged])
     if not strays and examination.masks > bound.total:
-        counts = f"{examination.masks} masks were seen, but lint computed at most {bound.total}"
+        counts = f"masks seen: {examination.masks}, but lint computed at most {bound.total}"
         text = f"{counts} (Open vSwitch {examination.ovs})"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this")

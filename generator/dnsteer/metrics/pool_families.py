@@ -121,7 +121,7 @@ POOLS: tuple[Family, ...] = (
         "dnsteer_pool_panic",
         "gauge",
         "Health checks",
-        "Whether so many backends of a pool are unhealthy that all stay in service.",
+        "Whether no backend in service of a pool passes its checks, so that none is taken out.",
         ("pool",),
         "pools with health checks",
         when=CHECKS,

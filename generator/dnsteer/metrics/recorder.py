@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from dnsteer.spec.model.spec import Spec
+from dnsteer.status.agent_knowledge import Trouble, UnannouncedVip
 from dnsteer.switch.state import AppliedState, BridgeRecord
 
 Check = tuple[str, str, str]
@@ -26,6 +27,12 @@ class Known:
 class Recorder:
     """Takes notice of what the agent does, on its event loop."""
 
+    def tell(self, bridge: str) -> Any:
+        """What is known of a bridge, as the control socket tells it, by any thread; None where nothing is, or of another
+        bridge than the agent's.
+        """
+        return None
+
     def bridge_is(self, name: str, *, held: bool) -> None:
         """The agent is that of this bridge, and acts or stands by."""
 
@@ -38,11 +45,15 @@ class Recorder:
     def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
         """A check of a backend has a result after *took* seconds, which led to a decision."""
 
-    def turned(self, check: Check, *, healthy: bool, why: str = "") -> None:
-        """A target has become healthy, or unhealthy, and why."""
+    def turned(self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = ()) -> None:
+        """A target has become healthy, or unhealthy, and why: for these services alone, such as `853/tcp`; the empty one,
+        or none: for all."""
 
     def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """A pool went into panic, or out of it, by a decision."""
+
+    def panics_for(self, pool: str, services: tuple[str, ...]) -> None:
+        """The services for which a pool is in panic, such as `853/tcp`; the empty one: all without slots of their own."""
 
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
         """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
@@ -50,6 +61,15 @@ class Recorder:
     def announces(self, vips: Mapping[str, bool], held: Mapping[str, float]) -> None:
         """These VIPs are announced to routers, or withdrawn; all others are not to be announced. Those that work, but are
         *held* back, are so until then, in seconds of Unix time."""
+
+    def unannounced(self, vips: Mapping[str, UnannouncedVip]) -> None:
+        """These VIPs are to be announced and are not, and why; all others are, or need not be."""
+
+    def troubled(self, trouble: Trouble) -> None:
+        """Something does not work, such as BIRD. It stays so until it is relieved."""
+
+    def relieved(self, about: str) -> None:
+        """It works again."""
 
     def role(self, *, standby: bool) -> None:
         """The switch is on standby, or active."""

@@ -73,10 +73,10 @@ def uneven(loaded: Loaded) -> Iterator[Finding]:
 
 def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str:
     """Return the hint for uneven shares: the number of slots that would be enough for the *sets* of weights."""
-    nearest, left = 0, Fraction(0)
+    nearest, left = 0, abs(worst_of(sets, slots)[1])
     for size in (1 << n for n in range(slots.bit_length(), most.bit_length())):
         error = abs(worst_of(sets, size)[1])
-        if not nearest or error < left:
+        if f"{float(error):.1%}" != f"{float(left):.1%}" and error < left:  # else it would gain nothing
             nearest, left = size, error
         if error <= SHARE_TOLERANCE:
             moves = "but a changed number moves many clients"

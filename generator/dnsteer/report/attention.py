@@ -1,18 +1,17 @@
-"""What needs attention of a switch as it was read: the items of the console's list that are known without an agent."""
+"""What needs attention of a switch as it was read: the items of the console's list, and whether there is an agent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from dnsteer.console.attention import AttentionItem, Command, Level, Reached, attention, dnsteer, sentence
+from dnsteer.console.attention import Reached, attention
+from dnsteer.console.attention_item import AttentionItem, Command, Level, dnsteer, sentence
 from dnsteer.console.seen import Seen, Side
-from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.metrics.recorder import Known
 from dnsteer.report.gather import ReportFacts
-from dnsteer.status.pools import backups_in_use, overdue
-from dnsteer.status.report import TABLES_DIFFER, Status
-from dnsteer.switch.state import NOT_FORWARDING
+from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView
+from dnsteer.status.report import Status
 
 _ORDER: tuple[Level, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")
@@ -20,48 +19,105 @@ _START = Command("If it is stopped", "systemctl start openvswitch-switch")
 
 def items(facts: ReportFacts, options: str = "") -> list[AttentionItem]:
     """All of them, most urgent first. *options* are added to commands, such as `--bridge br-dns`."""
-    status = facts.status
-    if status is None:
+    if facts.status is None:
         why = facts.unread[0][1] if facts.unread else ""
         return [AttentionItem("critical", "The switch's database cannot be reached", why, (_START,))]
-    side = _side(status, facts.time)
-    found = [*_own(status, options), *attention(_seen(status, side, facts.time), _reached(status), facts.time, options)]
-    told = _told(status, side, facts.time)
-    found += [_warning(text) for text in status.warnings if text not in told]
+    return status_items(facts.status, facts.time, options)
+
+
+def status_items(status: Status, time: datetime, options: str = "") -> list[AttentionItem]:
+    """All items of a switch with this status at a *time*, most urgent first; *options* as above."""
+    side = _side(status, time)
+    found = [*_own(status, options), *attention(_seen(status, side, time), _reached(status), time, options)]
+    told = {item.said for item in found} | set(status.extension.warnings if status.extension is not None else ())
+    found += [_warning(status, text) for text in status.warnings if text not in told]
     return sorted(found, key=lambda item: _ORDER.index(item.level))
+
+
+def needs_look(status: Status, items: Iterable[AttentionItem]) -> bool:
+    """Whether one of the *items* needs attention for another reason than that the switch is not as it was applied.
+
+    Notes are of what people did on purpose, and so may be settings of others.
+    """
+    return any(item.level != "note" and item.said not in status.of_others and not item.differs for item in items)
+
+
+def unreachable_text(status: Status) -> str:
+    """How it is said in one line that the switch cannot be reached."""
+    return f"the switch cannot be reached: {status.unreachable}"
 
 
 def _own(status: Status, options: str) -> Iterator[AttentionItem]:
     """What the console's list has in other words, as an agent says it."""
     if status.unreachable:
         yield AttentionItem("critical", "The switch does not answer", sentence(status.unreachable),
-                   (_START, Command("If it was started anew", dnsteer("restore", options))))  # fmt: skip
+                   (_START, Command("If it was started anew", dnsteer("restore", options))),
+                   said=unreachable_text(status))  # fmt: skip
     for error in status.errors:
-        yield AttentionItem("critical", "Something cannot be read or checked", sentence(error))
+        yield AttentionItem("critical", "Something cannot be read or checked", sentence(error), said=error)
     if status.interrupted:
         mend = Command("To fix it", dnsteer("reconcile", options))
-        yield AttentionItem("critical", "A change was interrupted", sentence(status.interrupted), (mend,))
+        yield AttentionItem(
+            "critical",
+            "A change was interrupted",
+            sentence(status.interrupted),
+            (mend,),
+            said=status.interrupted,
+            differs=True,
+        )
     if status.drift_count:
         number = f"{status.drift_count:,} difference{'s' if status.drift_count > 1 else ''}"
         text = f"{number} between the switch and what was applied; they are listed below."
         mend = Command("To fix it", dnsteer("restore", options))
-        yield AttentionItem("critical", "The switch is not as applied", text, (mend,))
+        said = f"{number} between the switch and what was applied; dnsteer restore puts it right"
+        yield AttentionItem("critical", "The switch is not as applied", text, (mend,), said=said, differs=True)
     extension = status.extension
     if extension is not None and not extension.ok:
         title = "The extension cannot be reached" if extension.away else "The extension is degraded"
         yield AttentionItem(
-            "critical", title, sentence(f"{extension.text()}. {' '.join(map(sentence, extension.warnings))}")
+            "critical",
+            title,
+            sentence(f"{extension.text()}. {' '.join(map(sentence, extension.warnings))}"),
+            differs=True,
         )
+    yield from _agent(status.agent, options)
 
 
-def _warning(text: str) -> AttentionItem:
+def _agent(agent: AgentView, options: str) -> Iterator[AttentionItem]:
+    """Whether there is an agent where one is needed, and whether what it knows can be seen here."""
+    look = Command("To see what is wrong", "systemctl status dnsteer-agent")
+    if agent.presence == "silent":
+        text = (
+            f"{sentence(agent.why)}. As long as it hangs, backends that fail stay in service, those that are well again "
+            "stay out, and VIPs are neither withdrawn nor announced."
+        )
+        restart = Command("To start it anew", "systemctl restart dnsteer-agent")
+        yield AttentionItem("critical", "The agent does not answer", text, (look, restart))
+    if not agent.needed:
+        return
+    if agent.presence == "absent":
+        text = (
+            "The spec has health checks, balance or VIPs to announce, and nobody does that: backends that fail stay in "
+            "service. What is out stays out."
+        )
+        start = Command("To start it", "systemctl start dnsteer-agent")
+        yield AttentionItem("critical", "No agent acts on the bridge", text, (look, start))
+    elif agent.presence == "hidden":
+        text = f"{sentence(agent.why)}. Whether backends fail or pools are in panic is not known here."
+        yield AttentionItem("warning", "An agent acts, and cannot be asked", text, (look,))
+    elif agent.presence == "remote":
+        text = "What it knows is shown as its last note in the record has it. Whether it hangs is seen on the switch itself."
+        yield AttentionItem("note", "The agent is on another machine", text)
+    elif agent.presence == "unknown":
+        yield AttentionItem("warning", "Whether an agent acts is not known", sentence(agent.why))
+
+
+def _warning(status: Status, text: str) -> AttentionItem:
     """A warning of `dnsteer status`: what it is about, and what is said of it."""
     about, colon, said = text.partition(": ")
-    return (
-        AttentionItem("warning", sentence(about), sentence(said))
-        if colon
-        else AttentionItem("warning", "Warning", sentence(text))
-    )
+    level: Level = "note" if text in status.on_purpose else "warning"
+    title, detail = (about, said) if colon else ("Warning", text)
+    return AttentionItem(level, sentence(title), sentence(detail), said=text)
 
 
 def _side(status: Status, time: datetime) -> Side | None:
@@ -73,19 +129,9 @@ def _side(status: Status, time: datetime) -> Side | None:
 
 def _seen(status: Status, side: Side | None, time: datetime) -> Seen:
     record = status.reading.record
-    return Seen(time, record.bridge, now=side, record=record)
+    return Seen(time, record.bridge, now=side, record=record, agent=status.agent.knowledge or NOTHING_KNOWN)
 
 
 def _reached(status: Status) -> Reached:
     settled = status.tables_match is not None and not status.reading.cut_off
     return Reached(None, status.tables_match == "recorded" if settled else None)
-
-
-def _told(status: Status, side: Side | None, time: datetime) -> set[str]:
-    """Warnings of `dnsteer status` that are items by themselves."""
-    told = {NOT_FORWARDING, TABLES_DIFFER, *(status.extension.warnings if status.extension is not None else ())}
-    if side is not None:
-        told.update(pools_without_backends(Assignment(side.known.state.members, side.overlay)))
-        told.update(backups_in_use(side.overlay))
-        told.update(overdue(side.overlay, time))
-    return told

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from dnsteer.console.attention import count
+from dnsteer.console.attention_item import count
 from dnsteer.console.drawing import SlotMap, slot_map
 from dnsteer.console.numbers import ranges
 from dnsteer.report import page

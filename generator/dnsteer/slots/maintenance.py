@@ -67,6 +67,11 @@ class Maintenance:
         return self.weight is None and self.kind not in MOVES_SLOTS
 
     @property
+    def kept_out_by_people(self) -> bool:
+        """Whether people have the backend out: drained, down or at weight 0, and not on its way back."""
+        return not self.returns and (self.kind in ("drain", "down") or (self.kind == "weight" and not self.weight))
+
+    @property
     def name(self) -> str:
         """The backend as commands take it: POOL/BACKEND."""
         return f"{self.pool}/{self.backend}"
@@ -137,6 +142,11 @@ class Overlay:
 
     def __bool__(self) -> bool:
         return bool(self.entries)
+
+    @property
+    def by_people(self) -> frozenset[tuple[str, Kind, int | None, bool]]:
+        """Whom people have out or gave a weight, without their progress."""
+        return frozenset((a.name, a.kind, a.weight, bool(a.returns)) for a in self if a.kind not in OF_THE_AGENT)
 
     def of(self, pool: str) -> tuple[Maintenance, ...]:
         """Return the entries of a pool."""

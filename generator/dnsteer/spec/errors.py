@@ -30,6 +30,11 @@ def shorten(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
+def counted(n: int | float, one: str, several: str = "") -> str:
+    """A number of things in words: `1 mask`, `2 masks`, `1,000 masks`."""
+    return f"{n:,.0f} {one if n == 1 else several or f'{one}s'}"
+
+
 def escape(text: str) -> str:
     """*text* with everything that a terminal would not show, or would obey, spelled as an escape."""
     if text.isprintable():

@@ -17,7 +17,7 @@ from dnsteer.spec.model.spec import Pool, Selection, Spec
 
 _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """Keys that change no flow."""
-_AGENT = ("serves", "health", "panic", "slow_start", "hold_max", "backup", "balance")
+_AGENT = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
 _AGENT_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce")
 _AGENT_OF_VIP = ("announce",)

@@ -32,6 +32,8 @@ _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for uni
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
 _MAX_KNOWN = 2000  # known words that are looked at
 _MAX_COMPARED = 100  # known words that a wrong one is compared with
+_MAX_KEY = 64  # characters of a wrong key that are looked at
+_ALIKE = 0.85  # how alike a key of another part must be, where 1 is the same
 
 _PLAIN = {
     "model_type": "a mapping",
@@ -258,8 +260,17 @@ def _elsewhere(key: str, keys: list[str]) -> str:
     hint = near(key, keys)
     if hint.startswith("did you mean"):
         return hint
-    places = [title for title, model in _TITLES if key in keys_of(model)]
-    return f'"{key}" is a key of {" and of ".join(places)}' if places else "no key of the spec has this name: remove it"
+    places = _places(key)
+    if places:
+        return f'"{key}" is a key of {places}'
+    known = [name for _, model in _TITLES for name in keys_of(model)]
+    alike = difflib.get_close_matches(key[:_MAX_KEY].lower(), known, n=1, cutoff=_ALIKE)
+    return f'"{alike[0]}" is a key of {_places(alike[0])}' if alike else "no key of the spec has this name: remove it"
+
+
+def _places(key: str) -> str:
+    """The parts that have a key."""
+    return " and of ".join(title for title, model in _TITLES if key in keys_of(model))
 
 
 def _field(path: Path) -> FieldInfo | None:

@@ -83,6 +83,22 @@ def take_counters(client: OpenFlow, *, idle: bool = True) -> Sample:
     return found
 
 
+def take_round(client: OpenFlow) -> Sample:
+    """All counters of one moment: nothing was added between those of services and of backends. Raises as OpenFlow does.
+
+    The switch adds to both at once, half a second's packets at a time: were one table read before and one after that, a
+    backend had a round more than its VIP. Where it adds all the time, so that there is no moment, each time adds little.
+    """
+    deadline = time.monotonic() + ROUND
+    before = _sum(client)
+    while True:
+        found = take_counters(client)
+        after = _sum(client)
+        if after == before or time.monotonic() > deadline:
+            return found
+        before = after
+
+
 def parse_counters(text: str) -> Iterator[tuple[tuple[Key, str], Count]]:
     """The counters in what ovs-ofctl printed of the two tables. Flows of others are passed over."""
     for line in text.splitlines():

@@ -13,6 +13,7 @@ from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.slots.weights import weights_in_the_end
+from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
 from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
 from dnsteer.tables.vip import TRANSPORT
@@ -39,6 +40,8 @@ class BackendView:
     entry: Maintenance | None
     overdue: bool
     given: Maintenance | None = None
+    failing: tuple[FailingCheck, ...] = ()
+    """The checks that it fails, as far as the agent tells."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -50,7 +53,16 @@ class BackendView:
             "by": a.by if a else None, "note": a.note if a else None, "since": a.since if a else None,
             "until": (a.until or None) if a else None, "overdue": self.overdue,
             "decision": (a.decision or None) if a else None,
+            "failing": [
+                {"check": c.check, "services": [*c.services], "why": c.why, "since": c.since.isoformat()}
+                for c in self.failing
+            ],
         }  # fmt: skip
+
+    @property
+    def fails_in_service(self) -> bool:
+        """Whether it has slots though it fails a check."""
+        return bool(self.failing and self.slots)
 
 
 @dataclass(frozen=True)
@@ -76,12 +88,18 @@ class PoolView:
         }  # fmt: skip
 
 
-def view_pools(members: Iterable[Membership], overlay: Overlay | None, rates: Rates, now: datetime) -> list[PoolView]:
-    """All pools, in the order of the spec. *overlay* is None when it cannot be read."""
-    return [_pool(m, overlay, rates, now) for m in members]
+def view_pools(
+    members: Iterable[Membership],
+    overlay: Overlay | None,
+    rates: Rates,
+    now: datetime,
+    agent: AgentKnowledge = NOTHING_KNOWN,
+) -> list[PoolView]:
+    """All pools, in the order of the spec. *overlay* is None when it cannot be read; *agent* says who fails."""
+    return [_pool(m, overlay, rates, now, agent) for m in members]
 
 
-def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime) -> PoolView:
+def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime, agent: AgentKnowledge) -> PoolView:
     entries = overlay.of(pool.pool) if overlay is not None else ()
     maintenance = [a for a in entries if a.service in ("", pool.service)]
     given = {a.backend: a for a in maintenance if a.weight is not None}
@@ -99,10 +117,12 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
         keys = [BackendKey(pool.number, member.number, protocol) for protocol in TRANSPORT]
         overdue = any(a.expired(now) for a in maintenance if a.backend == member.name)
         slots = None if held is None else held.get(member.name, 0)
+        checks = agent.by_backend.get((pool.pool, member.name), ())
+        failing = tuple(c for c in checks if not c.services or pool.service in c.services)
         views.append(
             BackendView(
                 member.name, member.weight, state, drained, member.down, slots, own.get(member.name, 0),
-                rates.of(keys), entry, overdue, given.get(member.name),
+                rates.of(keys), entry, overdue, given.get(member.name), failing,
             )
         )  # fmt: skip
     return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))

@@ -22,7 +22,8 @@ class Rate:
 
 UNKNOWN = Rate()
 _SURELY = 0.9
-"""A flow younger than this part of the time between two samples came after the first: ages are not read all at once."""
+"""A flow younger than this part of the time between two dumps of its table came after the first: ages are not read all at
+once."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,19 @@ def total(rates: Iterable[Rate]) -> Rate:
 
 def rates_between(before: Sample, after: Sample) -> Rates:
     """The rates between two samples, by the time that the switch says has passed between them."""
-    seconds = max((count.age - before[place].age for place, count in after.items() if place in before), default=0.0)
+    # Each kind is in a table of its own, which is dumped at a time of its own: late ones may be long after the others.
+    passed: dict[type, float] = {}
+    for place, count in after.items():
+        kind = type(place[0])
+        if place in before:
+            passed[kind] = max(passed.get(kind, 0.0), count.age - before[place].age)
     out: dict[Key, float | None] = {}
     for place, count in after.items():
         was = before.get(place)
-        rate = None if was is None or count.age < seconds * _SURELY else _rate(was, count)
+        young = count.age < passed.get(type(place[0]), 0.0) * _SURELY
+        rate = None if was is None or young else _rate(was, count)
         out[place[0]] = _sum((out.get(place[0], 0.0), rate))
+    seconds = max(passed.values(), default=0.0)
     return Rates(out, seconds if seconds > 0 else None)
 
 

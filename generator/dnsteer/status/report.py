@@ -12,11 +12,12 @@ from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.status import counters
+from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView, view_agent
 from dnsteer.status.pools import PoolView, backups_in_use, overdue, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.vips import VipView, view_vips
-from dnsteer.switch.captures import capture_warning
+from dnsteer.switch.captures import capture_of, capture_warning
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import known_role, role_warnings
 from dnsteer.switch.settings import WAITS as KIND_WAITS
@@ -66,6 +67,11 @@ class Status:
     """As `dnsteer role --json` says it; None where it is damaged, of which a warning tells, as of damaged withdrawals."""
     withdrawn: dict[str, dict[str, str | None]] | None = None
     """The VIPs that people have withdrawn from routing."""
+    agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
+    on_purpose: list[str] = field(default_factory=list)
+    """Those of the warnings that are of what people did on purpose."""
+    of_others: list[str] = field(default_factory=list)
+    """Those of the warnings that are of settings of others."""
 
     @property
     def different(self) -> bool:
@@ -73,11 +79,6 @@ class Status:
         tables_differ = self.tables_match not in (None, "recorded")
         strange = self.extension is not None and not self.extension.ok
         return bool(self.drift_count) or self.reading.cut_off or tables_differ or strange or self.reading.record.waits
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong."""
-        return not (self.unreachable or self.errors or self.different)
 
     @property
     def interrupted(self) -> str:
@@ -98,11 +99,10 @@ class Status:
         return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """As a JSON object. What needs attention of it is told beside (`report/attention.py`)."""
         record, state, overlay = self.reading.record, self.reading.state, self.reading.overlay
         pending, time_now = self.reading.pending, now()
         return {
-            "ok": self.ok,
             "bridge": record.bridge,
             "switch": record.name or None,
             "state": None if state is None else {
@@ -128,6 +128,7 @@ class Status:
                 for a in overlay
             ],
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
+            "agent": self.agent.as_json(),
             "role": self.role,
             "withdrawn": self.withdrawn,
             "drift": None if self.drift is None else [d.as_json() for d in self.drift],
@@ -201,7 +202,7 @@ class Observer:
 
     def _take(self, client: OpenFlow, reading: RecordReading) -> counters.Sample:
         """All counters now, with those of the extension, which Open vSwitch does not have."""
-        found = counters.take_counters(client)
+        found = counters.take_round(client)
         spec = self._extended(reading)
         if spec is None or reading.state is None:
             return found
@@ -284,13 +285,15 @@ class Observer:
         members = reading.state.members if reading.state else ()
         status = Status(reading, unreachable, tables_match, rates, errors=[*reading.damage, *unloadable, *errors])
         status.loaded = loaded
-        status.pools = view_pools(members, reading.overlay, rates, time_now)
+        status.agent = view_agent(self.switch, reading.record, loaded.spec if loaded else None)
+        status.pools = view_pools(members, reading.overlay, rates, time_now, status.agent.knowledge or NOTHING_KNOWN)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
         if self._drift is not None:
             drift = [d for d in self._drift[2] if not d.warns]
             status.drift, status.drift_count = drift[: self.most_drift], len(drift)
             file = reading.state.file if reading.state else ""
-            status.warnings += [d.text(file) for d in self._drift[2] if d.warns]
+            status.of_others = [d.text(file) for d in self._drift[2] if d.warns]
+            status.warnings += status.of_others
         if reading.overlay is not None:
             status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
             status.warnings += backups_in_use(reading.overlay)
@@ -298,16 +301,21 @@ class Observer:
         self._look_at_extension(status)
         with suppress(DamagedError):
             status.role = known_role(reading.record, self.switch.remote)
+            if status.role.get("told") == "standby":
+                status.on_purpose += role_warnings(reading.record, self.switch.remote)
         with suppress(DamagedError):
             vips = {name: one for name, one in withdrawals_of(reading.record).items() if not one.over(time_now)}
             status.withdrawn = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
+            status.on_purpose += withdrawal_warnings(reading.record, time_now)
         status.warnings += [
             *role_warnings(reading.record, self.switch.remote),
             *withdrawal_warnings(reading.record, time_now),
         ]
-        captured = capture_warning(reading.record)
-        if captured:
-            status.warnings.append(f"bridge {reading.record.bridge}: {captured}")
+        capture = capture_of(reading.record)
+        if capture is not None:
+            status.warnings.append(f"bridge {reading.record.bridge}: {capture_warning(reading.record)}")
+            if not capture.overdue:
+                status.on_purpose.append(status.warnings[-1])
         if reading.record.waits:
             status.warnings.append(NOT_FORWARDING)
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:

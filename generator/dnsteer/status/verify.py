@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dnsteer.deploy.maintenance_text import begun_and_ended
 from dnsteer.deploy.role import standby_flows
+from dnsteer.deploy.times import now
 from dnsteer.plan import min_fragment
 from dnsteer.plan.applied_slots import keep_slots
 from dnsteer.plan.bridge import wanted_bridge
@@ -22,12 +24,15 @@ from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.megaflow_mode import megaflows_disabled
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.role import is_standby
+from dnsteer.switch.restart_fence import with_fence
+from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
 from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
+from dnsteer.switch.withdrawals import withdrawal_warnings
+from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.vip import ServiceRow
@@ -83,6 +88,17 @@ def find_drift(
     return drift
 
 
+def in_force(loaded: Loaded, remote: str, timeout: float = 10) -> list[str]:
+    """What people and the agent have changed of the spec for a time: each entry of the overlay, VIPs that are withdrawn, and
+    a switch on standby, in words. Raises SwitchError or UnavailableError."""
+    with Session(remote, timeout) as session:
+        record = session.record(loaded.spec.switch.bridge)
+    if record is None:
+        return []
+    words = begun_and_ended(NO_OVERLAY, record.overlay)
+    return [*words, *withdrawal_warnings(record, now()), *role_warnings(record, remote)]
+
+
 def _drift(
     loaded: Loaded, record: BridgeRecord | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
     extension: str | None,
@@ -118,8 +134,8 @@ def _drift(
         foreign = find_foreign_flows(tables, lines, plan, client)
         drift += [Drift("foreign flow", f"table {each.table}", each.detail) for each in foreign]
     drift += _role_drift(loaded, record, remote, tables)
-    todo = compare_tables(lines, groups, tables)
-    drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, tables.groups)]
+    todo = with_fence(compare_tables(lines, groups, tables), tables)
+    drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
     return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
 
 
@@ -245,6 +261,7 @@ def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
 
 def _group_drift(plan: Plan, todo: TableChanges, have: dict[int, Group]) -> Iterator[Drift]:
     subjects = {row.group: row.subject for row in plan.rows.of(GroupRow)}
+    subjects[FENCE] = plan.pipeline
     for group in todo.add_groups:
         yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)
     for group in todo.replace_groups:

@@ -8,14 +8,16 @@ every bundle begins with a command that modifies it to what it is: where the gro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from dnsteer.render.flows import Group
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
+from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError
-from dnsteer.tables.cookies import GROUP_LAST
+from dnsteer.tables.cookies import FENCE
 
-FENCE = GROUP_LAST + 1
-"""Its number: beside those of the pools, so that it counts as a group of others, which stays."""
 _GROUP = f"group_id={FENCE},type=all"
+"""Its number is beside those of the pools, so that it counts as a group of others, which stays."""
 
 
 class RestartedError(SwitchError):
@@ -30,6 +32,19 @@ class RestartedError(SwitchError):
 def has_fence(tables: Tables) -> bool:
     """Whether the group was there when *tables* were read."""
     return FENCE in tables.other_groups
+
+
+def with_fence(todo: TableChanges, have: Tables) -> TableChanges:
+    """The changes with that of the group, where dnsteer's tables lack it, or somebody has changed it.
+
+    Every bundle begins with it, so it has no line of its own among them.
+    """
+    fence, there = Group(FENCE, _GROUP), have.other_groups.get(FENCE)
+    if there == fence or not have.same:
+        return todo  # where there is nothing of dnsteer's yet, the first bundle makes it
+    if there is None:
+        return replace(todo, add_groups=(*todo.add_groups, fence))
+    return replace(todo, replace_groups=(*todo.replace_groups, fence))
 
 
 def makes_fence(line: str) -> bool:

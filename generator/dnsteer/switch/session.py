@@ -212,6 +212,13 @@ class Session:
         self._rpc.call("unlock", [name], self.timeout)
         return False
 
+    def is_claimed(self, bridge: str) -> bool:
+        """Whether an agent has the claim of a bridge. For the moment of asking nobody else can take it."""
+        free = self.claim(bridge)
+        if free:
+            self._rpc.call("unlock", [lock_name("agent_", bridge)], self.timeout)
+        return not free
+
     def unlock(self) -> None:
         """Release the lock."""
         self._rpc.call("unlock", [self._lock], self.timeout)

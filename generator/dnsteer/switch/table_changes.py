@@ -9,6 +9,7 @@ from itertools import filterfalse
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.switch.openflow import Tables
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
 
 _WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
@@ -53,8 +54,8 @@ class TableChanges:
             *self.restore,
             *self.role,
             *(f"flow delete_strict {f.spec()}" for f in self.remove),
-            *(f"group add {g.text}" for g in self.add_groups),
-            *(f"group modify {g.text}" for g in self.replace_groups),
+            *(f"group add {g.text}" for g in self.add_groups if g.number != FENCE),
+            *(f"group modify {g.text}" for g in self.replace_groups if g.number != FENCE),
             *(f"flow add {f.line()}" for f in (*self.add, *self.replace)),
             *(f"group delete group_id={g.number}" for g in self.remove_groups),
         ]

@@ -14,6 +14,8 @@ COOKIE_TAG = 0xD453
 """Upper 16 bits of every dnsteer cookie."""
 COOKIE_MASK = 0xFFFF000000000000
 GROUP_BASE, GROUP_LAST = 53_000_000, 53_000_000 + 0xFFFF
+FENCE = GROUP_LAST + 1
+"""The group of switch/restart_fence.py."""
 """The range of OpenFlow group numbers that dnsteer uses; groups carry no cookie."""
 
 

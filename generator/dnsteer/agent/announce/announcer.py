@@ -24,6 +24,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
+from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.announced import route_place
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import Withdrawal, withdrawals_of
@@ -87,6 +88,8 @@ class Announcer:
         self._followed: dict[str, VipStanding] = {}
         """Where they stood, BIRD left aside, when it was told last."""
         self._standings: dict[str, VipStanding] = {}
+        self._lacking: dict[str, UnannouncedVip] = {}
+        """VIPs that are to be announced and are not."""
         self._told: dict[str, _Told] = {}
         self._given: Routes | None = None
         """What BIRD has been given; None where that is not known."""
@@ -242,6 +245,8 @@ class Announcer:
             name: one.until.timestamp() for name, one in self._standings.items() if one.state == "held" and one.until
         }
         self._recorder.announces({name: not lacks for name, lacks in lacking.items()}, held)
+        self._lacking = {name: self._unannounced(name) for name, lacks in lacking.items() if lacks}
+        self._recorder.unannounced(self._lacking)
         told, self._told = self._told, {}
         for name, lacks in lacking.items():
             one, before = self._standings[name], told.get(name)
@@ -255,6 +260,12 @@ class Announcer:
                 self._told[name] = _Told(not lacks, one.state)
             if before is None or before.state != one.state:
                 _tell_state(name, one, report)
+
+    def _unannounced(self, name: str) -> UnannouncedVip:
+        """What is known of a VIP that lacks routes."""
+        one, before = self._standings[name], self._lacking.get(name)
+        why, since = one.reason or "it is not known yet whether it works", before.since if before else now()
+        return UnannouncedVip(name, why, since, one.until, by_people=one.state in ("asked", "standby"))
 
     def _with_bird(self, name: str, wanted: VipStanding, lacks: list[str], spec: Spec) -> VipStanding:
         """Where a VIP stands, given what BIRD *lacks*."""
@@ -282,6 +293,8 @@ class Announcer:
         self._adopted, self._settings, self._publisher = False, None, None
         self._given, self._due, self._vips, self._standings, self._told = None, 0.0, VipStandings(), {}, {}
         self._recorder.announces({}, {})
+        self._lacking = {}
+        self._recorder.unannounced({})
 
     def _release(self) -> None:
         """Let the guard end without a deed."""

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dnsteer.agent.balance.decide import Counted, Moves
 from dnsteer.agent.balance.rules import Rule
-from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership
@@ -43,7 +43,7 @@ def balanced(
     found = {entry.backend: entry for entry in ours}
     now = overlay.without([entry for entry in ours if entry.backend not in wanted])
     for backend, slots in wanted.items():
-        entry = found.get(backend) or Maintenance(pool, backend, rule.kind, stamp(time), operator_name())
+        entry = found.get(backend) or Maintenance(pool, backend, rule.kind, stamp(time), agent_name())
         if entry.slots != tuple(slots):
             now = now.put(replace(entry, slots=tuple(slots), note=note, decision=""))
     return now, moves

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, WithJsonSchema
@@ -33,6 +35,13 @@ class Part(BaseModel):
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The keys of a mapping as the spec spells them: a word of Python's has another name in the model."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+@dataclass(frozen=True)
+class Spelled(BeforeValidator):
+    """A validator of values that are written otherwise than they are kept: *spell* returns how the spec has one."""
+
+    spell: Callable[[Any], str] = str
 
 
 def number_hint(value: Any) -> str:

@@ -75,6 +75,8 @@ MAX_PORT = 65535
 PortNumber = Annotated[int, whole(1, MAX_PORT), bounds(1, MAX_PORT)]
 MIN_WORKERS, MAX_WORKERS = 2, 64
 """Bounds of the servers of one backend. One alone is a backend without workers; of 64 each has 4 of a pool's usual slots."""
+MAX_KEPT = 4096
+"""The most backends that `keep_at_least` may keep: a pool has at most so many with a slot."""
 Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
 
 MIN_SLOTS, MAX_SLOTS = 2, 4096
@@ -301,8 +303,14 @@ class Pool(Part):
     )
     panic: Percent = Field(
         default=50,
-        description="If more than this share of the backends would be out because of their health, all stay in: the fault "
-        "is more likely in what checks them.",
+        description="Below 100%: while no backend passes its checks, none is taken out, since the fault is more likely in "
+        "what checks them. 100%: all may be out, and `on_all_down` says what happens. When a backend fails and more than "
+        "this share would be out, those that are healthy again come back at once.",
+    )
+    keep_at_least: Annotated[int, whole(0, MAX_KEPT), bounds(0, MAX_KEPT)] = Field(
+        default=0,
+        description="How many backends stay in service to carry the load. Where fewer pass their checks, those that failed "
+        "last stay in, and what they are asked is lost. 0: a backend that fails is out while another one passes.",
     )
     slow_start: SlowStart = Field(
         default=0.0, description="Time over which a backend that is healthy again gets its slots back. 0: at once."

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from dnsteer.spec.model.part import bounds, whole
+from dnsteer.spec.model.part import Spelled, bounds, whole
 from dnsteer.spec.model.types import wanted
 
 _DURATION = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)(ms|s|m|h)?\Z")
@@ -15,7 +15,7 @@ _UNIT = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _PERCENT = re.compile(r"([0-9]{1,3})%\Z")
 
 
-def duration(low: float, high: float) -> BeforeValidator:
+def duration(low: float, high: float) -> Spelled:
     """A validator of durations from *low* to *high* seconds."""
 
     def check(value: Any) -> float:
@@ -29,7 +29,7 @@ def duration(low: float, high: float) -> BeforeValidator:
             raise wanted(expected)
         return round(seconds, 3)
 
-    return BeforeValidator(check)
+    return Spelled(check, spell=spelt)
 
 
 def spelt(seconds: float) -> str:
@@ -78,6 +78,6 @@ def text_schema(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
 
 
-PERCENT = BeforeValidator(_percent)
+PERCENT = Spelled(_percent, spell=lambda percent: f"{percent}%")
 Percent = Annotated[int, PERCENT, WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,3}%$"})]
 Count = Annotated[int, whole(1, 100), bounds(1, 100)]

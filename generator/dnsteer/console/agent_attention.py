@@ -1,0 +1,137 @@
+"""What needs attention of what only the agent knows: backends that fail, panics, VIPs that are not announced, troubles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sentence
+from dnsteer.console.backend_question import ask
+from dnsteer.console.numbers import moment
+from dnsteer.console.seen import Seen, Side
+from dnsteer.slots.maintenance import DRAINED, Maintenance
+from dnsteer.slots.membership import Membership
+from dnsteer.slots.weights import weights_in_the_end
+from dnsteer.spec.checked_services import service_name
+from dnsteer.spec.derived import endpoints
+from dnsteer.spec.model.spec import Spec
+from dnsteer.status.agent_knowledge import AgentKnowledge, FailingCheck, PoolPanic
+
+MAX_BACKENDS = 20
+"""Backends that are listed one by one."""
+_NAMED = 8
+
+
+def vips_of(spec: Spec, pool: str, service: str = "") -> tuple[str, ...]:
+    """The VIPs that a pool serves; with a *service*, such as `853/tcp`, those that have it, with its name."""
+    if not service:
+        return tuple(name for name, vip in spec.vips.items() if vip.pool == pool)
+    return tuple(
+        f"{name} ({service})"
+        for name, vip in spec.vips.items()
+        if vip.pool == pool and any(service_name(e.protocol.value, e.port) == service for e in endpoints(vip))
+    )
+
+
+def in_service(pool: Membership, entries: Iterable[Maintenance]) -> set[str]:
+    """The backends of a pool that have slots, or keep some until they are drained. *entries* are those of its overlay."""
+    mine = [entry for entry in entries if entry.service in ("", pool.service)]
+    weights = weights_in_the_end(pool.weights, [entry for entry in mine if entry.weight is not None])
+    out = {entry.backend for entry in mine if entry.takes_out and entry.gone >= DRAINED}
+    return {name for name, weight in weights.items() if weight and name not in out and name not in pool.down}
+
+
+def failing_backends(seen: Seen, side: Side, options: str = "") -> Iterator[AttentionItem]:
+    """Pools in panic, and backends that fail their checks and are not out for it."""
+    panics = {panic.pool: panic for panic in seen.agent.panics}
+    by_pool: dict[str, list[FailingCheck]] = {pool: [] for pool in panics}
+    for check in seen.agent.failing:
+        by_pool.setdefault(check.pool, []).append(check)
+    for pool in sorted(by_pool):
+        checks, vips, serving = by_pool[pool], dict[str, None](), set[str]()
+        for members in side.known.state.members:
+            if members.pool != pool:
+                continue
+            here = in_service(members, side.overlay.of(pool))
+            serving |= here
+            failing = {c.backend for c in checks if not c.services or members.service in c.services}
+            if here and here <= failing:
+                vips |= dict.fromkeys(vips_of(side.known.spec, pool, members.service))
+        failing_here = [check for check in checks if check.backend in serving]
+        if pool in panics or vips:
+            yield _panic(side, pool, panics.get(pool), checks if pool in panics else failing_here, tuple(vips))
+        else:
+            yield from _one_by_one(side, failing_here, "critical")
+        yield from _one_by_one(side, _out_anyway(side, pool, checks, serving), "note")
+
+
+def _out_anyway(side: Side, pool: str, checks: Iterable[FailingCheck], serving: Collection[str]) -> list[FailingCheck]:
+    """Checks of backends that are out of service for another reason than that they fail."""
+    for_health = {entry.backend for entry in side.overlay.of(pool) if entry.kind == "health"}
+    return [check for check in checks if check.backend not in serving and check.backend not in for_health]
+
+
+def _panic(
+    side: Side, pool: str, panic: PoolPanic | None, checks: list[FailingCheck], vips: tuple[str, ...]
+) -> AttentionItem:
+    names = list(dict.fromkeys(check.backend for check in checks))
+    each = [f"{name}: {_why(check for check in checks if check.backend == name)}" for name in names[:_NAMED]]
+    more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    why, looks = f"{'; '.join(each)}{more}", ask(side, pool, names[0]) if names else ()
+    if panic is None:
+        return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
+    services = f" for {', '.join(panic.services)}" if panic.services else ""
+    text = f"No backend in service passes its checks since {moment(panic.since)} UTC, so nobody more is taken out{services}. {why}"
+    return AttentionItem("critical", f"Pool {pool}: PANIC", text, looks, pool, panic.decision, vips)
+
+
+def _why(checks: Iterable[FailingCheck]) -> str:
+    return ", ".join(dict.fromkeys(check.why for check in checks))
+
+
+def _one_by_one(side: Side, checks: list[FailingCheck], level: str) -> Iterator[AttentionItem]:
+    """An item for each of these backends of a pool; of many for the first ones."""
+    by_name: dict[str, list[FailingCheck]] = {}
+    for check in checks:
+        by_name.setdefault(check.backend, []).append(check)
+    for name, its in list(by_name.items())[:MAX_BACKENDS]:
+        pool, since = its[0].pool, min(check.since for check in its)
+        about = f" ({', '.join(its[0].services)})" if its[0].services else ""
+        text = f"{_why(its)}. Since {moment(since)} UTC."
+        looks = ask(side, pool, name)
+        if level == "note":
+            title = f"{pool}/{name}{about}, which is out of service anyway, fails its checks"
+            yield AttentionItem("note", title, text, looks, pool)
+        else:
+            yield AttentionItem(
+                "critical", f"{pool}/{name}{about} fails its checks, and is in service", text, looks, pool
+            )
+    if len(by_name) > MAX_BACKENDS:
+        title = f"{len(by_name) - MAX_BACKENDS} more backends fail their checks"
+        yield AttentionItem("note" if level == "note" else "critical", title, pool=checks[0].pool)
+
+
+def announcement_items(agent: AgentKnowledge, spec: Spec, options: str = "") -> Iterator[AttentionItem]:
+    """VIPs that routers do not learn of. Those that people have withdrawn are told of by the record."""
+    for one in agent.unannounced:
+        if one.by_people or one.vip not in spec.vips:
+            continue
+        held = f"; held until {moment(one.until)} UTC at least, since it failed again and again" if one.until else ""
+        looks = (Command("To see what is wrong", dnsteer("status", options)),)
+        yield AttentionItem(
+            "critical", f"VIP {one.vip} is withdrawn", f"{sentence(one.why)}. Since {moment(one.since)} UTC{held}.", looks,
+            spec.vips[one.vip].pool, vips=(one.vip,),
+        )  # fmt: skip
+
+
+def trouble_items(agent: AgentKnowledge) -> list[AttentionItem]:
+    """What does not work for the agent, such as BIRD that refuses its configuration."""
+    found = []
+    for trouble in agent.troubles:
+        title, _, detail = trouble.text.partition(": ")
+        text = (
+            f"{sentence(detail)}{'.' if detail and detail[-1] not in '.!?' else ''} Since {moment(trouble.since)} UTC."
+        )
+        found.append(
+            AttentionItem("critical" if trouble.level == "error" else "warning", sentence(title), text.strip())
+        )
+    return found

@@ -1,0 +1,191 @@
+"""What the agent knows beside the record: who fails and why, panics, VIPs that are not announced, what does not work.
+
+It is kept whatever serves it: the control socket tells it to `dnsteer status`, the console shows it. Each value is replaced
+as a whole and never changed, so that any thread may read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from dnsteer.console.seen import DriftCounts, Seen, Side
+from dnsteer.deploy.times import now
+from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
+from dnsteer.status.agent_knowledge import (
+    NOTHING_KNOWN,
+    FailingCheck,
+    PoolPanic,
+    Trouble,
+    UnannouncedVip,
+)
+from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
+
+
+class SeenRecorder(Recorder):
+    """Keeps what the agent knows. *changed* is called on the event loop when any of it changes."""
+
+    def __init__(self, clock: Callable[[], datetime] = now) -> None:
+        super().__init__()
+        self.changed: Callable[[], None] = lambda: None
+        self._clock = clock
+        self.started = clock()
+        self._side: Side | None = None
+        self._followed: tuple[str, Known | None, BridgeRecord | None] = ("", None, None)
+        """The bridge, the state that is followed, and the record that was read last."""
+        self._trouble: tuple[str, datetime | None] = ("", None)
+        self._failed_now = False
+        self._pending: datetime | None = None
+        self._drift = DriftCounts()
+        self._agent = NOTHING_KNOWN
+        self._checks: frozenset[Check] = frozenset()
+        self._failing_targets = Counter[Check]()
+        """How many targets of each check are unhealthy."""
+        self._before: dict[Check, datetime] = {}
+        """Since when checks failed when another state was adopted: those that go on failing did not begin anew."""
+        self._stands_by = False
+
+    def seen(self) -> Seen:
+        """What is known now."""
+        bridge, _, record = self._followed
+        side = None if self._stands_by else self._side
+        return Seen(
+            self.started, bridge, self._stands_by, side, record, *self._trouble, self._pending, self._drift, self._agent
+        )
+
+    def tell(self, bridge: str) -> Any:
+        """See Recorder."""
+        if bridge != self._followed[0] or self._stands_by:
+            return None
+        why, since = self._trouble
+        troubles = (
+            (Trouble("switch", f"the switch stays as it is: {why}", since, "error"),) if since is not None else ()
+        )
+        return replace(self._agent, troubles=(*troubles, *self._agent.troubles)).to_value()
+
+    def bridge_is(self, name: str, *, held: bool) -> None:
+        """See Recorder."""
+        super().bridge_is(name, held=held)
+        _, known, record = self._followed
+        self._followed = (name, known, record) if held else (name, None, None)
+        if self._stands_by is held:
+            self._stands_by = not held
+            self.changed()
+
+    def adopted(self, known: Known, checks: Iterable[Check]) -> None:
+        """See Recorder."""
+        every = list(checks)
+        super().adopted(known, every)
+        bridge, _, record = self._followed
+        self._followed = bridge, known, record
+        self._checks, self._failing_targets = frozenset(every), Counter()
+        self._before = {(one.pool, one.backend, one.check): one.since for one in self._agent.failing}
+        panics = tuple(one for one in self._agent.panics if one.pool in known.spec.pools)
+        self._know(state=known.state.number, failing=(), panics=panics)
+
+    def followed(self, record: BridgeRecord, decision: str = "") -> None:
+        """See Recorder."""
+        super().followed(record, decision)
+        bridge, known, _ = self._followed
+        try:
+            overlay, number = record.overlay, record.number
+        except DamagedError:
+            return
+        self._followed = bridge, known, record
+        if known is None or known.state.number != number:
+            return
+        pending = (self._pending or self._clock()) if record.ids.get(PENDING_KEY) else None
+        side = self._side
+        if side is None or side.known is not known or side.overlay != overlay:
+            self._side = Side(known, overlay, self._clock(), decision)
+            self.stepped(self._side)
+        if self._side is not side or pending != self._pending:
+            self._pending = pending
+            self.changed()
+
+    def stepped(self, side: Side) -> None:
+        """The overlay or the state that is applied has changed."""
+
+    def turned(self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = ()) -> None:
+        """See Recorder."""
+        super().turned(check, healthy=healthy, why=why, services=services)
+        if check not in self._checks:
+            return  # of a state that is no longer applied
+        self._failing_targets[check] = max(0, self._failing_targets[check] + (-1 if healthy else 1))
+        before = next((c for c in self._agent.failing if (c.pool, c.backend, c.check) == check), None)
+        others = tuple(one for one in self._agent.failing if one is not before)
+        if not self._failing_targets[check]:
+            self._before.pop(check, None)
+            self._know(failing=others)
+            return
+        of_it = tuple(dict.fromkeys((*(before.services if before else ()), *filter(None, services))))
+        since = before.since if before is not None else self._before.get(check, self._clock())
+        reason = why or (before.why if before is not None else "")
+        self._know(failing=(*others, FailingCheck(*check, reason, since, of_it)))
+
+    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
+        """See Recorder."""
+        super().panicked(pool, panics=panics, decision=decision)
+        before = next((one for one in self._agent.panics if one.pool == pool), None)
+        others = tuple(one for one in self._agent.panics if one is not before)
+        self._know(panics=(*others, before or PoolPanic(pool, self._clock(), decision)) if panics else others)
+
+    def panics_for(self, pool: str, services: tuple[str, ...]) -> None:
+        """See Recorder."""
+        super().panics_for(pool, services)
+        alone = services if all(services) else ()
+        panics = (replace(one, services=alone) if one.pool == pool else one for one in self._agent.panics)
+        self._know(panics=tuple(panics))
+
+    def unannounced(self, vips: Mapping[str, UnannouncedVip]) -> None:
+        """See Recorder."""
+        super().unannounced(vips)
+        if tuple(vips.values()) != self._agent.unannounced:
+            self._know(unannounced=tuple(vips.values()))
+
+    def troubled(self, trouble: Trouble) -> None:
+        """See Recorder."""
+        super().troubled(trouble)
+        others = tuple(one for one in self._agent.troubles if one.about != trouble.about)
+        self._know(troubles=(*others, trouble))
+
+    def relieved(self, about: str) -> None:
+        """See Recorder."""
+        super().relieved(about)
+        left = tuple(one for one in self._agent.troubles if one.about != about)
+        if left != self._agent.troubles:
+            self._know(troubles=left)
+
+    def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
+        """See Recorder."""
+        super().looked(flows, settings, foreign, repaired=repaired)
+        drift = DriftCounts(flows, settings, foreign, repaired)
+        if drift != self._drift:
+            self._drift = drift
+            self.changed()
+
+    def failed(self, why: str = "") -> None:
+        """See Recorder."""
+        super().failed(why)
+        self._failed_now = True
+        before, since = self._trouble
+        if why != before:
+            self._trouble = why, since or self._clock()
+            self.changed()
+
+    def took(self, what: Duration, seconds: float, decision: str = "") -> None:
+        """See Recorder. A turn of the loop in which nothing failed ends what troubled it."""
+        super().took(what, seconds, decision)
+        if what != "loop":
+            return
+        if self._trouble[0] and not self._failed_now:
+            self._trouble = "", None
+            self.changed()
+        self._failed_now = False
+
+    def _know(self, **changes: Any) -> None:
+        self._agent = replace(self._agent, **changes)
+        self.changed()

@@ -1,0 +1,76 @@
+"""What people have changed for a time is said by `verify` and `plan`; and of a damaged record no more than is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from tests.packet.command import FARM, on, spec_file
+from tests.packet.switches import BRIDGE, Switch
+
+HEAVIER = FARM.replace("mac: '02:00:00:00:01:01'}", "mac: '02:00:00:00:01:01', weight: 3}")
+
+
+def test_verify_names_what_is_in_force(applied: Switch, tmp_path: Path) -> None:
+    do, spec = on(applied), spec_file(tmp_path)
+    assert do("verify", spec).out == "br-dns: as the spec says\n"
+    assert do("verify", spec, "--json").json["in_force"] == []
+    assert do("drain", "farm/ns1", "--yes").code == do("weight", "farm/ns2", "5", "--yes").code == 0
+    said = do("verify", spec)
+    assert (said.code, said.out.splitlines()) == (
+        Exit.OK,
+        [
+            "in force: farm/ns1 is drained",
+            "in force: farm/ns2 is at weight 5",
+            "br-dns: as the spec says with what is in force",
+        ],
+    )
+    assert do("verify", spec, "--json").json["in_force"] == ["farm/ns1 is drained", "farm/ns2 is at weight 5"]
+
+
+def test_a_weight_of_the_spec_that_a_given_one_overrides_moves_nothing(applied: Switch, tmp_path: Path) -> None:
+    do, heavier = on(applied), tmp_path / "heavier.yaml"
+    heavier.write_text(HEAVIER)
+    assert do("weight", "farm/ns1", "5", "--yes").code == 0
+    before = applied.flows()
+    stays = (
+        "weight 1 -> 3, but the given weight 5 stays in force, and its slots with it (dnsteer weight farm/ns1 --undo"
+    )
+    planned = do("plan", heavier)
+    assert planned.code == Exit.DIFFERENT and f"backend farm/ns1: {stays} ends it)" in planned.out
+    assert "slots of pool farm move" not in planned.out
+    (change,) = do("plan", heavier, "--json").json["changes"]
+    assert change["text"].startswith(f"backend farm/ns1: {stays}")
+    assert do("apply", heavier, "--yes").code == 0
+    assert [flow for flow in applied.flows() if "table=30," in flow] == [flow for flow in before if "table=30," in flow]
+    assert do("weight", "farm/ns1", "--undo", "--yes").code == 0
+    assert "in force" not in do("plan", spec_file(tmp_path)).out
+
+
+def test_where_the_record_is_damaged_nothing_is_said_to_be_added(applied: Switch, tmp_path: Path) -> None:
+    do, heavier = on(applied), tmp_path / "heavier.yaml"
+    heavier.write_text(HEAVIER)
+    applied.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-state=7")
+    planned = do("plan", heavier)
+    assert "added" not in planned.out.replace("flows added", "").replace("flow added", "")
+    assert "what is applied now cannot be read, so what changes is known of flows alone (-v)" in planned.out
+    assert "slots" not in planned.out.partition("on the switch")[0]
+
+
+@pytest.mark.parametrize(
+    "by_hand", ["del-groups group_id=53065536", "mod-group group_id=53065536,type=all,bucket=drop"]
+)
+def test_the_group_that_ties_bundles_to_the_tables_is_seen_and_put_right(
+    by_hand: str, applied: Switch, tmp_path: Path
+) -> None:
+    do, spec = on(applied), spec_file(tmp_path)
+    applied.ofctl(*by_hand.split())
+    kind = "missing" if by_hand.startswith("del") else "changed"
+    said = do("verify", spec)
+    assert (said.code, said.out.splitlines()[0].partition(" (")[0]) == (Exit.DIFFERENT, f"group {kind}: pipeline")
+    assert "group 53065536" in said.out
+    assert do("restore").code == 0
+    assert do("verify", spec).code == do("plan", spec).code == 0
+    assert do("drain", "farm/ns1", "--yes").code == 0
