@@ -16,7 +16,7 @@ import pytest
 
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
-from dnsteer.lab import names
+from dnsteer.lab import names, openvswitch
 from dnsteer.lab.command import netns_exec, run
 from tests.packet import command as cli
 
@@ -191,3 +191,18 @@ def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
     with agent(state, tmp_path) as running, stopped(state, "s1"), stopped(state, "s2"):
         running.waits_for("PANIC: pool secondaries: no backend in service passes its checks")
         becomes(state)
+
+
+def test_a_restart_of_ovsdb_server_takes_nobody_out(state: lab.LabState, tmp_path: Path) -> None:
+    """Here the switch forwards nothing meanwhile, and some servers fail more probes than others."""
+    with agent(state, tmp_path) as running:
+        running.waits_for("control socket")
+        for seconds in (1.2, 4.0):
+            said = len(running.said())
+            openvswitch.crash("ovsdb-server")
+            time.sleep(seconds)
+            openvswitch.start_database()
+            wait(lambda begin=said: "the switch can be reached again" in running.said()[begin:], running.said())
+            time.sleep(5)
+        assert "goes out of service" not in running.said()
+        assert set(out(state)) == set()

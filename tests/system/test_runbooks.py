@@ -149,6 +149,16 @@ def test_drain_and_undrain(deployed: Site) -> None:
     with by_tcp() as elsewhere:
         back = deployed.play("drain-backend.yml", **which, dnsteer_state="undrained", **elsewhere)
     assert (back.code, deployed.backends()) == (0, EVERY_ONE_UP), back.output
+    for played, line in (
+        (drained, "drain of authoritative/ns1"),
+        (again, "authoritative/ns1 is drained already: nothing"),
+    ):
+        said = played.output.partition("TASK [dnsteer : Say what dnsteer did]")[2].partition("PLAY RECAP")[0]
+        assert line in said and len(said.splitlines()) < 9 and not re.search(r'["{}]', said), played.output
+    unknown = deployed.play("drain-backend.yml", "--limit", "dpu-1", **{**which, "dnsteer_backend": "ns9"})
+    assert unknown.code != 0 and "stdout" not in unknown.output and len(unknown.output.splitlines()) < 30, (
+        unknown.output
+    )
 
 
 HOOK = """

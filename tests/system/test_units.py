@@ -101,7 +101,8 @@ def test_every_file_is_one_that_the_install_runbook_copies() -> None:
 
 def test_the_command_lines_work(applied: Switch, dnsteer: Path) -> None:
     lines = [m[0] for f in FILES for m in SETTING.finditer(f.read_text()) if m[1].startswith("Exec")]
-    assert len(lines) == 5, lines  # that of the agent runs until it is stopped: test_agent.py
+    # That of the agent runs until it is stopped: test_agent.py; its reload is a signal: test_console_hangup.py.
+    assert len(lines) == 6 and "ExecReload=/bin/kill -HUP $MAINPID" in lines, lines
     for command in (ARM, RESTORE, RECONCILE, AFTERWARDS):
         done = run(command, dnsteer, applied)
         assert done.returncode == 0, (command, done.stderr)

@@ -93,3 +93,4 @@ def test_a_check_that_only_warns_takes_nobody_out() -> None:
     assert said(known, of["b"], 1, 7) == "" and said(known, of["b"], 12, 7)
     assert known.states[of["b"].key].healthy is False, "which the log, the metrics and the console say"
     assert known.unhealthy("ns") == {} and known.untested("ns") == set()
+    assert of["b"].label == ("ns", "b", "dns-warn"), "apart from checks of that kind that take backends out"

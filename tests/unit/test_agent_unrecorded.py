@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import stat
 from pathlib import Path
 
@@ -83,3 +84,17 @@ def test_where_no_file_can_be(tmp_path: Path) -> None:
         kept.keep(base, OUT, "no room")
         assert kept.overlay(base) == OUT and kept.unsaved.startswith(said) and bool(kept.unsaved) is bool(said)
         assert PENDING_KEY not in kept.completed(base).ids
+
+
+def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even that of before, which is no longer so."""
+    kept, base = Unrecorded(remote(tmp_path)), record(3)
+    kept.keep(base, OUT, "no room")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    kept.keep(base, Overlay(), "no room")
+    assert kept.unsaved == f"{file_in(tmp_path)}: No space left on device"
+    assert [*file_in(tmp_path).parent.iterdir()] == []

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from dnsteer.agent.announce.conditions import kept
-from dnsteer.agent.announce.standing import Verdict, VipStanding, VipStandings
+from dnsteer.agent.announce.standing import VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import probe_targets
@@ -21,7 +21,7 @@ from tests.unit.test_announce import SPEC
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ASKED = VipStanding("asked", "asked by me")
-WORKS, FAILS = Verdict(""), Verdict("no answer")
+WORKS, FAILS = VipVerdict(""), VipVerdict("no answer")
 
 
 class Clock:
@@ -32,7 +32,7 @@ class Clock:
         self.vips = VipStandings()
         self.vips.begin({"dns": announced})
 
-    def sees(self, verdict: Verdict, after: float = 1.0) -> VipStanding:
+    def sees(self, verdict: VipVerdict, after: float = 1.0) -> VipStanding:
         self.time += after
         self.vips.follow({"dns": verdict}, self.time, BEGAN + timedelta(seconds=self.time), hold_max=300)
         return self.vips.all()["dns"]
@@ -41,9 +41,9 @@ class Clock:
 def test_people_who_withdraw_it_hold_it_back_no_longer_than_they_say() -> None:
     clock = Clock()
     for _ in range(8):
-        assert clock.sees(Verdict("", order=ASKED)) == ASKED
+        assert clock.sees(VipVerdict("", order=ASKED)) == ASKED
         assert clock.sees(WORKS).state == "announced"
-    assert clock.sees(Verdict("", order=VipStanding("standby", "this switch is on standby"))).state == "standby"
+    assert clock.sees(VipVerdict("", order=VipStanding("standby", "this switch is on standby"))).state == "standby"
     assert clock.sees(WORKS).state == "announced"
 
 
@@ -58,7 +58,7 @@ def test_a_hold_grows_with_its_own_failures_and_says_until_when() -> None:
     hold = (failing.until - BEGAN).total_seconds() - fell
     assert 3.9 < hold < 4.0
     assert clock.sees(WORKS) == VipStanding("held", "no answer", failing.until)
-    assert clock.sees(Verdict("", order=ASKED)) == ASKED  # what people say comes first
+    assert clock.sees(VipVerdict("", order=ASKED)) == ASKED  # what people say comes first
     assert clock.sees(WORKS, 2.0).state == "announced"
 
 
@@ -67,7 +67,7 @@ def test_a_failure_behind_the_back_of_people_counts() -> None:
     for _ in range(2):
         clock.sees(FAILS)
         clock.sees(WORKS)
-    clock.sees(Verdict("no answer", order=ASKED))
+    clock.sees(VipVerdict("no answer", order=ASKED))
     assert clock.sees(WORKS).state == "held"
 
 
@@ -81,18 +81,18 @@ def test_a_clock_that_was_set_moves_the_end_of_a_hold() -> None:
 
 
 def test_one_that_no_backend_passes_for_stays_if_it_has_worked() -> None:
-    none = Verdict("healthy backends in service: 0", stays=True)
+    none = VipVerdict("healthy backends in service: 0", stays=True)
     clock = Clock()
     assert clock.sees(none) == VipStanding("kept", "healthy backends in service: 0")
     assert clock.vips.kept() == ["dns"]
-    assert clock.sees(Verdict("the switch is away")).state == "failing"
+    assert clock.sees(VipVerdict("the switch is away")).state == "failing"
     assert clock.sees(none).state == "kept"  # no failure of its own, but it has worked
     assert Clock(announced=False).sees(none).state == "failing"
 
 
 def test_what_is_not_known_leaves_it_as_it_is() -> None:
-    assert Clock().sees(Verdict(None)).state == "announced"
-    assert Clock(announced=False).sees(Verdict(None)).state == "unknown"
+    assert Clock().sees(VipVerdict(None)).state == "announced"
+    assert Clock(announced=False).sees(VipVerdict(None)).state == "unknown"
 
 
 def spec_of(policy: str, more: str = "") -> Spec:

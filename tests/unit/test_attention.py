@@ -65,6 +65,16 @@ def test_a_backend_that_fails_in_service_is_named_with_since_when() -> None:
     )
 
 
+def test_checks_that_only_warn_stop_no_vip() -> None:
+    """All backends fail it: the way to the Internet, say."""
+    failing = tuple(replace(fails(f"ns{n}"), check="dns-warn") for n in (1, 2, 3))
+    code, (item,) = judged(failing=failing)
+    assert (code, item.level, item.vips) == (Exit.ATTENTION, "warning", ())
+    assert item.title == "Pool farm: checks that only warn fail"
+    assert "ns2: dns of ns2: SERVFAIL" in item.detail
+    assert not AgentKnowledge(failing=failing).by_backend
+
+
 def test_one_that_was_taken_out_for_it_is_told_once() -> None:
     code, (item,) = judged(entry("ns1", "health", note="late"), failing=(fails("ns1"),))
     assert (code, item.title, item.level) == (Exit.ATTENTION, "farm/ns1 is unhealthy", "warning")

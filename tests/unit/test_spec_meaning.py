@@ -79,7 +79,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
                 "14: $.pools.ns.hold_max: found hold_max, and no health",
             ),
         ),
-        ((("backends:", "slow_start: 30s\n    health: {}\n    backends:"),), ()),
+        ((("backends:", "slow_start: 30s\n    health: {query: {name: example.org}}\n    backends:"),), ()),
         (
             (
                 (

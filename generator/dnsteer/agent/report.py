@@ -15,7 +15,7 @@ from dnsteer.events.event import Level, Name, Say
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
-from dnsteer.status.agent_knowledge import Trouble
+from dnsteer.status.agent_knowledge import WARNS, Trouble
 
 _NAMED = 3
 """Flows of others that are named one by one."""
@@ -74,6 +74,8 @@ class Reporter:
         to, reason = ("unhealthy", f": {why}") if why else ("healthy", "")
         level: Level = "warning" if why else "info"
         text = f"{pool}/{backend} is {to}{about}{reason}"
+        if str(fields.get("check", "")).endswith(WARNS):
+            text = f"{pool}/{backend} {'fails' if why else 'passes'} a check that only warns{about}{reason}"
         self.say(text, "check", level, pool=pool, backend=backend, to=to, reason=why, **fields)
 
     def panic(self, rules: PoolRules, decided: Decision, backends: list[str], decision: str) -> None:

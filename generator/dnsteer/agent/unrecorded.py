@@ -75,14 +75,17 @@ class Unrecorded:
         file = self._file(record.bridge)
         if file is None:
             return
+        new = file.with_suffix(".new")
         try:
             file.parent.mkdir(mode=0o700, exist_ok=True)
-            new = file.with_suffix(".new")
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as writing:
                 writing.write(kept.to_json())
             new.replace(file)
         except OSError as err:
             self.unsaved = f"{file}: {err.strerror}"
+            for left in (new, file):  # what it held is no longer so
+                with suppress(OSError):
+                    left.unlink()
 
     def overlay(self, record: BridgeRecord) -> Overlay | None:
         """What the flows have and the *record*, as it stands in OVSDB, does not; None where that is nothing."""

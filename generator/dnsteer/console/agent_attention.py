@@ -41,11 +41,12 @@ def in_service(pool: Membership, entries: Iterable[Maintenance]) -> set[str]:
 
 
 def failing_backends(seen: Seen, side: Side, options: str = "") -> Iterator[AttentionItem]:
-    """Pools in panic, and backends that fail their checks and are not out for it."""
+    """Pools in panic, backends that fail their checks and are not out for it, and checks that only warn."""
     panics = {panic.pool: panic for panic in seen.agent.panics}
     by_pool: dict[str, list[FailingCheck]] = {pool: [] for pool in panics}
     for check in seen.agent.failing:
-        by_pool.setdefault(check.pool, []).append(check)
+        if not check.only_warns:
+            by_pool.setdefault(check.pool, []).append(check)
     for pool in sorted(by_pool):
         checks, vips, serving = by_pool[pool], dict[str, None](), set[str]()
         for members in side.known.state.members:
@@ -62,6 +63,20 @@ def failing_backends(seen: Seen, side: Side, options: str = "") -> Iterator[Atte
         else:
             yield from _one_by_one(side, failing_here, "critical")
         yield from _one_by_one(side, _out_anyway(side, pool, checks, serving), "note")
+    yield from _warnings(seen.agent)
+
+
+def _warnings(agent: AgentKnowledge) -> Iterator[AttentionItem]:
+    """An item for each pool of which backends fail checks that only warn."""
+    by_pool: dict[str, list[FailingCheck]] = {}
+    for check in (check for check in agent.failing if check.only_warns):
+        by_pool.setdefault(check.pool, []).append(check)
+    for pool, checks in sorted(by_pool.items()):
+        each = [f"{check.backend}: {check.why}" for check in checks[:_NAMED]]
+        more = f"; and {len(checks) - _NAMED} more" if len(checks) > _NAMED else ""
+        since = moment(min(check.since for check in checks))
+        text = f"{'; '.join(each)}{more}. Since {since} UTC. They stay in service (on_failure: warn)."
+        yield AttentionItem("warning", f"Pool {pool}: checks that only warn fail", text, pool=pool)
 
 
 def _out_anyway(side: Side, pool: str, checks: Iterable[FailingCheck], serving: Collection[str]) -> list[FailingCheck]:
@@ -80,7 +95,8 @@ def _panic(
     if panic is None:
         return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
     services = f" for {', '.join(panic.services)}" if panic.services else ""
-    text = f"No backend in service passes its checks since {moment(panic.since)} UTC, so nobody more is taken out{services}. {why}"
+    began = f"No backend in service passes its checks since {moment(panic.since)} UTC{services}"
+    text = f"{began}, so nobody more is taken out. {why}"
     return AttentionItem("critical", f"Pool {pool}: PANIC", text, looks, pool, panic.decision, vips)
 
 

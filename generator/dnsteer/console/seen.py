@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from dnsteer.metrics.recorder import Known
 from dnsteer.slots.maintenance import Overlay
@@ -52,12 +53,12 @@ class Seen:
     drift: DriftCounts = field(default_factory=DriftCounts)
     agent: AgentKnowledge = NOTHING_KNOWN
 
-    @property
+    @cached_property
     def panics(self) -> frozenset[str]:
         """The pools that are in panic."""
         return frozenset(panic.pool for panic in self.agent.panics)
 
-    @property
+    @cached_property
     def failing(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
         """The last failures, by pool and backend, and by kind of check."""
         return {key: {c.check: c.why for c in checks} for key, checks in self.agent.by_backend.items()}

@@ -26,6 +26,10 @@ Presence = Literal["acts", "silent", "absent", "hidden", "remote", "unknown"]
 it, and cannot be asked. remote: one has it, and its socket is on another machine. unknown: that could not be found out."""
 
 
+WARNS = "-warn"
+"""How the kind of a check ends that only warns."""
+
+
 @dataclass(frozen=True)
 class FailingCheck:
     """A check that a backend fails, with its last failure. *services* are those that it is for alone, such as `853/tcp`."""
@@ -36,6 +40,11 @@ class FailingCheck:
     why: str
     since: datetime
     services: tuple[str, ...] = ()
+
+    @property
+    def only_warns(self) -> bool:
+        """Whether it takes nobody out of service."""
+        return self.check.endswith(WARNS)
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,9 @@ class AgentKnowledge:
 
     @cached_property
     def by_backend(self) -> Mapping[tuple[str, str], tuple[FailingCheck, ...]]:
-        """The checks that fail, by pool and backend."""
+        """The checks that fail, by pool and backend, without those that only warn."""
         found: dict[tuple[str, str], tuple[FailingCheck, ...]] = {}
-        for check in self.failing:
+        for check in (check for check in self.failing if not check.only_warns):
             key = check.pool, check.backend
             found[key] = (*found.get(key, ()), check)
         return found

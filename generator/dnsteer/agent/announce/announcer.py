@@ -14,7 +14,7 @@ from dnsteer.agent.announce.guard import RouteGuard
 from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
 from dnsteer.agent.announce.routes import RouteOwner
-from dnsteer.agent.announce.standing import Standing, Verdict, VipStanding, VipStandings
+from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
@@ -210,7 +210,7 @@ class Announcer:
         else:
             report.works(_TROUBLE, "VIPs are announced as they should be")
 
-    def _verdicts(self, known: Situation) -> dict[str, Verdict]:
+    def _verdicts(self, known: Situation) -> dict[str, VipVerdict]:
         """What is known of each VIP that the spec wants to be announced."""
         spec, overlay, health = known.spec, known.overlay, known.health
         stay = kept(spec, overlay, health) if not known.fault else set()
@@ -220,7 +220,7 @@ class Announcer:
         }
         standby = VipStanding("standby", "this switch is on standby") if known.standby else None
         return {
-            name: Verdict(obstacle, name in stay, asked.get(name, standby))
+            name: VipVerdict(obstacle, name in stay, asked.get(name, standby))
             for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
         }
 

@@ -40,7 +40,7 @@ class VipStanding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VipVerdict:
     """What is known of a VIP now. *obstacle* is why it does not work, empty if it does, None where that is not known.
 
     *stays*: it stays announced though no backend passes. *order* is why it may not be announced, however well it works.
@@ -56,7 +56,7 @@ class VipStandings:
 
     def __init__(self) -> None:
         self._checks: dict[str, CheckState] = {}
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, VipVerdict] = {}
         self._worked: set[str] = set()
         """VIPs that have worked: no other stays announced when no backend passes."""
         self._time = 0.0
@@ -70,7 +70,7 @@ class VipStandings:
         self._worked = {name for name, is_so in announced.items() if is_so}
         self._verdicts = {}
 
-    def follow(self, verdicts: Mapping[str, Verdict], time: float, now: datetime, hold_max: float) -> None:
+    def follow(self, verdicts: Mapping[str, VipVerdict], time: float, now: datetime, hold_max: float) -> None:
         """Take in what is known of all VIPs now."""
         limits = Thresholds(1, 1, hold_max)
         self._checks = {name: self._checks.get(name, CheckState(healthy=False)) for name in verdicts}

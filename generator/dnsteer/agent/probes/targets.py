@@ -15,6 +15,7 @@ from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Spec
+from dnsteer.status.agent_knowledge import WARNS
 from dnsteer.tables.slot import probe_numbers
 
 Key = tuple[str, str, int, str]
@@ -66,8 +67,9 @@ class ProbeTarget:
 
     @property
     def label(self) -> tuple[str, str, str]:
-        """Pool, backend and kind of check, as metrics have them."""
-        return self.pool, self.backend, self.check.check.value
+        """Pool, backend and kind of check, as metrics have them: `dns`, or `dns-warn` for one that only warns."""
+        warns = WARNS if self.check.on_failure == "warn" else ""
+        return self.pool, self.backend, f"{self.check.check.value}{warns}"
 
     @property
     def name(self) -> str:
