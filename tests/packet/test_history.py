@@ -174,6 +174,20 @@ def test_a_state_that_was_rolled_back_from_is_marked_and_no_target_unless_it_is_
     assert on(applied)("history", "--json").json["states"][0]["note"] == "why"
 
 
+def test_a_rejected_state_is_no_target_either_once_the_restored_spec_was_applied_anew(
+    applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as by a newer version: then the current state is no rollback."""
+    go(applied, tmp_path, 1, 2)
+    assert on(applied)("rollback", "--yes").code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("dnsteer.deploy.recorded.__version__", "99.0")
+        go(applied, tmp_path, 1)
+    assert numbers(applied) == [4, 3, 2, 1]
+    done = on(applied)("rollback", "--yes")
+    assert done.code == Exit.ERROR and "state 2 was rolled back from" in done.err
+
+
 def test_rolling_back_again_goes_further_back(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1, 2, 3, 4)
     for rolled_back, restored in ((4, 3), (5, 2), (6, 1)):

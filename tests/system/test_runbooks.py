@@ -150,7 +150,7 @@ def test_drain_and_undrain(deployed: Site) -> None:
         back = deployed.play("drain-backend.yml", **which, dnsteer_state="undrained", **elsewhere)
     assert (back.code, deployed.backends()) == (0, EVERY_ONE_UP), back.output
     for played, line in (
-        (drained, "drain of authoritative/ns1"),
+        (drained, "- authoritative/ns1 is drained\n"),
         (again, "authoritative/ns1 is drained already: nothing"),
     ):
         said = played.output.partition("TASK [dnsteer : Say what dnsteer did]")[2].partition("PLAY RECAP")[0]
