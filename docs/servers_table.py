@@ -25,7 +25,8 @@ def page(text: str) -> str:
         for why in row.values()
     ]
     letters = {
-        why: "abcdefghijklmnopqrstuvwxyz"[n] for n, why in enumerate(dict.fromkeys(w for w in all_ if len(w) > _LONG))
+        why: "abcdefghijklmnopqrstuvwxyz"[n]
+        for n, why in enumerate(dict.fromkeys(w for w in all_ if ": " in w and len(w) > _LONG))
     }
     legend = "\n".join(f"- {letter}: `{why}`" for why, letter in letters.items())
     text = _LEGEND.sub(lambda m: f"{m[1]}\n{legend}\n\n{m[2]}", text)

@@ -150,17 +150,17 @@ BREAKS = {
         ),
     ),
     "probes go where clients' queries go": (
-        "health",
+        "authoritative",
         lambda f: f.table in _tables("slot") and "reg8=" in f.match,
         None,
     ),
     "probes go to another backend": (
-        "health",
+        "authoritative",
         lambda f: f.table in _tables("slot") and "reg8=0x996" in f.match,
         lambda f: replace(f, actions="set_field:0x1c19cd->reg2,goto_table:40"),
     ),
     "clients choose their backend as probes do": (
-        "health",
+        "authoritative",
         lambda f: (
             (f.table in _tables("slot") and "reg8=" in f.match)
             or f.match == f"in_port=p0{_UNTAGGED},dl_dst=02:00:00:00:00:53"
@@ -174,27 +174,27 @@ BREAKS = {
         ),
     ),
     "answers to probes keep the backend's address": (
-        "health",
+        "authoritative",
         lambda f: f.table in _tables("return") and f.match.startswith("udp,nw_src=10.53.0.11,nw_frag=no,"),
         lambda f: replace(f, actions="goto_table:60"),
     ),
     "the port for probes gets what is sent to any address": (
-        "health",
+        "authoritative",
         lambda f: f.table in _tables("egress") and f.match == "ip,reg4=0x4,nw_dst=192.0.2.9",
         lambda f: replace(f, match="ip,reg4=0x4"),
     ),
     "the port for probes gets what comes from any address": (
-        "health",
+        "authoritative",
         lambda f: f.table in _tables("return") and f.match == "udp,reg4=0x4,nw_src=192.0.2.53,nw_frag=no",
         lambda f: replace(f, match="udp,reg4=0x4,nw_frag=no"),
     ),
     "the address of probes has another MAC": (
-        "health",
+        "authoritative",
         lambda f: f.match.startswith("arp,arp_tpa=192.0.2.9,"),
         lambda f: replace(f, actions=f.actions.replace("00:00:51", "00:00:53")),
     ),
     "what comes by the port for probes is taken for a query of a client": (
-        "health",
+        "authoritative",
         lambda f: f.table in _tables("ingress") and "in_port=probe0" in f.match,
         lambda f: replace(f, actions=f.actions.replace("set_field:0x3->reg4", "set_field:0x1->reg4")),
     ),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.checks.load import load_spec
 from dnsteer.lint.context import LintContext
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.run import run_finders
@@ -19,6 +20,7 @@ from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import SMALL, spec_of
 from tests.unit.commands import ENV, dnsteer
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ON_DOCA = SMALL.replace("flavor: ovs-netdev", "flavor: ovs-doca")
 
 
@@ -41,6 +43,15 @@ def test_a_mask_that_was_not_computed_is_named_with_its_flow() -> None:
     assert found.code.code == "DNS031"
     assert "a mask that lint did not compute:" in found.text and " nw_ttl " in found.text
     assert flow.text[:100] in found.text and found.flows == (flow.text,)
+
+
+@pytest.mark.parametrize("example", ["authoritative", "resolvers"])
+def test_masks_of_the_agents_own_probes_are_not_counted(example: str) -> None:
+    """Nobody else sends to the port for probes, so that the bound for any traffic leaves them out."""
+    examination = examine(load_spec(EXAMPLES / f"{example}.yaml"), profile("ovs-netdev"))
+    context = LintContext.of(examination)
+    assert examination.masks > context.bound.total, "the example no longer shows it"
+    assert list(mask_count(context)) == []
 
 
 def test_the_budget_is_said_with_what_would_keep_it() -> None:

@@ -51,7 +51,6 @@ class Nsd(NameServer):
         if it.primary:
             lines += [f"    request-xfr: AXFR {it.primary} NOKEY", f"    allow-notify: {it.primary} NOKEY"]
         lines += [f"    allow-query: {it.allows} NOKEY"] if it.allows else []
-        lines += [f"    {line}" for line in it.zone_lines]
         return "/etc/nsd/nsd.conf.d/example.conf", "\n".join(lines) + "\n" if it.serves_zone else ""
 
     def prepare(self) -> None:

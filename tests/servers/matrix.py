@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import dns.rcode
 
 from tests.servers import authoritative, network, resolvers
 from tests.servers.asking import PATIENCE, ask
+from tests.servers.expected import Row, matches, row_of
 from tests.servers.network import ADDRESS, FAR, NEAR, NETWORK, PRIMARY, PROBE
 from tests.servers.server import NameServer, Setting, running
 from tests.servers.upstream import primary
@@ -193,17 +194,17 @@ def checks_of(of: type[NameServer]) -> dict[str, str]:
     return {name: keys for name, keys in CHECKS.items() if only.get(name, True)}
 
 
-def seen(bench: Bench, of: type[NameServer], state: State, wanted: Mapping[str, str] | None) -> dict[str, str]:
-    """What each check says of a server in a state: what is wrong, empty for nothing.
+def seen(bench: Bench, of: type[NameServer], state: State, wanted: Row | None) -> Row:
+    """What each check says of a server in a state.
 
     It is asked until it says what is *wanted*, a few times at most; with None, until it says the same twice.
     """
     with state.bring(bench, of):
-        found = ask(checks_of(of))
+        row = row_of(ask(checks_of(of)))
         for _ in range(0 if state.brief else _ROUNDS):
-            if found == wanted:
+            if wanted is not None and matches(row, wanted):
                 break
-            before, found = found, ask(checks_of(of))
-            if wanted is None and found == before:
+            before, row = row, row_of(ask(checks_of(of)))
+            if wanted is None and row == before:
                 break
-        return found
+        return row

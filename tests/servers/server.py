@@ -38,8 +38,8 @@ class Setting:
     """Of an authoritative server: the address of the primary that it transfers the zone from."""
     allows: str = ""
     """Of an authoritative server: the network whose queries it answers; empty for all."""
-    zone_lines: tuple[str, ...] = ()
-    """Of NSD: more lines about the zone."""
+    more: tuple[str, str] = ("", "")
+    """A file of the configuration, and further lines for it."""
 
 
 class NameServer(ABC):
@@ -114,6 +114,9 @@ class NameServer(ABC):
         write_root_data(self.root, self.copy("/usr/share/dns"))
         self.prepare()
         self.add(*self.added())
+        path, lines = self.setting.more
+        if path:
+            self.add(path, lines)
 
     def _as_user(self) -> str:
         name, capabilities = self.user

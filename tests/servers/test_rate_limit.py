@@ -20,6 +20,7 @@ from tests.servers.server import Setting
 from tests.servers.zones import ZONE
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and name servers"), pytest.mark.slow]
+TRUSTED = Setting(more=("/etc/nsd/nsd.conf.d/example.conf", "    rrl-whitelist: positive\n"))
 CLIENT, RATE = "10.53.0.77", 1000
 
 
@@ -64,7 +65,7 @@ def test_clients_of_the_probes_network_take_a_server_out(bench: Bench) -> None:
 
 
 def test_not_with_the_limit_for_trusted_answers(bench: Bench) -> None:
-    with bench.running(Nsd, Setting(zone_lines=("rrl-whitelist: positive",))), queries():
+    with bench.running(Nsd, TRUSTED), queries():
         ends = time.monotonic() + 3
         while time.monotonic() < ends:
             assert said() == ""

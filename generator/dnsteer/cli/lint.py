@@ -256,9 +256,10 @@ def _show_totals(report: LintReport) -> None:
     maybe = " if everything unknown is offloaded" if report.unknown else ""
     share = _shares(report) if examination.profile.hardware else ""
     share += "not counting the extension's, " if share and examination.extension_parts else ""
+    any_traffic = "any traffic but the agent's" if examination.loaded.spec.switch.probe is not None else "any traffic"
     out.print(
         f"{share}{about}{counted(report.rules, 'hardware rule')}{maybe}, {about}{counted(report.flows, 'datapath flow')} "
-        f"for all traffic sent; {counted(examination.masks, 'mask')} seen, at most {report.bound.total} for any traffic"
+        f"for all traffic sent; {counted(examination.masks, 'mask')} seen, at most {report.bound.total} for {any_traffic}"
     )
     if examination.sampled is not None:
         out.print(f"{examination.sampled} slots of each service were sampled, and the rest extrapolated from them")

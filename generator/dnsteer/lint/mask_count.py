@@ -40,7 +40,7 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
         about = f"{show_mask(mask)} (Open vSwitch {examination.ovs})"
         text = f"a mask that lint did not compute: {about}: {judged.flow.text[:_SHOWN]}"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this flow", [judged])
-    if not strays and examination.masks > bound.total:
-        counts = f"masks seen: {examination.masks}, but lint computed at most {bound.total}"
+    if not strays and len(first) > bound.total:
+        counts = f"masks seen: {len(first)}, but lint computed at most {bound.total}"
         text = f"{counts} (Open vSwitch {examination.ovs})"
         yield context.finding(MASK_BOUND_WRONG, SWITCH, text, "please report this")
