@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dnsteer.plan.mtu import least_mtu
+from dnsteer.plan.mtu import LEAST_MTU
 
 if TYPE_CHECKING:
     from dnsteer.switch.settings import SettingsInput
@@ -74,9 +74,9 @@ def _short_qos(value: str, _seen: SettingsInput, _name: str) -> bool:
     return any(rate < least for rate in rates)
 
 
-def _short_mtu(value: str, seen: SettingsInput, _name: str) -> bool:
+def _short_mtu(value: str, _seen: SettingsInput, _name: str) -> bool:
     mtu = _whole(value)
-    return mtu is not None and mtu < least_mtu(seen.spec)
+    return mtu is not None and mtu < LEAST_MTU
 
 
 FEW_FLOWS = Crippling("less than half of these flows", _few_flows)
@@ -88,4 +88,4 @@ SHORT_RATE = Crippling(
 )
 SHORT_PACKET_RATE = Crippling(f"less than {_LEAST_KPKTS}", _short_policing(_LEAST_KPKTS, 0))
 SHORT_QOS = Crippling(f"less than {LEAST_MBITS} Mbit/s", _short_qos)
-SHORT_MTU = Crippling("less than 1280, or than switch.bringup.mtu", _short_mtu)
+SHORT_MTU = Crippling(f"less than {LEAST_MTU}", _short_mtu)

@@ -35,15 +35,14 @@ def has_fence(tables: Tables) -> bool:
 
 
 def with_fence(todo: TableChanges, have: Tables) -> TableChanges:
-    """The changes with that of the group, where dnsteer's tables lack it, or somebody has changed it.
+    """The changes with that of the group, where somebody has changed it. One that is not there makes no difference: the
+    next bundle makes it, and tables that were loaded from rendered files never had it.
 
     Every bundle begins with it, so it has no line of its own among them.
     """
     fence, there = Group(FENCE, _GROUP), have.other_groups.get(FENCE)
-    if there == fence or not have.same:
-        return todo  # where there is nothing of dnsteer's yet, the first bundle makes it
-    if there is None:
-        return replace(todo, add_groups=(*todo.add_groups, fence))
+    if there in (None, fence):
+        return todo
     return replace(todo, replace_groups=(*todo.replace_groups, fence))
 
 
