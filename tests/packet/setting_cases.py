@@ -172,10 +172,6 @@ CRIPPLING = {
         vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=1"), "switch", "other_config:max-idle is 1: ms: "
     ),
     "mtu": Case(with_mtu(1279), "port p0", "mtu is 1279: bytes: longer packets are dropped"),
-    "mtu below the spec's": Case(
-        vsctl("set", "Open_vSwitch", ".", "external_ids:same=yes"), "port p0",
-        "mtu is 1500: bytes: longer packets are dropped; full TCP segments need 9000", spec=JUMBO,
-    ),
     "flow_limit": Case(
         vsctl("set", "Flow_Table", "vip", "flow_limit=4", "overflow_policy=evict"), "table vip", "flow_limit is 4: flows"
     ),

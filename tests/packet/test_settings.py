@@ -28,6 +28,7 @@ from tests.packet.setting_cases import (
     CRIPPLING,
     DOWN,
     IGNORED,
+    JUMBO,
     NEEDED,
     OTHERS,
     OURS,
@@ -224,6 +225,17 @@ def test_longer_packets_than_the_mtu_are_lost(applied: Switch) -> None:
     wait(lambda: find_drift(SPEC, applied.database) != [], lambda: "it is not named")
     assert not passes(applied, long, leaves(QUERY).port)
     assert passes(applied, QUERY)
+    fresh(applied)
+
+
+def test_links_shorter_than_bringup_makes_them_are_named(applied: Switch) -> None:
+    """Where bringup was not run, as in the lab, that is no difference."""
+    loaded = spec_of(JUMBO)
+    fresh(applied)
+    apply(loaded, applied.database)
+    found = [each for each in find_drift(loaded, applied.database) if each.about == "port p0"]
+    assert [(each.warns, each.detail.startswith("mtu is 1500")) for each in found] == [(True, True)]
+    assert "full TCP segments need 9000" in found[0].detail
     fresh(applied)
 
 
