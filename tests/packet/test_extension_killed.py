@@ -108,6 +108,12 @@ def spec_in_force(target: TargetSwitch) -> Loaded:
     return next(s for s in (OLD, NEW) if record.digest.startswith(digest_of(s)))
 
 
+def differences(spec: Loaded, target: TargetSwitch) -> list[str]:
+    """All differences of the switch from a spec. The MTU of its ports, which is too short for tunnels, is a warning."""
+    found = find_drift(spec, target.remote, extension=target.extension)
+    return [each.text("spec.yaml") for each in found if not each.warns]
+
+
 def digest_of(spec: Loaded) -> str:
     from dnsteer.spec.loaded import digest
 
@@ -128,7 +134,7 @@ def test_kill_at_every_step(kind: str, target: TargetSwitch, shared: Switch, ext
         now = held(shared, extension)
         assert now in (old, new), steps
         seen.append(now == new)
-        assert find_drift(spec_in_force(target), target.remote, extension=target.extension) == []
+        assert differences(spec_in_force(target), target) == []
         back(target)
         assert held(shared, extension) == old
         steps += 1
@@ -177,7 +183,7 @@ def test_a_refusal_leaves_all_as_it_was(
         CHANGES[kind][0](TargetSwitch(target.remote, extension=str(relay.path)))
     assert "tunneled/198.51.100.53/udp/53" in str(error.value)
     assert (all_of(shared), extension.program) == (before, program)
-    assert find_drift(OLD, target.remote, extension=target.extension) == []
+    assert differences(OLD, target) == []
 
 
 @pytest.mark.parametrize("kind", CHANGES)

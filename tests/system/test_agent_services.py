@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,12 +35,11 @@ CHECKS = """\
 def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example with DoQ and DoH and a second VIP for DSR; without DoT, since NSD takes udp/853 with tcp/853."""
     text = HEALTH.read_text()
-    begin, end = text.index("    health:\n"), text.index("  resolvers:\n")
-    text = text[:begin] + CHECKS + text[end:]
+    text, pools = re.subn(r"    health:.*\n(?:      - .*\n)+", CHECKS, text)
+    assert pools == 2
     text = changed(
-        ("    health: {query: {name: dnsteer.test, type: SOA}}\n", CHECKS),
-        ("  resolver:\n", "  second: {addresses: [192.0.2.54, '2001:db8::54'], services: [dns], pool: authoritative}\n"
-         "  resolver:\n"), text=text,
+        ("  secondary:\n", "  second: {addresses: [192.0.2.54, '2001:db8::54'], services: [dns], pool: authoritative}\n"
+         "  secondary:\n"), text=text,
     ).replace("services: [dns]\n", "services: [dns, doq, doh]\n")  # fmt: skip
     file = tmp_path_factory.mktemp("agent") / "services.yaml"
     file.write_text(text)
@@ -114,7 +114,7 @@ def test_all_answer_by_every_service(state: lab.LabState, running: Agent) -> Non
 
 
 @pytest.mark.parametrize("kind", ["https", "quic"])
-@pytest.mark.parametrize(("server", "vip"), [("ns2", "VIP dns"), ("r1", "VIP resolver")], ids=["dsr", "nat"])
+@pytest.mark.parametrize(("server", "vip"), [("ns2", "VIP dns"), ("s1", "VIP secondary")], ids=["dsr", "nat"])
 def test_a_service_that_hangs_is_found(
     state: lab.LabState,
     running: Agent,
@@ -123,7 +123,7 @@ def test_a_service_that_hangs_is_found(
     server: str,
     vip: str,
 ) -> None:
-    pool = "authoritative" if server.startswith("ns") else "resolvers"
+    pool = "authoritative" if server.startswith("ns") else "secondaries"
     os.kill(fronts[server, kind].pid, signal.SIGSTOP)
     try:
         becomes(state, f"{pool}/{server}")
