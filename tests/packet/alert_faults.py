@@ -52,14 +52,21 @@ pools:
     backends: [BACKENDS-1]
   spare: {slots: 16, backends: [BACKENDS-1]}
   plain: {slots: 16, on_all_down: drop, backends: [BACKENDS-2]}
+  kept:
+    slots: 16
+    hold_max: 1s
+    keep_at_least: 2
+    health: CHECK
+    backends: [BACKENDS-3]
 vips:
   many: {addresses: [198.51.100.1], services: [dns], pool: many}
   cautious: {addresses: [198.51.100.2], services: [dns], pool: cautious}
   helped: {addresses: [198.51.100.3], services: [dns], pool: helped}
   plain: {addresses: [198.51.100.4], services: [dns], pool: plain}
+  kept: {addresses: [198.51.100.5], services: [dns], pool: kept}
 """
 ONE_FLOW = "tcp,nw_dst=198.51.100.1"
-VIPS = {f"198.51.100.{n}" for n in range(1, 5)}
+VIPS = {f"198.51.100.{n}" for n in range(1, 6)}
 
 
 def spec_text(folder: Path) -> str:
@@ -95,7 +102,7 @@ class Watched:
         self.agent = self.start()
         self.prometheus = Prometheus(folder, self.address)
 
-    def start(self, ready: str = "pools with health checks: 3") -> Agent:
+    def start(self, ready: str = "pools with health checks: 4") -> Agent:
         started = Agent(self.switch, self.folder / "agent.log", "--metrics", self.address)
         if os.geteuid() == 0:  # as the test: its averages of seconds need readings in time
             os.setpriority(os.PRIO_PROCESS, started.process.pid, os.getpriority(os.PRIO_PROCESS, 0))

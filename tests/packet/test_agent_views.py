@@ -89,7 +89,7 @@ def test_a_switch_whose_backends_are_well(watched: Agent, shared: Switch) -> Non
     assert (found["exit"], found["ok"], found["attention"]) == (0, True, [])
     agent_is = found["agent"]
     assert (agent_is["presence"], agent_is["needed"], agent_is["reason"]) == ("acts", True, None)
-    assert agent_is["knows"] == {"state": 1, "failing": [], "panics": [], "unannounced": [], "troubles": []}
+    assert agent_is["knows"] == {"state": 1, "failing": [], "panics": [], "unannounced": [], "troubles": [], "kept": []}
 
 
 def test_three_of_four_that_are_dead_are_named_everywhere(watched: Agent, shared: Switch, folder: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_pool_of_which_all_are_dead_does_not_serve_its_vips(watched: Agent, sh
     assert panic["pool"] == "farm" and panic["decision"] == item["decision"]
     said = on(shared)("status", "--no-rates")
     assert said.code == NOT_SERVING
-    assert "critical: Pool farm: PANIC: too many backends fail since" in words(said.out)
+    assert "critical: Pool farm: PANIC: no backend in service passes its checks since" in words(said.out)
     assert "br-dns: as recorded; a VIP does not serve: dns" in said.out
     assert said.out.count("up, fails") == 4
     for verb in (["top", "--once"], ["report", "-o", "-"]):

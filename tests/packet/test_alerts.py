@@ -51,6 +51,9 @@ FAULTS = {
     _UNHEALTHY: Fault(lambda it: it.failed("b6"), {"pool": "cautious", "backend": "b6"}, (_FAR,)),
     "DnsteerBackendReturnsSlowly": Fault(faults.one_returns_slowly, {"pool": "many", "backend": "b1"}, (_UNHEALTHY,)),
     "DnsteerPoolPanic": Fault(lambda it: it.failed("b6", "b7"), {"pool": "cautious"}, (_UNHEALTHY,)),
+    "DnsteerPoolKeepsFailingBackends": Fault(
+        lambda it: it.failed("b12", "b13"), {"pool": "kept"}, (_UNHEALTHY, _FAR, "DnsteerPoolWithoutEnoughBackends")
+    ),
     "DnsteerPoolOnBackup": Fault(
         lambda it: it.failed("b8"), {"pool": "helped"}, (_UNHEALTHY, "DnsteerPoolWithoutBackends", _FAR)
     ),

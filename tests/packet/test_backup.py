@@ -119,7 +119,7 @@ def test_a_spec_without_the_backup_ends_it(backed: Switch, tmp_path: Path) -> No
     file = spec_file(tmp_path, BACKED.replace("    backup: {pool: spare, below: 2}\n", ""))
     planned = on(backed)("plan", file)
     assert "backup 1 of farm/sp1 ends: the backend is no longer in the spec" in planned.out
-    assert "pool farm: backup spare below 2 -> unset" in planned.out
+    assert "pool farm: backup {pool: spare, below: 2} -> unset" in planned.out
     assert on(backed)("apply", file, "--yes").code == 0
     assert {a["kind"] for a in overlay(backed)} == {"health"}
     assert on(backed)("verify", file).code == 0
@@ -143,4 +143,4 @@ def test_the_digest_is_that_of_the_whole(backed: Switch, tmp_path: Path) -> None
         text = BACKED.replace("{pool: spare, below: 2}", "{below: 2, pool: spare}")
         assert on(backed)("apply", spec_file(tmp_path, text), "--json").json["changed"] is False
     file = spec_file(tmp_path, BACKED.replace("    backup: {pool: spare, below: 2}\n", "    backup: spare\n"))
-    assert "pool farm: backup spare below 2 -> spare below 1" in on(backed)("plan", file).out
+    assert "pool farm: backup.below 2 -> 1" in on(backed)("plan", file).out

@@ -170,7 +170,7 @@ def test_rollback(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", NO_EXTENSION, "--yes"))
     good(do("rollback", "1", "--yes"))
     assert held(shared, extension) == before
-    good(do("rollback", "--yes"))
+    good(do("rollback", "3", "--yes"))
     assert extension.program["vips"] == {}
 
 
@@ -275,7 +275,8 @@ def test_status(do: Run, extension: Extension) -> None:
     away = do("status", "--no-rates")
     assert away.code == Exit.DIFFERENT
     assert "program  cannot be reached: the extension at" in away.out
-    assert "warning: the extension cannot be reached: its VIPs may get no answers" in away.out
+    assert "critical: The extension cannot be reached: the extension at" in away.out
+    assert "its VIPs may get no answers" in away.out
     assert away.out.rstrip().endswith("br-dns: the extension cannot be reached")
     found = do("status", "--json", "--interval", "0.5s", "--no-verify").json
     assert not found["ok"] and not found["extension"]["reachable"]

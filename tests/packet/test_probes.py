@@ -98,17 +98,20 @@ LIVENESS = {
 }  # fmt: skip
 
 
+PLAIN = {"recursion": False, "rdclass": "IN", "cd": False, "do": False, "edns_size": 0}
+
+
 def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_path: Path) -> None:
     dnsteer = on(switch)
     assert dnsteer("apply", spec_file(tmp_path, CHECKED), "--yes").code == 0
     for found in (dnsteer("probes", "--json").json, dnsteer("probes", "--json", "--backend", "farm/ns1").json):
         asked = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "farm"]
-        query = {"name": "example.org.", "type": "MX", "recursion": False}
+        query = {"name": "example.org.", "type": "MX", **PLAIN}
         wanted = {**LIVENESS, "rcode": ["NOERROR"], "aa": True, "answers": 1, "answer": ["10 mail.example.org."]}
         assert asked and all(each == (query, wanted) for each in asked)
     found = dnsteer("probes", "--json").json
     alive = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "spare"]
-    assert alive and all(each == ({"name": ".", "type": "SOA", "recursion": False}, LIVENESS) for each in alive)
+    assert alive and all(each == ({"name": ".", "type": "SOA", **PLAIN}, LIVENESS) for each in alive)
     assert found["notes"] == ["pool spare: no health check names a query, so only that something answers is tested"]
 
 

@@ -18,7 +18,7 @@ from tests.system.playbooks import Played, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 CHECK = "{query: {name: example.org, type: SOA, expect: {aa: true}}}"
-LIVENESS = "pool farm: its health checks name no query, so only that something answers is tested"
+LIVENESS = "pool farm: no health check names a query, so only that something answers is tested"
 
 
 def bind(folder: Path) -> list[str]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dnsteer.agent.announce.conditions import kept
+from dnsteer.agent.announce.conditions import none_pass
 from dnsteer.agent.announce.standing import VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
@@ -85,7 +85,7 @@ def test_one_that_no_backend_passes_for_stays_if_it_has_worked() -> None:
     clock = Clock()
     assert clock.sees(none) == VipStanding("kept", "healthy backends in service: 0")
     assert clock.vips.kept() == ["dns"]
-    assert clock.sees(VipVerdict("the switch is away", by_switch=True)).state == "failing"
+    assert clock.sees(VipVerdict("the switch is away")).state == "failing"
     assert clock.sees(none).state == "kept"  # no failure of its own, but it has worked
     assert Clock(announced=False).sees(none).state == "failing"
 
@@ -127,7 +127,7 @@ REFUSED, SILENT, GOOD = ("answered REFUSED", True), ("no answer", False), ("", T
 )  # fmt: skip
 def test_who_stays_when_none_passes(policy: str, a: tuple[str, bool], b: tuple[str, bool], stay: set[str]) -> None:
     spec = spec_of(policy)
-    assert kept(spec, NO_OVERLAY, health_of(spec, {"a": a, "b": b})) == stay
+    assert none_pass(spec, NO_OVERLAY, health_of(spec, {"a": a, "b": b})).stay == stay
 
 
 def test_an_answer_after_silence_counts_and_silence_after_an_answer() -> None:
@@ -135,9 +135,9 @@ def test_an_answer_after_silence_counts_and_silence_after_an_answer() -> None:
     health = health_of(spec, {"a": SILENT, "b": SILENT})
     (target,) = (target for target in probe_targets(spec) if target.backend == "a")
     health.add(target, Result(3.0, *REFUSED[:1], 0.1, answered=True))
-    assert kept(spec, NO_OVERLAY, health)
+    assert none_pass(spec, NO_OVERLAY, health).stay
     health.add(target, Result(4.0, *SILENT[:1], 0.1))
-    assert not kept(spec, NO_OVERLAY, health)
+    assert not none_pass(spec, NO_OVERLAY, health).stay
 
 
 def test_the_med_of_a_last_resort() -> None:
@@ -170,7 +170,7 @@ def test_policies_that_are_refused(policy: str, more: str, said: str) -> None:
 def test_one_that_was_withdrawn_for_its_servers_does_not_come_back_by_what_fails() -> None:
     """They did not answer, and then REFUSED: it was gone from the routers and is not given to them again for that."""
     clock = Clock()
-    assert clock.sees(FAILS).state == "failing"
+    assert clock.sees(VipVerdict("healthy backends in service: 0", unanswered=True)).state == "failing"
     assert clock.sees(VipVerdict("healthy backends in service: 0", stays=True)).state == "failing"
     assert clock.sees(WORKS).state == "announced"
     assert clock.sees(VipVerdict("healthy backends in service: 0", stays=True)).state == "kept"

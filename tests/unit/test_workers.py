@@ -243,9 +243,9 @@ def test_workers_of_a_host_have_pages_and_series_of_their_own() -> None:
 def test_a_page_that_workers_share_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    async def page(_client: object, url: str, _timeout: float) -> str:
+    async def page(_client: object, url: str, _timeout: float) -> bytes:
         asked.append(url)
-        return 'busy{w="0"} 1\nbusy{w="1"} 2\nbusy{w="3"} 4\n'
+        return b'busy{w="0"} 1\nbusy{w="1"} 2\nbusy{w="3"} 4\n'
 
     monkeypatch.setattr(scraping, "scrape", page)
     source = MetricSource.model_validate({"prometheus": "http://{address}:9100/", "metric": 'busy{w="{worker}"}'})

@@ -87,7 +87,7 @@ def test_no_change_of_a_part_is_told_as_an_object(kind: type[BaseModel]) -> None
         for old, new in [(made(kind), one) for one in several] + [*pairwise(several)]:
             for found in _fields("changed", "it", old, new, ()):
                 told += 1
-                assert found.text.startswith(f"it: {name}")
+                assert found.text.startswith(f"it: {field.alias or name}")
                 assert not _REPR.search(found.text.replace(" -> ", " ")), found.text
     assert told
 

@@ -104,6 +104,8 @@ class Agent:
         """When health changed first of what is due."""
         self._decision = ""
         """The id of the decision about what is due, once health has changed."""
+        self._turned: dict[str, str] = {}
+        """The ids of checks that have turned, by slots of which nothing was changed yet: others have to answer first."""
         self._under_way: set[str] = set()
         """Names of slots about which more is to be decided soon: a backend is coming back, or unhealthy and in service."""
         self._timed = False
@@ -283,6 +285,7 @@ class Agent:
             return
         due, self._due = self._due, set()
         decision, self._decision = self._decision, ""
+        decision = decision or next((self._turned[name] for name in due if name in self._turned), "")
         began = loop.time()
         if self._changed is not None:
             self._recorder.took("decision_wait", began - self._changed, decision)
@@ -301,7 +304,9 @@ class Agent:
             self._put_back(due, decision)
             self._read_first = True
             return
-        for name in effect.decisions:
+        for name, decided in effect.decisions.items():
+            if effect.changed or not decided.goes_on:
+                self._turned.pop(name, None)
             self.supervisor.works(f"deciding about {name}")
         for name, err in effect.failed.items():
             self.supervisor.failed(f"deciding about {name}", err)
@@ -375,9 +380,12 @@ class Agent:
         result = self._health.compare_serials(target, result)
         turned = self._health.add(target, result)
         if turned:
-            self._decision = self._decision or IDS.next()
+            ill = not self._health.states[target.key].healthy
+            pending = next((self._turned[name] for name in target.slots if name in self._turned), "") if ill else ""
+            self._decision = self._decision or pending or IDS.next()
             self._changed = self._changed or asyncio.get_running_loop().time()
             self._due.update(target.slots)
+            self._turned |= dict.fromkeys(target.slots, self._decision)
             self._wake.set()
             self._announcer.wake()
         with self.supervisor.guarded("telling of checks"):

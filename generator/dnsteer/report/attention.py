@@ -42,6 +42,10 @@ def needs_look(status: Status, items: Iterable[AttentionItem]) -> bool:
     return any(item.level != "note" and item.said not in status.of_others and not item.differs for item in items)
 
 
+_AWAY = "cannot be reached: "
+"""What the title says already."""
+
+
 def unreachable_text(status: Status) -> str:
     """How it is said in one line that the switch cannot be reached."""
     return f"the switch cannot be reached: {status.unreachable}"
@@ -83,7 +87,7 @@ def _own(status: Status, options: str) -> Iterator[AttentionItem]:
         yield AttentionItem(
             "critical",
             title,
-            sentence(f"{extension.text()}. {' '.join(map(sentence, extension.warnings))}"),
+            sentence(f"{extension.text().removeprefix(_AWAY)}. {' '.join(map(sentence, extension.warnings))}"),
             differs=True,
         )
     yield from _agent(status.agent, options)

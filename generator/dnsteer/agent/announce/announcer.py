@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 
-from dnsteer.agent.announce.conditions import kept, obstacles
+from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles
 from dnsteer.agent.announce.guard import RouteGuard
 from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
@@ -213,14 +213,14 @@ class Announcer:
     def _verdicts(self, known: Situation) -> dict[str, VipVerdict]:
         """What is known of each VIP that the spec wants to be announced."""
         spec, overlay, health = known.spec, known.overlay, known.health
-        stay = kept(spec, overlay, health) if not known.fault else set()
+        none = none_pass(spec, overlay, health) if not known.fault else NonePass()
         asked = {
             name: VipStanding("asked", one.text, datetime.fromisoformat(one.until) if one.until else None)
             for name, one in self._withdrawn.items()
         }
         standby = VipStanding("standby", "this switch is on standby") if known.standby else None
         return {
-            name: VipVerdict(obstacle, name in stay, asked.get(name, standby), by_switch=bool(known.fault))
+            name: VipVerdict(obstacle, name in none.stay, asked.get(name, standby), name in none.unanswered)
             for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
         }
 

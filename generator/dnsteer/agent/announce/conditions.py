@@ -5,6 +5,8 @@ Pure functions of the spec, the overlay, health and the state of the switch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.slots.maintenance import Overlay
@@ -32,32 +34,43 @@ def obstacles(spec: Spec, overlay: Overlay, health: Health, fault: str | None) -
     return out
 
 
-def kept(spec: Spec, overlay: Overlay, health: Health) -> set[str]:
-    """The VIPs that stay announced though no backend in service passes the checks of a service: see
-    `switch.announce.when_none_pass`."""
+@dataclass(frozen=True)
+class NonePass:
+    """VIPs of which no backend in service passes the checks of a service: those that *stay* announced all the same, by
+    `switch.announce.when_none_pass`, and those that go since nobody *answers*."""
+
+    stay: frozenset[str] = frozenset()
+    unanswered: frozenset[str] = frozenset()
+
+
+def none_pass(spec: Spec, overlay: Overlay, health: Health) -> NonePass:
+    """Return the VIPs of which no backend passes, unless the policy is to withdraw them in any case."""
     policy = spec.switch.announce.when_none_pass if spec.switch.announce is not None else "withdraw"
     if policy == "withdraw":
-        return set()
-    return {
-        name
+        return NonePass()
+    found = {
+        name: _none_passes(spec, spec.vips[name].pool, settings.min_healthy, overlay, health, policy)
         for name, settings in announced_vips(spec).items()
-        if _stays(spec, spec.vips[name].pool, settings.min_healthy, overlay, health, policy)
     }
+    stay, unanswered = (frozenset(name for name, is_so in found.items() if is_so is wanted) for wanted in (True, False))
+    return NonePass(stay, unanswered)
 
 
-def _stays(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health, policy: LastResort | str) -> bool:
-    """Whether all that a pool lacks is of services that no backend passes for, and the *policy* keeps those."""
-    serving, none_passes = {*serving_backends(spec, pool, overlay)}, False
+def _none_passes(
+    spec: Spec, pool: str, least: int, overlay: Overlay, health: Health, policy: LastResort | str
+) -> bool | None:
+    """Whether the *policy* keeps a pool, if all that it lacks is of services that no backend passes for; None otherwise."""
+    serving, keeps = {*serving_backends(spec, pool, overlay)}, None
     for service in ("", *own_slots(spec, pool)):
         slots = slots_name(pool, service)
         passing = serving - health.unhealthy(slots).keys()
         if len(passing) >= least:
             continue
-        answered = policy != "withdraw_if_unanswered" or serving & health.answering(slots)
-        if passing or not serving or not answered:
-            return False
-        none_passes = True
-    return none_passes
+        if passing or not serving:
+            return None
+        answered = policy != "withdraw_if_unanswered" or bool(serving & health.answering(slots))
+        keeps = answered and keeps is not False
+    return keeps
 
 
 def _lacking(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health) -> str | None:

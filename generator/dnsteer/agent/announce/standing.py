@@ -44,18 +44,13 @@ class VipVerdict:
     """What is known of a VIP now. *obstacle* is why it does not work, empty if it does, None where that is not known.
 
     *stays*: it stays announced though no backend passes. *order* is why it may not be announced, however well it works.
-    *by_switch*: the obstacle is a fault of the switch.
+    *unanswered*: none of its backends passes, and none of them answers either.
     """
 
     obstacle: str | None
     stays: bool = False
     order: VipStanding | None = None
-    by_switch: bool = False
-
-    @property
-    def is_failure(self) -> bool:
-        """Whether its backends do not serve, and it is not to stay announced for all that."""
-        return bool(self.obstacle) and not (self.stays or self.by_switch)
+    unanswered: bool = False
 
 
 class VipStandings:
@@ -65,7 +60,7 @@ class VipStandings:
         self._checks: dict[str, CheckState] = {}
         self._verdicts: dict[str, VipVerdict] = {}
         self._worked: set[str] = set()
-        """VIPs that have worked since they failed by themselves: no other stays announced when no backend passes."""
+        """VIPs that have worked since nobody answered for them: no other stays announced when no backend passes."""
         self._time = 0.0
         """The time of what was followed last."""
         self._zero = datetime.min.replace(tzinfo=timezone.utc)
@@ -91,7 +86,7 @@ class VipStandings:
         self._worked = {
             name
             for name, check in self._checks.items()
-            if check.healthy or (name in self._worked and not verdicts[name].is_failure)
+            if check.healthy or (name in self._worked and not verdicts[name].unanswered)
         }
 
     def all(self) -> dict[str, VipStanding]:
