@@ -268,7 +268,7 @@ def hang_in_the_middle(spec: Loaded, database: str) -> None:
 
 @contextmanager
 def change_hangs(it: Watched) -> Iterator[None]:
-    other = (it.folder / "spec.yaml").read_text().replace("addresses: [198.51.100.4]", "addresses: [198.51.100.5]")
+    other = (it.folder / "spec.yaml").read_text().replace("addresses: [198.51.100.4]", "addresses: [198.51.100.9]")
     child = get_context("fork").Process(target=hang_in_the_middle, args=(spec_of(other), it.switch.database))
     child.start()
     try:
