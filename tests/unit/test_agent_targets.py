@@ -54,6 +54,22 @@ vips:
 ONE = ["198.51.100.1", "198.51.100.2", "2001:db8:1::1"]
 
 
+@pytest.mark.parametrize(
+    ("serves", "check", "seconds"),
+    [
+        ("", "{query: {name: example.org}}", 0.5),
+        ("", "{query: {name: example.org}, interval: 200ms}", 0.2),
+        ("serves: resolver", "{}", 1.0),
+        ("serves: resolver", "{interval: 500ms}", 0.5),
+        ("serves: resolver", "{timeout: 300ms}", 0.3),
+        ("serves: authoritative", "{query: {name: example.org}}", 0.5),
+    ],
+)
+def test_the_time_out_that_is_left_out_fits_what_is_served(serves: str, check: str, seconds: float) -> None:
+    text = SPEC.replace("    health: [HEALTH]\n", f"    {serves}\n    health: [{check}]\n")
+    assert {target.timeout for target in probe_targets(load(text).spec)} == {seconds}
+
+
 def asked(health: str, text: str = SPEC) -> list[ProbeTarget]:
     return list(probe_targets(load(text.replace("HEALTH", health)).spec))
 

@@ -81,6 +81,16 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
         ),
         ((("backends:", "slow_start: 30s\n    health: {query: {name: example.org}}\n    backends:"),), ()),
         (
+            (("backends:", "health: [{}, {check: tcp, interval: 5s}]\n    backends:"),),
+            ("12: $.pools.ns.health: found checks that test only that something answers",),
+        ),
+        (
+            (("backends:", "health: [{}, {on_failure: warn, query: {name: example.org}}]\n    backends:"),),
+            ("12: $.pools.ns.health: found checks that test only that something answers",),
+        ),
+        ((("backends:", "serves: resolver\n    health: {}\n    backends:"),), ()),
+        ((("backends:", "health: [{}, {check: tcp, query: {type: NS}}]\n    backends:"),), ()),
+        (
             (
                 (
                     "vips:",
