@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import BusyError
 from tests.packet.switches import LARGE, Switch
+
+BRIDGE = "br-dns"
 
 PATIENCE = 15.0
 """Seconds until something that takes a tenth of one must have happened."""
@@ -34,6 +38,21 @@ class Agent:
     def waits_for(self, text: str) -> None:
         """Wait until it said *text*."""
         wait(lambda: text in self.said(), lambda: f"the agent did not say {text!r}: {self.said()}")
+
+    def hang(self, switch: Switch) -> None:
+        """Stop it while it does not change the bridge: one that hangs with the bridge's lock keeps everybody out."""
+
+        def stopped() -> bool:
+            self.process.send_signal(signal.SIGSTOP)
+            try:
+                with Session(switch.database, 0.1) as session:
+                    session.lock(BRIDGE)
+            except BusyError:
+                self.process.send_signal(signal.SIGCONT)
+                return False
+            return True
+
+        wait(stopped, lambda: f"it changes the bridge all the time: {self.said()}")
 
     def end(self, by: signal.Signals = signal.SIGTERM) -> int:
         """End it; its exit code."""

@@ -145,7 +145,7 @@ def test_the_socket_is_for_its_owner_alone(running: Agent, shared: Switch) -> No
 
 
 def test_an_agent_that_hangs_is_done_without(running: Agent, shared: Switch) -> None:
-    os.kill(running.process.pid, signal.SIGSTOP)
+    running.hang(shared)
     try:
         done = on(shared)("drain", "farm/ns1")
         assert done.code == 0

@@ -209,7 +209,7 @@ def test_a_record_that_others_have_written_counts(farm: Farm, tmp_path: Path) ->
         leave(farm.switch, 0)
         (farm.marks / "ns1").unlink()
         running.waits_for(WITHOUT)
-        os.kill(running.process.pid, signal.SIGSTOP)
+        running.hang(farm.switch)
         leave(farm.switch, None)
         done = on(farm.switch)("drain", "spare/sp1", "--yes")
         os.kill(running.process.pid, signal.SIGCONT)
