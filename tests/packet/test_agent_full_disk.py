@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,21 @@ def test_only_health_goes_on_without_the_record(farm: Farm) -> None:
         change_overlay(switch, BRIDGE, advance)
     leave(farm.switch, None)
     switch.memory.close()
+
+
+def test_maintenance_that_cannot_end_yet_is_said_once(farm: Farm, tmp_path: Path) -> None:
+    """Not as a switch that fails and works in turns; it ends as soon as it can be recorded."""
+    with agent(farm.switch, tmp_path) as running:
+        assert on(farm.switch)("drain", "spare/sp1", "--for", "2s", "--yes").code == 0
+        leave(farm.switch, 0)
+        running.waits_for("maintenance whose time has come does not end or go on, since it cannot be recorded: ")
+        turns = now() + timedelta(seconds=3)
+        wait(lambda: now() > turns, running.said)
+        leave(farm.switch, None)
+        running.waits_for("maintenance ends and goes on as it should")
+        assert overlay(farm.switch) == []
+        assert running.said().count("maintenance whose time has come") == 1
+        assert "the switch stays as it is" not in running.said()
 
 
 def test_what_others_change_is_put_right_without_the_record(farm: Farm, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dnsteer.cli.output import Exit
 from tests.packet.agents import agent, wait
 from tests.packet.announcing import DNS, OTHER, READY, announces, applied, folder, healthy, spec
 from tests.packet.birds import bird
-from tests.packet.command import SLOW, on
+from tests.packet.command import FARM, SLOW, on, spec_file
 from tests.packet.switches import Switch
 
 __all__ = ["folder"]
@@ -81,3 +81,14 @@ def test_a_configuration_that_bird_refuses_needs_attention(shared: Switch, folde
         own.write(own.including)
         healthy(folder, "ns1", "ns2", "ns3")
         settles(shared, Exit.OK)
+
+
+def test_what_a_spec_no_longer_asks_for_needs_no_attention(shared: Switch, folder: Path) -> None:
+    """No BIRD runs, and then no VIP is to be announced any more."""
+    applied(shared, folder, spec(folder))
+    with agent(shared, folder, READY) as running:
+        running.waits_for("VIPs are not announced as they should be: ")
+        titles = [item["title"] for item in settles(shared, Exit.NOT_SERVING)["attention"]]
+        assert "VIPs are not announced as they should be" in titles
+        assert on(shared)("apply", spec_file(folder, FARM), "--yes").code == 0
+        assert settles(shared, Exit.OK)["agent"]["knows"]["troubles"] == []

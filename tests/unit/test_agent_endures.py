@@ -21,6 +21,7 @@ from dnsteer.agent.run import Agent
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.plan.build import build_plan
+from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, AppliedState, BridgeRecord
@@ -222,6 +223,36 @@ def test_a_pool_that_is_another_one_waits(old: str, new: str, monkeypatch: pytes
             assert case.agent._world is not None
             assert "farm" not in case.agent._world.rules
             case.end()
+
+    asyncio.run(test())
+
+
+def test_of_several_states_the_last_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool goes on that is as it was followed last, whatever a state between them had; addresses that are gone go."""
+    announcing = SPEC.replace("  uplinks:\n", "  announce: {via: bird}\n  uplinks:\n")
+    other = announcing.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {interval: 1800s, timeout: 1s}\n")
+    last = announcing.replace("weight: 2", "weight: 3").replace("192.0.2.53, ", "")
+    assert len({announcing, other, last}) == 3
+
+    async def test() -> None:
+        case = Case()
+        case.source.applied = state_of(announcing, 1)
+        with case.at_work(), monkeypatch.context() as patch:
+            await case.turn()
+            patch.setattr(adoption, "read_world", lambda *_: 1 / 0)
+            seen = []
+            for number, text in enumerate((other, last, SPEC), 2):
+                case.source.now, case.source.applied = record_of(number), state_of(text, number)
+                await case.turn()
+                world = case.agent._world
+                assert world is not None and world.number == number
+                routes = routes_of(world.spec, dict.fromkeys(world.spec.vips, True))
+                seen.append(({rules.pool for rules in world.rules.values()}, {str(address) for address in routes}))
+            case.end()
+        (first, before), (second, after), nothing = seen
+        assert (first, second) == ({"farm"}, {"spare"})
+        assert before - after == {"192.0.2.53"} and after < before
+        assert nothing == (set(), set())
 
     asyncio.run(test())
 

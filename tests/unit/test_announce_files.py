@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from ipaddress import ip_address
 from pathlib import Path
@@ -15,6 +16,7 @@ from dnsteer.agent.announce.announcer import Announcer
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
 from dnsteer.agent.announce.routes import RouteOwner, text
 from dnsteer.agent.report import Reporter
+from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.recorder import Recorder
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.announced import places_of, route_place
@@ -101,3 +103,24 @@ def test_places(tmp_path: Path) -> None:
     assert places_of(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
         route_place(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
     ]
+
+
+def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
+    """Another one announces now, and says itself what does not work."""
+    seen = SeenRecorder()
+    report = Reporter(lambda *_, **__: None, seen)
+    for what in ("the announcement of VIPs", "the guard", "OpenFlow", "the withdrawn VIPs", "the former routes", "x"):
+        report.fails(what, "it does not work")
+    one = Announcer("unix:/nowhere", seen)
+    one.record(record(dnsteer_withdrawn="{"), report)
+    assert len(seen.seen().agent.troubles) == 7
+
+    async def stand_by() -> None:
+        task = asyncio.ensure_future(one.run(lambda: None, report))
+        one.stand_by()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(stand_by())
+    assert [trouble.about for trouble in seen.seen().agent.troubles] == ["x"]

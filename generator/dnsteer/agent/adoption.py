@@ -41,6 +41,8 @@ class Adoption:
     def __init__(self, claim: Claim, health: Health, add: Report, report: Reporter, recorder: Recorder) -> None:
         self._claim, self._health, self._add, self._report, self._recorder = claim, health, add, report, recorder
         self.world: World | None = None
+        self._followed: World | None = None
+        """The last state all of which could be followed: that of the probes."""
         self._probes: list[Turns] = []
         self._refused = 0
         """The number of the state that cannot be followed, 0 if there is none."""
@@ -65,10 +67,10 @@ class Adoption:
             raise
         except Exception as err:
             self._retry.failed(loop.time())
-            if self.world is None:
+            if self.world is None or self._followed is None:
                 raise
             if self._refused != number:
-                self.world, self._refused = kept_world(self.world, await work(partial(self._state, record))), number
+                self.world, self._refused = kept_world(self._followed, await work(partial(self._state, record))), number
             foreseen = isinstance(err, SwitchError | PermissionError)
             if not foreseen:
                 self._recorder.defect("adopting a state")
@@ -97,7 +99,7 @@ class Adoption:
     ) -> None:
         probers = make_probers(world.targets, self._add, loop)  # before anything changes: what it reads may be wrong
         stop_probes(self._probes)
-        self.world = world
+        self.world = self._followed = world
         self._health.adopt(world.targets, overlay, loop.time(), past)
         self._probes = start_probes(probers, self._health.states, loop)
         self._report.adopted(world)

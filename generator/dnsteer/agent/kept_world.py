@@ -1,6 +1,7 @@
-"""What of the state before goes on while the one that was applied cannot be followed: pools that are the same in both.
+"""What of the state before goes on while the one that was applied cannot be followed.
 
-Their checks are right for the new state too, so that failover goes on there. All other pools are left as they are.
+Checks of pools that are the same in both are right for the new state too, so that failover goes on there; all other pools
+are left as they are. Of the addresses only those stay announced that the new state wants to be.
 """
 
 from __future__ import annotations
@@ -10,16 +11,43 @@ from dataclasses import replace
 from typing import Any
 
 from dnsteer.agent.world import World
+from dnsteer.deploy.recorded import spec_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
+from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.state import AppliedState
+from dnsteer.switch.tools import SwitchError
 
 
 def kept_world(before: World, state: AppliedState) -> World:
-    """Return the world *before* with the rules that hold for *state* as well, as what is followed in its place."""
+    """Return what of the world *before*, the last that was followed, holds for *state* as well."""
     same = _same_pools(before.state, state)
     rules = {name: rules for name, rules in before.rules.items() if rules.pool in same}
-    return replace(before, number=state.number, rules=rules)
+    return replace(before, number=state.number, rules=rules, spec=_still_announced(before.spec, state))
+
+
+def _still_announced(before: Spec, state: AppliedState) -> Spec:
+    """The spec *before* with what *state* says of announcing its VIPs, and without addresses that are no longer there.
+
+    VIPs that are new are not announced: it is not known whether they work.
+    """
+    try:
+        after = spec_of(state)
+    except SwitchError:
+        return before
+    addresses = {address for vip in after.vips.values() for address in vip.addresses}
+    vips = {
+        name: vip.model_copy(
+            update={
+                "addresses": [address for address in vip.addresses if address in addresses],
+                "announce": after.vips[name].announce if name in after.vips else vip.announce,
+            }
+        )
+        for name, vip in before.vips.items()
+        if addresses.intersection(vip.addresses)
+    }
+    switch = before.switch.model_copy(update={"announce": after.switch.announce})
+    return before.model_copy(update={"switch": switch, "vips": vips})
 
 
 def _same_pools(before: AppliedState, after: AppliedState) -> set[str]:

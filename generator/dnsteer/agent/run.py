@@ -48,7 +48,7 @@ from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
@@ -222,8 +222,10 @@ class Agent:
         ):
             self._due |= world.rules.keys()
         self._record, self._overlay = record, overlay
-        self._timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
-        self._timed = self._timed and loop.time() >= self._stepped + TICK
+        ends = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
+        self._timed = ends and loop.time() >= self._stepped + TICK
+        if not ends:
+            self._report.works("the maintenance", "maintenance ends and goes on as it should")
         self._captured = record if capture_of(record) is not None else None
         with self.supervisor.guarded("following the record"):
             self._role.record(record, self._world)
@@ -263,7 +265,12 @@ class Agent:
             return
         began = loop.time()
         self._timed, self._stepped = False, began
-        effect = await work(partial(advance_maintenance, self._switch, world.bridge))
+        try:
+            effect = await work(partial(advance_maintenance, self._switch, world.bridge))
+        except UnwrittenError as err:
+            text = f"maintenance whose time has come does not end or go on, since it cannot be recorded: {err}"
+            self._report.fails("the maintenance", text, "error")
+            return
         self._note_effect(effect, loop.time() - began)
 
     async def _record_failures(self, work: Work, _world: World, loop: asyncio.AbstractEventLoop) -> None:

@@ -37,6 +37,11 @@ _CHECK = 5.0
 """Seconds between two looks at what BIRD has."""
 _MAX_TOLD = 3
 _TROUBLE = "the announcement of VIPs"
+_GUARD = "the guard"
+_OF_SETTINGS = (_TROUBLE, _GUARD, "OpenFlow", "the withdrawn VIPs")
+"""What can fail as long as the spec has VIPs announced."""
+_OF_RECORD = ("the withdrawals", "the former routes")
+"""What can fail as long as it is this agent that acts."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,7 @@ class Announcer:
             if not self._acts:
                 self._forget()
                 self._places.forget()
+                report.forget(*_OF_SETTINGS, *_OF_RECORD)
             elif (found := situation()) is not None:
                 await self._follow(found, clock(), report)
             await set_within(self._wake, _TICK)
@@ -167,6 +173,7 @@ class Announcer:
                 present = await asyncio.to_thread(publisher.present)
                 self._vips.begin({name: present.issuperset(vip.addresses) for name, vip in spec.vips.items()})
         self._adopted, self._settings, self._publisher = True, settings, publisher
+        report.forget(*(_OF_SETTINGS if settings is None else [_GUARD]))
 
     async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float, report: Reporter) -> None:
         """Withdraw routes of earlier specs that are elsewhere."""
@@ -284,11 +291,9 @@ class Announcer:
         try:
             self._guard = RouteGuard(*self._settings)
         except OSError as err:
-            report.fails(
-                "the guard", f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}"
-            )
+            report.fails(_GUARD, f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}")
         else:
-            report.works("the guard", "if the agent is killed, VIPs are withdrawn again")
+            report.works(_GUARD, "if the agent is killed, VIPs are withdrawn again")
 
     def _forget(self) -> None:
         """Know nothing of what is announced."""
