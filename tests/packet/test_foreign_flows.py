@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from dnsteer.deploy.run import Options, preview
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
+from dnsteer.switch.openflow import OpenFlow
 from tests.packet.agents import wait
 from tests.packet.apply_spec import apply
 from tests.packet.command import SLOW, on
@@ -158,3 +160,20 @@ def test_of_many_flows_those_that_take_most_are_named(applied: Switch) -> None:
     assert warnings[-1] == "5 more foreign flows take packets; see all: dnsteer verify SPEC"
     found = find_drift(SPEC, applied.database)
     assert len(found) == 9 and "to remove it" not in found[-1].detail
+
+
+def test_many_flows_with_cookies_of_their_own_are_counted_by_one_dump(
+    applied: Switch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flows = [f"cookie={n},table=0,priority=500,udp,tp_dst={n},actions=drop" for n in range(1, 101)]
+    applied.ofctl("add-flows", "-", stdin="\n".join(flows))
+    client, ran = TargetSwitch(applied.database).client(BRIDGE), list[str]()
+    original = OpenFlow.ofctl
+
+    def counted(self: OpenFlow, *args: str, **more: Any) -> str:
+        ran.append(args[0])
+        return original(self, *args, **more)
+
+    monkeypatch.setattr(OpenFlow, "ofctl", counted)
+    found = client.packets([*client.dump().other.values()])
+    assert len(found) == 100 and ran.count("dump-flows") <= 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +72,25 @@ def test_a_server_that_fails_or_is_set_back_makes_nobody_late() -> None:
     assert said(known, of["b"], 60, 7) == "", "the other one has gone back to 7"
 
 
+def test_one_lost_probe_of_the_newest_brings_nobody_back() -> None:
+    """Nor does a spec that is applied again; a server that is out is nobody's measure."""
+    known, of = adopted("{fall: 2, query: {name: example.org, expect: {serial_lag: 10s}}}")
+    said(known, of["a"], 0, 8)
+    said(known, of["b"], 1, 7)
+    assert said(known, of["b"], 12, 7)
+    said(known, of["a"], 13, None, "no answer within 0.5 s")
+    assert said(known, of["b"], 14, 7)
+    known.adopt(of.values(), NO_OVERLAY, 14.5)
+    assert said(known, of["b"], 15, 7)
+    said(known, of["a"], 16, None, "no answer within 0.5 s")
+    assert said(known, of["b"], 17, 7) == "", "the newest one that serves"
+    said(known, of["a"], 18, 8)
+    assert said(known, of["b"], 19, 7), "it has been behind all along"
+    others = {**of, "a": replace(of["a"], query=replace(of["a"].query, name="example.net."))}
+    known.adopt(others.values(), NO_OVERLAY, 20)
+    assert said(known, of["b"], 21, 7) == "", "the other one is asked for another zone"
+
+
 def test_serials_wrap_around() -> None:
     known, of = adopted(LAG)
     said(known, of["a"], 0, 3)
@@ -92,5 +113,5 @@ def test_a_check_that_only_warns_takes_nobody_out() -> None:
     said(known, of["a"], 0, 8)
     assert said(known, of["b"], 1, 7) == "" and said(known, of["b"], 12, 7)
     assert known.states[of["b"].key].healthy is False, "which the log, the metrics and the console say"
-    assert known.unhealthy("ns") == {} and known.untested("ns") == set()
+    assert known.unhealthy("ns") == {} and known.untested("ns") == {}
     assert of["b"].label == ("ns", "b", "dns-warn"), "apart from checks of that kind that take backends out"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from dnsteer.agent.health import CheckState
+from dnsteer.agent.backend_health import Health
+from dnsteer.agent.health import CheckState, Result
 from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget, probe_targets, rounds
-from dnsteer.agent.probes.turns import MAX_OTHERS, Turns
+from dnsteer.agent.probes.turns import MAX_OTHERS, MAX_UNTESTED, Turns
+from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.derived import PROBE_PORTS
 from dnsteer.tables.slot import probe_numbers
 from tests.unit.spec_text import load
@@ -231,6 +234,7 @@ class Clock(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.time_passed = 0.0
 
     def call_later(self, delay, callback, *args, context=None):  # type: ignore[no-untyped-def]
         self.timers.append((delay, callback))
@@ -253,9 +257,17 @@ class Round:
         self.keys = {t.address: t.key for t in made}
         self.states = {t.key: CheckState() for t in made}
         self.clock = Clock()
-        self.turns = Turns([Asked(t, self.said) for t in made], self.states, self.clock)
+        self.untested: set[str] = set()
+        self.awaited: set[str] = set()
+        self.turns = Turns([Asked(t, self.said) for t in made], self, self.clock)
         self.turns.start(0.5)
         assert [delay for delay, _ in self.clock.timers] == [0.5]
+
+    def is_untested(self, target: ProbeTarget) -> bool:
+        return target.address in self.untested
+
+    def is_awaited(self, target: ProbeTarget) -> bool:
+        return target.address in self.awaited
 
     def step(self) -> list[str]:
         self.said.clear()
@@ -306,6 +318,75 @@ def test_however_many_fail_the_cost_has_a_limit_and_each_is_asked() -> None:
         seen |= set(said)
     assert seen == set(of.names)
     of.close()
+
+
+def test_those_of_which_nothing_is_known_are_asked_many_at_a_time() -> None:
+    of = Round(50)
+    of.untested = {*of.names}
+    sizes = []
+    while of.untested:
+        said = of.step()
+        of.untested -= {*said}
+        sizes.append(len(said))
+    assert sizes == [1 + MAX_UNTESTED] * 4 + [1 + 9]
+    assert len(of.step()) == 2
+    of.untested = {*of.names}
+    of.fails("0", streak=1, healthy=True)
+    assert len(of.step()) == 2, "one that does not answer is not asked more"
+    of.close()
+
+
+def test_those_that_another_backend_fails_are_asked_at_once() -> None:
+    of = Round(50)
+    of.awaited = {"17"}
+    for _ in range(5):
+        assert "17" in of.step()
+    of.fails("4", streak=1, healthy=True)
+    of.awaited = {*of.names[1:]}
+    for _ in range(5):
+        assert len(said := of.step()) == 1 + MAX_OTHERS and "4" in said, "its own failures come first"
+    of.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_of_many_vips_that_a_backend_lacks_takes_it_out_soon(seed: int) -> None:
+    """Whichever it is: another backend is asked for it as soon as it fails. After a start all are known soon."""
+    first = next(t for t in asked("{check: dns}"))
+    names = [f"192.0.2.{i}" for i in range(100)]
+    lacking = random.Random(seed).choice(names[1:])
+    health, said, clock = Health(), list[str](), Clock()
+    of = {
+        backend: [ProbeTarget(**{**first.__dict__, "backend": backend, "address": a, "vip": a}) for a in names]
+        for backend in ("a", "b")
+    }
+    health.adopt([*of["a"], *of["b"]], NO_OVERLAY, 0.0)
+    turns = {backend: Turns([Asked(t, said) for t in targets], health, clock) for backend, targets in of.items()}
+
+    def interval(lacks: str, *backends: str) -> None:
+        for backend in backends or turns:
+            clock.time_passed += 0.5
+            said.clear()
+            turns[backend]._next()
+            for target in (t for t in of[backend] if t.address in said):
+                bad = backend == "a" and target.address == lacks
+                health.add(target, Result(clock.time_passed, "no answer" if bad else ""))
+
+    for _ in range(10):
+        interval("")
+    slots = first.slots[0]
+    assert health.untested(slots) == {}, "100 VIPs, 10 at a time"
+    for _ in range(20 + 30 * seed):
+        interval("", "b")  # the order in which VIPs are asked becomes another one
+    failed = 0
+    for _ in range(len(names) + 5):
+        interval(lacking)
+        failed += not health.states[next(t.key for t in of["a"] if t.address == lacking)].steady
+        if "a" in health.unhealthy(slots) and not health.of(slots).unproven:
+            break
+    assert failed <= 4, f"intervals from its first failure until it is known: {failed}"
+    for each in turns.values():
+        each.stop()
+    clock.close()
 
 
 def test_a_backend_that_is_dead_is_asked_no_more_than_one_that_is_well() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.agent.announce.bird import Bird, BirdError, BirdRefusedError
-from dnsteer.agent.announce.conditions import obstacles, serving_backends
+from dnsteer.agent.announce.conditions import obstacles, serving_backends, withheld_by_people
 from dnsteer.agent.announce.routes import RouteOwner, addresses_of, owner_of, text
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
@@ -89,6 +89,35 @@ def test_what_is_not_known_is_neither() -> None:
         spec, NO_OVERLAY, health_of(spec, {"a": "no answer", "b": "no answer", "idle": "", "gone": ""}), None
     )
     assert ill["one"] and ill["two"] and ill["free"] is None
+
+
+def test_of_many_vips_each_is_announced_once_it_was_asked_itself() -> None:
+    """Through the bridge, where they are asked by turns; what asks a backend itself is needed for all."""
+    text = SPEC.replace("  announce:", "  probe: {port: probe0, addresses: [192.0.2.9/24]}\n  announce:")
+    spec = spec_of(
+        text.replace("    health: {check: dns, interval: 1s}", "    health: [{check: dns}, {check: tcp, via: network}]")
+    )
+    health, targets = Health(), [t for t in probe_targets(spec) if t.pool == "farm" and t.backend in "ab"]
+    health.adopt(targets, NO_OVERLAY, 0.0)
+    for address in ("192.0.2.53", "192.0.2.55"):
+        for target in targets:
+            if target.address == address:
+                health.add(target, Result(1.0))
+    assert {*obstacles(spec, NO_OVERLAY, health, "").values()} == {None, ""}
+    for target in targets:
+        if not target.vip:
+            health.add(target, Result(1.0))
+    assert obstacles(spec, NO_OVERLAY, health, "") == {"one": "", "two": None, "free": ""}, "192.0.2.54 was not asked"
+
+
+def test_backends_that_people_have_out_are_no_failure() -> None:
+    spec = spec_of()
+    drained = Overlay((out("a", "drain"),))
+    assert withheld_by_people(spec, drained, health_of(spec, GOOD)) == {"two"}
+    assert withheld_by_people(spec, NO_OVERLAY, health_of(spec, GOOD)) == set()
+    assert withheld_by_people(spec, drained, health_of(spec, {**GOOD, "b": "no answer"})) == {"one"}, (
+        "two would fail anyway"
+    )
 
 
 def test_reasons() -> None:

@@ -47,6 +47,14 @@ def test_people_who_withdraw_it_hold_it_back_no_longer_than_they_say() -> None:
     assert clock.sees(WORKS).state == "announced"
 
 
+def test_people_who_have_backends_out_again_and_again_hold_nothing_back() -> None:
+    clock = Clock()
+    lacks = "pool farm: healthy backends in service: 2, needed: 3"
+    for _ in range(8):
+        assert clock.sees(VipVerdict(lacks, withheld=True), 20) == VipStanding("failing", lacks)
+        assert clock.sees(WORKS, 5).state == "announced"
+
+
 def test_a_hold_grows_with_its_own_failures_and_says_until_when() -> None:
     clock = Clock()
     assert clock.sees(FAILS) == VipStanding("failing", "no answer")

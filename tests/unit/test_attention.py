@@ -137,11 +137,11 @@ def test_of_several_codes_the_highest_counts() -> None:
     assert exit_code(status, items_of(status)) is Exit.DIFFERENT
     status.agent = AgentView("absent", True)
     assert exit_code(status, items_of(status)) is Exit.ATTENTION
+    status.errors.append("damaged")
+    assert exit_code(status, items_of(status)) is Exit.ERROR, "what was found is not all"
     vip = UnannouncedVip("dns", "why", START)
     status.agent = AgentView("acts", True, knowledge=AgentKnowledge(unannounced=(vip,)))
     assert exit_code(status, items_of(status)) is Exit.NOT_SERVING
-    status.errors.append("damaged")
-    assert exit_code(status, items_of(status)) is Exit.ERROR
 
 
 def test_settings_of_others_do_not_count() -> None:
@@ -173,7 +173,7 @@ class Told:
 def test_a_check_fails_until_all_of_its_targets_pass_and_since_the_first_failure() -> None:
     of = Told()
     for why in ("late", "REFUSED"):  # over IPv4, and over IPv6
-        of.recorder.turned(("farm", "ns1", "dns"), healthy=False, why=why, services=("853/tcp",))
+        of.recorder.turned(("farm", "ns1", "dns"), healthy=False, why=why, services=("853/tcp",), at=why)
         of.time = LATER
     assert of.knows.failing == (FailingCheck("farm", "ns1", "dns", "REFUSED", START, ("853/tcp",)),)
     of.adopt()  # another spec was applied, and it goes on failing
@@ -182,6 +182,17 @@ def test_a_check_fails_until_all_of_its_targets_pass_and_since_the_first_failure
     of.recorder.turned(("farm", "ns1", "dns"), healthy=True)
     assert of.knows.failing == ()
     of.recorder.turned(("old", "ns9", "dns"), healthy=False, why="of a state that is gone")
+    assert of.knows.failing == ()
+
+
+def test_the_reason_is_that_of_a_target_that_still_fails() -> None:
+    of = Told()
+    for at in ("A", "B"):
+        of.recorder.turned(("farm", "ns1", "dns"), healthy=False, why=f"dns {at}: late", services=("53",), at=at)
+    assert of.knows.failing[0].why == "dns B: late"
+    of.recorder.turned(("farm", "ns1", "dns"), healthy=True, at="B")
+    assert of.knows.failing == (FailingCheck("farm", "ns1", "dns", "dns A: late", START, ("53",)),)
+    of.recorder.turned(("farm", "ns1", "dns"), healthy=True, at="A")
     assert of.knows.failing == ()
 
 

@@ -9,6 +9,7 @@ import pytest
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.model.spec import Flavor
+from dnsteer.switch import megaflow_mode
 from dnsteer.switch.database import Bridge
 from dnsteer.switch.settings import Level, SettingsInput, deviations
 from tests.packet.switches import SMALL, spec_of
@@ -50,3 +51,47 @@ def test_levels_that_are_not_asked_for_are_left_out() -> None:
     crippled = seen(Flavor.OVS_NETDEV, max_idle="1")
     assert [*deviations(crippled, Level.WARNED)] == [*deviations(crippled, Level.SET)] == []
     assert len([*deviations(replace(crippled, no_megaflows=True), Level.NAMED)]) == 2
+
+
+HEAD = "recirc_id(0),in_port({}),eth_type(0x0800),ipv4(dst=192.0.2.53,proto=17{}),udp(dst=53), packets:1, bytes:60"
+TUNNEL = "actions:set(tunnel(dst=192.0.2.1,ttl=64,flags(df))),p9,p1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "disabled"),
+    [
+        ([HEAD.format("p0", ",ttl=64") + ", actions:p1"], True),
+        ([HEAD.format("p0", ",ttl=64") + ", actions:p1", HEAD.format("p0", "") + ", actions:p1"], False),
+        ([HEAD.format("p0", "") + f", {TUNNEL}"], False),
+        ([HEAD.format("vm7", ",ttl=64") + ", actions:p1"], False),
+        ([], False),
+    ],
+    ids=["exact", "some are not", "mirrored into a tunnel", "of another port", "none"],
+)
+def test_whether_the_switch_makes_megaflows(lines: list[str], disabled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the flows of all datapaths that it has; what a flow's actions say tells nothing."""
+    asked: list[tuple[str, ...]] = []
+
+    class Control:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def __enter__(self) -> Control:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def run(self, command: str, *args: str) -> str:
+            asked.append((command, *args))
+            known = {
+                "upcall/show": "  flows         : (current 3)",
+                "dpctl/dump-dps": "netdev@ovs-netdev\nsystem@ovs-system\n",
+            }
+            dumped = "\n".join(lines) if args[1:] == ("netdev@ovs-netdev", "filter=udp") else ""
+            return known.get(command, dumped)
+
+    monkeypatch.setattr(megaflow_mode, "Unixctl", Control)
+    monkeypatch.setattr(megaflow_mode, "control_socket", lambda remote: remote)
+    assert megaflow_mode.megaflows_disabled("unix:x", {"p0", "p1"}, 1.0) is disabled
+    assert ("dpctl/dump-flows", "--names", "system@ovs-system", "filter=udp6") in asked

@@ -101,5 +101,5 @@ class Adoption:
         stop_probes(self._probes)
         self.world = self._followed = world
         self._health.adopt(world.targets, overlay, loop.time(), past)
-        self._probes = start_probes(probers, self._health.states, loop)
+        self._probes = start_probes(probers, self._health, loop)
         self._report.adopted(world)

@@ -12,6 +12,7 @@ from dnsteer.agent.health import CheckState, Result, after_result
 from dnsteer.agent.probes.serials import Serials
 from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.effective_query import EffectiveQuery
 from dnsteer.switch.flapping import PastFailures
 
 
@@ -24,8 +25,8 @@ class Health:
         """The targets of each backend that decide about a pool's slots (`slots_name`)."""
         self._untested: set[Key] = set()
         """Targets of which it is not known yet whether they are healthy."""
-        self._serials: dict[tuple[str, int], Serials] = {}
-        """By pool and number of the check."""
+        self._serials: dict[tuple[str, int, EffectiveQuery], Serials] = {}
+        """By pool and number of the check, and what it asks."""
         self._evidence = Evidence()
 
     def adopt(
@@ -46,7 +47,12 @@ class Health:
             if entry.kind == "health" and not entry.returns
         }
         known, self.states, self._by_slots = self.states, {}, {}
-        self._serials.clear()
+        asked = {_serials_of(target): set[Key]() for target in known_targets}
+        for target in known_targets:
+            asked[_serials_of(target)].add(target.key)
+        self._serials = {check: one for check, one in self._serials.items() if check in asked}
+        for check, serials in self._serials.items():
+            serials.keep(asked[check])
         tested = known.keys() - self._untested
         for target in known_targets:
             entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
@@ -67,9 +73,8 @@ class Health:
         allowed = target.query.serial_lag
         if allowed is None:
             return result
-        serials = self._serials.setdefault((target.pool, target.number), Serials())
+        serials = self._serials.setdefault(_serials_of(target), Serials())
         if result.serial is None:
-            serials.forget(target.key)
             return result
         newest, lag = serials.lag(target.key, result.serial, result.time)
         if lag <= allowed:
@@ -86,6 +91,8 @@ class Health:
         if result.good or not after.healthy:  # a first failure tells neither
             self._untested.discard(target.key)
         self.states[target.key] = after
+        if result.serial is None and not after.healthy and (serials := self._serials.get(_serials_of(target))):
+            serials.forget(target.key)  # one lost probe would tell nothing
         self._evidence.add(target, result)
         return after.healthy != before.healthy
 
@@ -113,10 +120,28 @@ class Health:
         found = {name: self._failed(keys) for name, keys in self._by_slots.get(slots, {}).items()}
         return {name for name, keys in found.items() if keys and all(self.states[key].answered for key in keys)}
 
-    def untested(self, slots: str) -> set[str]:
-        """The backends for a pool's slots of which a check does not know yet whether they are healthy."""
-        return {name for name, keys in self._by_slots.get(slots, {}).items() if self._untested.intersection(keys)}
+    def untested(self, slots: str) -> dict[str, set[str]]:
+        """The backends for a pool's slots of which a check does not know yet whether they are healthy, each with the
+        addresses at which it is not known: of VIPs, through the bridge, or its own."""
+        found = {
+            name: {key[3] for key in self._untested.intersection(keys)}
+            for name, keys in self._by_slots.get(slots, {}).items()
+        }
+        return {name: addresses for name, addresses in found.items() if addresses}
+
+    def is_untested(self, target: ProbeTarget) -> bool:
+        """Whether it is not known yet whether a target is healthy."""
+        return target.key in self._untested
+
+    def is_awaited(self, target: ProbeTarget) -> bool:
+        """Whether the next result of a target shows if it is the fault of another backend that this one fails."""
+        return self._evidence.is_awaited(target)
 
     def _failed(self, keys: Iterable[Key]) -> list[Key]:
         """Those of a backend's targets that are unhealthy, first failed first."""
         return sorted((key for key in keys if not self.states[key].healthy), key=lambda key: self.states[key].since)
+
+
+def _serials_of(target: ProbeTarget) -> tuple[str, int, EffectiveQuery]:
+    """With whose serials those of a target are compared: its own check of the pool's backends."""
+    return target.pool, target.number, target.query

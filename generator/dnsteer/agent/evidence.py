@@ -25,6 +25,8 @@ class Evidence:
         self._since: dict[Key, float] = {}
         """When the first of the failed probes in a row was sent."""
         self._proven: set[Key] = set()
+        self._awaiting: dict[Peers, set[Key]] = {}
+        """The targets that fail and are not proven to do so by themselves, by what they are compared with."""
         self._at_once: set[Key] = set()
         """Targets that one failed probe takes out: then one that is sent later and answered is enough."""
 
@@ -40,6 +42,9 @@ class Evidence:
         self._passed = {peers: at for peers, at in self._passed.items() if peers in backends}
         self._since = {key: at for key, at in self._since.items() if key in self._peers}
         self._proven &= self._peers.keys()
+        self._awaiting = {}
+        for key in self._since.keys() - self._proven:
+            self._awaiting.setdefault(self._peers[key], set()).add(key)
 
     def add(self, target: ProbeTarget, result: Result) -> None:
         """Add a result of a target."""
@@ -47,6 +52,7 @@ class Evidence:
         if result.good:
             self._since.pop(key, None)
             self._proven.discard(key)
+            self._settle(key)
             for peers in _peers(target):
                 passed = self._passed.setdefault(peers, {})
                 passed[target.backend] = sent, passed.get(target.backend, (sent, sent))[0]
@@ -54,12 +60,29 @@ class Evidence:
         began = self._since.setdefault(key, sent)
         if any(began < at < sent for at in self._passed_by_others(key)):
             self._proven.add(key)
+        if self.proves(key):
+            self._settle(key)
+        else:
+            self._awaiting.setdefault(self._peers[key], set()).add(key)
 
     def proves(self, key: Key) -> bool:
         """Whether a target that fails is known to do so by itself; one without peers is."""
         if key in self._proven or not self._peers.get(key):
             return True
         return key in self._at_once and any(at > self._since.get(key, at) for at in self._passed_by_others(key))
+
+    def is_awaited(self, target: ProbeTarget) -> bool:
+        """Whether another backend fails, and it shows if that is its own fault whether this target passes."""
+        waiting = (self._awaiting.get(peers, ()) for peers in _peers(target)) if self._awaiting else ()
+        return any(key[1] != target.backend for keys in waiting for key in keys)
+
+    def _settle(self, key: Key) -> None:
+        """Wait no longer for others to be asked."""
+        peers = self._peers.get(key, ())
+        if key in (waiting := self._awaiting.get(peers, set())):
+            waiting.remove(key)
+            if not waiting:
+                del self._awaiting[peers]
 
     def _passed_by_others(self, key: Key) -> Iterator[float]:
         passed = self._passed.get(self._peers.get(key, ()), {})

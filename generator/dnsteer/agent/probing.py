@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
-from dnsteer.agent.health import CheckState
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe
-from dnsteer.agent.probes.targets import Key, ProbeTarget, rounds
-from dnsteer.agent.probes.turns import Prober, Turns
+from dnsteer.agent.probes.targets import ProbeTarget, rounds
+from dnsteer.agent.probes.turns import Known, Prober, Turns
 from dnsteer.agent.probes.udp import Report, UdpProbe
 from dnsteer.spec.effective_query import EffectiveQuery
 from dnsteer.spec.model.health import CheckKind
@@ -33,13 +32,11 @@ def make_probers(targets: Iterable[ProbeTarget], report: Report, loop: asyncio.A
     return made
 
 
-def start_probes(
-    made: Iterable[list[Prober]], states: Mapping[Key, CheckState], loop: asyncio.AbstractEventLoop
-) -> list[Turns]:
-    """Start them, spread over their intervals. *states* has what is known of each target."""
+def start_probes(made: Iterable[list[Prober]], known: Known, loop: asyncio.AbstractEventLoop) -> list[Turns]:
+    """Start them, spread over their intervals."""
     started = []
     for probers in made:
-        turns = Turns(probers, states, loop)
+        turns = Turns(probers, known, loop)
         turns.start(random.uniform(0, probers[0].target.check.interval))
         started.append(turns)
     return started

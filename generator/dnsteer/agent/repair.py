@@ -72,8 +72,9 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
             failed = err
         with switch.database() as database:
             found = compute_and_diff(
-                wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=False
-            )
+                wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=False,
+                foreign_flows=False,
+            )  # fmt: skip
             if failed is not None and not found.changed:
                 raise failed
             if found.changed and repair:

@@ -379,7 +379,9 @@ class Agent:
             for target in world.targets:
                 state = self._health.states[target.key]
                 if not state.healthy:
-                    self._recorder.turned(target.label, healthy=False, why=state.why, services=target.services)
+                    self._recorder.turned(
+                        target.label, healthy=False, why=state.why, services=target.services, at=target.place
+                    )
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
         if target.source is not None and not self._memory.counts(result):
@@ -404,7 +406,9 @@ class Agent:
         self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
         if turned:
             state = self._health.states[target.key]
-            self._recorder.turned(target.label, healthy=state.healthy, why=state.why, services=target.services)
+            self._recorder.turned(
+                target.label, healthy=state.healthy, why=state.why, services=target.services, at=target.place
+            )
             self._report.turned(
                 target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
                 check=target.label[2], duration_s=round(result.took, 6), decision=decision,

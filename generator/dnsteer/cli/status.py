@@ -62,8 +62,8 @@ def status(
     """Show the status of a switch: what was applied, which backends fail or are out, what goes where, and what drifted.
 
     Exit code 2: it differs, a change was cut off, or it waits for its flows; 3: it serves, but something needs attention,
-    such as a backend that fails, or no agent; 4: a VIP does not serve; of several the highest. 69: it cannot be reached;
-    130: ended by Ctrl-C.
+    such as a backend that fails, or no agent; 4: a VIP does not serve; of several the highest. 1: something cannot be read
+    or checked, and no VIP is known not to serve. 69: it cannot be reached; 130: ended by Ctrl-C.
     """
     from dnsteer.status.report import Observer
 
@@ -108,10 +108,10 @@ def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
 
     if found.unreachable:
         return Exit.UNAVAILABLE
-    if found.errors:
-        return Exit.ERROR
     if any(item.vips for item in items):
         return Exit.NOT_SERVING
+    if found.errors:
+        return Exit.ERROR
     if needs_look(found, items):
         return Exit.ATTENTION
     return Exit.DIFFERENT if found.different else Exit.OK

@@ -6,7 +6,6 @@ as a whole and never changed, so that any thread may read.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -42,8 +41,8 @@ class SeenRecorder(Recorder):
         self._drift = DriftCounts()
         self._agent = NOTHING_KNOWN
         self._checks: frozenset[Check] = frozenset()
-        self._failing_targets = Counter[Check]()
-        """How many targets of each check are unhealthy."""
+        self._failing_targets: dict[Check, dict[str, tuple[str, tuple[str, ...]]]] = {}
+        """Of each check the targets that are unhealthy, the last one last: why, and for which services."""
         self._before: dict[Check, datetime] = {}
         """Since when checks failed when another state was adopted: those that go on failing did not begin anew."""
         self._stands_by = False
@@ -81,7 +80,7 @@ class SeenRecorder(Recorder):
         super().adopted(known, every)
         bridge, _, record = self._followed
         self._followed = bridge, known, record
-        self._checks, self._failing_targets = frozenset(every), Counter()
+        self._checks, self._failing_targets = frozenset(every), {}
         self._before = {(one.pool, one.backend, one.check): one.since for one in self._agent.failing}
         panics = tuple(one for one in self._agent.panics if one.pool in known.spec.pools)
         self._know(state=known.state.number, failing=(), panics=panics)
@@ -109,23 +108,28 @@ class SeenRecorder(Recorder):
     def stepped(self, side: Side) -> None:
         """The overlay or the state that is applied has changed."""
 
-    def turned(self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = ()) -> None:
+    def turned(
+        self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = (), at: str = ""
+    ) -> None:
         """See Recorder."""
-        super().turned(check, healthy=healthy, why=why, services=services)
+        super().turned(check, healthy=healthy, why=why, services=services, at=at)
         if check not in self._checks:
             return  # of a state that is no longer applied
-        self._failing_targets[check] = max(0, self._failing_targets[check] + (-1 if healthy else 1))
+        failing = self._failing_targets.setdefault(check, {})
+        failing.pop(at, None)
+        if not healthy:
+            failing[at] = why, services
         before = next((c for c in self._agent.failing if (c.pool, c.backend, c.check) == check), None)
         others = tuple(one for one in self._agent.failing if one is not before)
-        if not self._failing_targets[check]:
+        if not failing:
             self._before.pop(check, None)
             self._know(failing=others)
             return
-        alone = all(services) and bool(services) and not (before is not None and not before.services)
-        of_it = tuple(dict.fromkeys((*(before.services if before else ()), *services))) if alone else ()
+        of_it = [service for _why, each in failing.values() for service in each or [""]]
+        alone = tuple(dict.fromkeys(of_it)) if all(of_it) else ()
         since = before.since if before is not None else self._before.get(check, self._clock())
-        reason = why or (before.why if before is not None else "")
-        self._know(failing=(*others, FailingCheck(*check, reason, since, of_it)))
+        reason = next(reversed(failing.values()))[0]
+        self._know(failing=(*others, FailingCheck(*check, reason, since, alone)))
 
     def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """See Recorder."""

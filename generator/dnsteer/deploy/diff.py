@@ -80,11 +80,13 @@ def compute_and_diff(
     adopt: bool = False,
     reclaim: bool = False,
     needs_extension: bool = True,
+    foreign_flows: bool = True,
 ) -> SwitchDiff:
     """Compute the plan while the switch dumps its tables, and compare. *control* is the extension's socket where given.
 
     Unless it *needs_extension*, the extension may be away. With *reclaim* a flow without a cookie that has the table,
-    priority and match of one of dnsteer's counts as that flow, changed by hand. Raises SwitchError or its kinds.
+    priority and match of one of dnsteer's counts as that flow, changed by hand. What *foreign_flows* do is looked up
+    unless nobody asks. Raises SwitchError or its kinds.
     """
     want = wanted.bridge
     before = database.bridge(want.name)
@@ -106,7 +108,8 @@ def compute_and_diff(
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
-    foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if tables.other else []
+    looks_up = foreign_flows and bool(tables.other)
+    foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if looks_up else []
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
 
 

@@ -131,7 +131,9 @@ class AgentMetrics(Recorder):
         self._results.labels(*check, "good" if good else "bad").inc()
         self._answers.labels(*_answers(check)).observe(took, _exemplar(decision))
 
-    def turned(self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = ()) -> None:
+    def turned(
+        self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = (), at: str = ""
+    ) -> None:
         """See Recorder."""
         if check not in self._seen:
             return

@@ -45,9 +45,11 @@ class Recorder:
     def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
         """A check of a backend has a result after *took* seconds, which led to a decision."""
 
-    def turned(self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = ()) -> None:
-        """A target has become healthy, or unhealthy, and why: for these services alone, such as `853/tcp`; the empty one,
-        or none: for all."""
+    def turned(
+        self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = (), at: str = ""
+    ) -> None:
+        """A target, by a *check* *at* an address, has become healthy, or unhealthy, and why: for these services alone, such
+        as `853/tcp`; the empty one, or none: for all."""
 
     def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
         """A pool went into panic, or out of it, by a decision."""

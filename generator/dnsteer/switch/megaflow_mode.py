@@ -25,11 +25,15 @@ def megaflows_disabled(remote: str, ports: Collection[str], timeout: float) -> b
         with Unixctl(control_socket(remote), timeout) as control:
             if sum(map(int, _FLOWS.findall(control.run("upcall/show")))) > _MOST:
                 return False
-            texts = [control.run("dpctl/dump-flows", "--names", f"filter={kind}") for kind in ("udp", "udp6")]
+            texts = [
+                control.run("dpctl/dump-flows", "--names", datapath, f"filter={kind}")
+                for datapath in control.run("dpctl/dump-dps").split()
+                for kind in ("udp", "udp6")
+            ]
     except (SwitchError, PermissionError):
         return False
     lines = [line for text in texts for line in text.splitlines() if _is_of(line, ports)]
-    return bool(lines) and all(_EXACT.search(line) for line in lines)
+    return bool(lines) and all(_EXACT.search(line.partition(", actions:")[0]) for line in lines)
 
 
 def _is_of(line: str, ports: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 
-from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles
+from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles, withheld_by_people
 from dnsteer.agent.announce.guard import RouteGuard
 from dnsteer.agent.announce.places import Places
 from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
@@ -173,6 +173,7 @@ class Announcer:
                 present = await asyncio.to_thread(publisher.present)
                 self._vips.begin({name: present.issuperset(vip.addresses) for name, vip in spec.vips.items()})
         self._adopted, self._settings, self._publisher = True, settings, publisher
+        self._due = 0.0  # what BIRD has is asked before anything is said of it
         report.forget(*(_OF_SETTINGS if settings is None else [_GUARD]))
 
     async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float, report: Reporter) -> None:
@@ -226,8 +227,11 @@ class Announcer:
             for name, one in self._withdrawn.items()
         }
         standby = VipStanding("standby", "this switch is on standby") if known.standby else None
+        withheld = withheld_by_people(spec, overlay, health) if not known.fault else ()
         return {
-            name: VipVerdict(obstacle, name in none.stay, asked.get(name, standby), name in none.unanswered)
+            name: VipVerdict(
+                obstacle, name in none.stay, asked.get(name, standby), name in none.unanswered, name in withheld
+            )
             for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
         }
 

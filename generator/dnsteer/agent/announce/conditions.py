@@ -5,11 +5,13 @@ Pure functions of the spec, the overlay, health and the state of the switch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.probes.targets import slots_name
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.checked_services import own_slots
@@ -23,15 +25,25 @@ def obstacles(spec: Spec, overlay: Overlay, health: Health, fault: str | None) -
     *fault* is what is wrong with the switch: empty where its tables were found right, None before that.
     """
     out: dict[str, str | None] = {}
-    found: dict[tuple[str, int], str | None] = {}
+    found: dict[tuple[str, int], _PoolNeeds] = {}
+    vips = {str(address) for vip in spec.vips.values() for address in vip.addresses}
     for name, settings in announced_vips(spec).items():
-        pool, least = spec.vips[name].pool, settings.min_healthy
-        if (pool, least) not in found:
-            found[pool, least] = _lacking(spec, pool, least, overlay, health)
-        known = [why for why in (fault, found[pool, least]) if why]
-        unknown = fault is None or found[pool, least] is None
+        vip, least = spec.vips[name], settings.min_healthy
+        if (vip.pool, least) not in found:
+            found[vip.pool, least] = _needs_of(spec, vip.pool, least, overlay, health)
+        needs = found[vip.pool, least]
+        known = [why for why in (fault, needs.lacking) if why]
+        unknown = fault is None or not needs.known_of({*map(str, vip.addresses)}, vips)
         out[name] = known[0] if known else None if unknown else ""
     return out
+
+
+def withheld_by_people(spec: Spec, overlay: Overlay, health: Health) -> set[str]:
+    """Return the VIPs that lack backends only since people have some out: that is no failure of theirs."""
+    if not any(entry.kept_out_by_people for entry in overlay):
+        return set()
+    found, free = obstacles(spec, overlay, health, ""), obstacles(spec, NO_OVERLAY, health, "")
+    return {name for name, obstacle in found.items() if obstacle and not free[name]}
 
 
 @dataclass(frozen=True)
@@ -73,19 +85,40 @@ def _none_passes(
     return keeps
 
 
-def _lacking(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health) -> str | None:
-    """What a pool, or one of its services that have slots of their own, lacks. Empty: nothing; None: not known yet."""
-    serving, unknown = serving_backends(spec, pool, overlay), False
+@dataclass(frozen=True)
+class _PoolNeeds:
+    """What a pool, or one of its services that have slots of their own, is *lacking* in healthy backends in service.
+
+    *unsure* is, by service, how many more have to be known to be healthy, and the addresses at which that is not known yet
+    of each that may be.
+    """
+
+    lacking: str
+    unsure: tuple[tuple[int, Sequence[AbstractSet[str]]], ...] = ()
+
+    def known_of(self, own: AbstractSet[str], vips: AbstractSet[str]) -> bool:
+        """Whether nothing is lacking for a VIP with its *own* addresses, of those of all *vips*."""
+        return all(
+            sum(not any(one in own or one not in vips for one in addresses) for addresses in unsure) >= more
+            for more, unsure in self.unsure
+        )
+
+
+def _needs_of(spec: Spec, pool: str, least: int, overlay: Overlay, health: Health) -> _PoolNeeds:
+    serving = serving_backends(spec, pool, overlay)
+    found: list[tuple[int, Sequence[AbstractSet[str]]]] = []
     for service in ("", *own_slots(spec, pool)):
         slots = slots_name(pool, service)
         ill, untested = health.unhealthy(slots), health.untested(slots)
         healthy = [name for name in serving if name not in ill]
-        unknown = unknown or sum(name not in untested for name in healthy) < least
+        unsure = [untested[name] for name in healthy if name in untested]
+        if (more := least - len(healthy) + len(unsure)) > 0:
+            found.append((more, unsure))
         if len(healthy) < least:
             each = "; ".join(f"{name}: {ill[name]}" for name in serving if name in ill)
             text = f"pool {slots}: healthy backends in service: {len(healthy)}, needed: {least}"
-            return f"{text} ({each})" if each else text
-    return None if unknown else ""
+            return _PoolNeeds(f"{text} ({each})" if each else text)
+    return _PoolNeeds("", tuple(found))
 
 
 def serving_backends(spec: Spec, pool: str, overlay: Overlay) -> list[str]:

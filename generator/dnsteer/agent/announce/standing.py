@@ -1,7 +1,7 @@
 """What becomes of each VIP: announced, withdrawn by people or for health, or held back; when and why.
 
 A VIP that fails again and again is held back longer each time. Only its own failures count for that: people who withdraw it,
-and a switch that is on standby, hide it for as long as they say.
+or have its backends out, and a switch that is on standby, hide it for as long as they say.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ class VipVerdict:
     """What is known of a VIP now. *obstacle* is why it does not work, empty if it does, None where that is not known.
 
     *stays*: it stays announced though no backend passes. *order* is why it may not be announced, however well it works.
-    *unanswered*: none of its backends passes, and none of them answers either.
+    *unanswered*: none of its backends passes, and none of them answers either. *withheld*: the obstacle is only that people
+    have backends out, which is no failure.
     """
 
     obstacle: str | None
     stays: bool = False
     order: VipStanding | None = None
     unanswered: bool = False
+    withheld: bool = False
 
 
 class VipStandings:
@@ -81,7 +83,7 @@ class VipStandings:
         if abs(zero - self._zero) > _STEP:
             self._zero = zero
         for name, verdict in verdicts.items():
-            if verdict.obstacle is not None and not self._is_kept(name):
+            if verdict.obstacle is not None and not verdict.withheld and not self._is_kept(name):
                 self._checks[name] = after_result(self._checks[name], Result(time, verdict.obstacle), limits)
         self._worked = {
             name
@@ -107,6 +109,8 @@ class VipStandings:
             return verdict.order
         if self._is_kept(name):
             return VipStanding("kept", verdict.obstacle or "")
+        if verdict.withheld:
+            return VipStanding("failing", verdict.obstacle or "", until)
         if check.healthy:
             return VipStanding("announced")
         if verdict.obstacle:

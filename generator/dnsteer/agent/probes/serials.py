@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from dnsteer.agent.probes.question import is_before
 
 _MAX_KEPT = 256
@@ -21,17 +23,22 @@ class Serials:
 
         That is the time since the first serial after its own was seen; 0 where there is none.
         """
-        self._now[target] = serial
-        newest = serial
+        before = self._now.get(target, serial)
+        self._now[target] = newest = serial
         for other in self._now.values():
             newest = other if is_before(newest, other) else newest
-        for seen in [s for s in self._first_seen if is_before(newest, s)]:
-            del self._first_seen[seen]  # of a server that was set back
+        if is_before(serial, before):  # it was set back
+            for seen in [s for s in self._first_seen if is_before(newest, s)]:
+                del self._first_seen[seen]
         self._first_seen.setdefault(serial, time)
         if len(self._first_seen) > _MAX_KEPT:
             del self._first_seen[min(self._first_seen, key=self._first_seen.__getitem__)]
-        since = min((at for s, at in self._first_seen.items() if is_before(serial, s)), default=time)
-        return newest, time - since
+        later = (at for s, at in self._first_seen.items() if is_before(serial, s) and not is_before(newest, s))
+        return newest, time - min(later, default=time)
+
+    def keep(self, targets: Container[object]) -> None:
+        """Know only these targets from now on."""
+        self._now = {target: serial for target, serial in self._now.items() if target in targets}
 
     def forget(self, target: object) -> None:
         """Know a target's serial no longer: it has failed, and does not make others late."""

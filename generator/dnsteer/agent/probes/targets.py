@@ -72,6 +72,11 @@ class ProbeTarget:
         return self.pool, self.backend, f"{self.check.check.value}{warns}"
 
     @property
+    def place(self) -> str:
+        """What tells it from other targets of its label: the check's place in the pool, and the address."""
+        return f"{self.number} {self.address}"
+
+    @property
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address

@@ -1,8 +1,9 @@
 """When each VIP is asked: a pool with many of them must not cost as many probes, nor may one be forgotten.
 
-A backend's check asks its first VIP at each interval, and one other by turns: twice the probes of a single VIP. Others that
-failed lately are asked each time too, up to a limit, while the first answers, so that a failure is confirmed and a backend
-that works again comes back as soon as with one VIP.
+A backend's check asks its first VIP at each interval, and one other by turns: twice the probes of a single VIP. While the
+first answers, others that failed lately are asked each time too, up to a limit, so that a failure is confirmed and a backend
+that works again comes back as soon as with one VIP; and those that another backend fails, which shows whether it is its own
+fault. VIPs of which nothing is known yet, such as after a start, are asked many at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from dnsteer.agent.health import CheckState
@@ -19,6 +20,8 @@ from dnsteer.agent.probes.targets import Key, ProbeTarget
 
 MAX_OTHERS = 3
 """VIPs other than the first that are asked at one interval."""
+MAX_UNTESTED = 10
+"""The same while there are VIPs of which nothing is known yet: 300 VIPs are known after 30 intervals."""
 
 
 class Prober(Protocol):
@@ -33,14 +36,26 @@ class Prober(Protocol):
         """End, without a further result."""
 
 
-class Turns:
-    """The probes of one backend by one check in one family, until `stop`. *states* has what is known of each target."""
+class Known(Protocol):
+    """What is known of the targets."""
 
-    def __init__(
-        self, probes: Sequence[Prober], states: Mapping[Key, CheckState], loop: asyncio.AbstractEventLoop
-    ) -> None:
+    @property
+    def states(self) -> Mapping[Key, CheckState]:
+        """The state of each."""
+
+    def is_untested(self, target: ProbeTarget) -> bool:
+        """Whether it is not known yet whether it is healthy."""
+
+    def is_awaited(self, target: ProbeTarget) -> bool:
+        """Whether its next result shows if it is the fault of another backend that this one fails."""
+
+
+class Turns:
+    """The probes of one backend by one check in one family, until `stop`."""
+
+    def __init__(self, probes: Sequence[Prober], known: Known, loop: asyncio.AbstractEventLoop) -> None:
         self._first, self._others = probes[0], deque(probes[1:])
-        self._states, self._loop = states, loop
+        self._known, self._loop = known, loop
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, delay: float) -> None:
@@ -65,11 +80,15 @@ class Turns:
         self._first.ask()
 
     def _others_due(self) -> list[Prober]:
-        """The other VIP that was not asked for longest, and those that failed lately."""
-        due = [self._others[0]]
-        if self._states[self._first.target.key].answers:
-            failed = (p for p in islice(self._others, 1, None) if not self._states[p.target.key].steady)
-            due += islice(failed, MAX_OTHERS - 1)
+        """The other VIP that was not asked for longest, and those of which more has to be known."""
+        due, states = [self._others[0]], self._known.states
+        if states[self._first.target.key].answers:
+            others = [*islice(self._others, 1, None)]
+            failed = (p for p in others if not states[p.target.key].steady)
+            awaited = (p for p in others if states[p.target.key].steady and self._known.is_awaited(p.target))
+            due += islice(chain(failed, awaited), MAX_OTHERS - 1)
+            untested = (p for p in others if p not in due and self._known.is_untested(p.target))
+            due += islice(untested, max(0, MAX_UNTESTED - len(due)))
         for probe in due:
             self._others.remove(probe)
             self._others.append(probe)
