@@ -182,7 +182,7 @@ def test_nobody_left_asks_and_warns(applied: Switch) -> None:
     assert (done.code, "no backend would be left" in done.err) == (Exit.ERROR, True)
     before = slots(applied)
     done = on(applied)("weight", "spare/sp2", "0", "--yes")
-    assert "pool spare: every backend is down or drained" in " ".join(done.err.split())
+    assert "pool spare: every backend is out of service" in " ".join(done.err.split())
     assert slots(applied) == before
 
 

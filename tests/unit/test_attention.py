@@ -94,8 +94,20 @@ def test_when_all_in_service_fail_its_vips_do_not_serve() -> None:
         (item,) = [item for item in items if item.level == "critical"]
         assert (code, item.vips) == (Exit.NOT_SERVING, ("dns",))
         assert ("PANIC" in item.title) is bool(panics)
+        assert item.detail.endswith("; people have out, though no check of them fails: ns1")
     code, items = judged(failing=ill, panics=(PoolPanic("farm", LATER),))  # ns1 passes
     assert (code, items[0].vips) == (Exit.ATTENTION, ())
+
+
+def test_a_pool_out_of_backends_that_all_fail_does_not_serve() -> None:
+    """Though its slots stay where they are (on_all_down: keep, panic: 100%)."""
+    out = [entry(name, "health") for name in ("ns1", "ns2", "ns3")]
+    code, items = judged(*out, failing=tuple(map(fails, ("ns1", "ns2", "ns3"))))
+    (item,) = [item for item in items if item.title == "Pool farm has no backend"]
+    assert (code, item.vips) == (Exit.NOT_SERVING, ("dns",))
+    code, items = judged(*out[:2], entry("ns3"), failing=tuple(map(fails, ("ns1", "ns2"))))
+    (item,) = [item for item in items if item.title == "Pool farm has no backend"]
+    assert (code, item.vips) == (Exit.ATTENTION, ()), "queries may still go to the one that is drained"
 
 
 def test_a_vip_that_is_withdrawn_is_told_with_its_hold_unless_people_asked_for_it() -> None:

@@ -40,6 +40,13 @@ def in_service(pool: Membership, entries: Iterable[Maintenance]) -> set[str]:
     return {name for name, weight in weights.items() if weight and name not in out and name not in pool.down}
 
 
+def all_fail(side: Side, pool: Membership) -> bool:
+    """Whether a pool is out of backends since all of them fail, so that none is left to which queries still go."""
+    entries = (entry for entry in side.overlay.of(pool.pool) if entry.service in ("", pool.service))
+    ill = {entry.backend for entry in entries if entry.kind == "health" and not entry.returns}
+    return ill.issuperset(name for name, weight in pool.weights.items() if weight and name not in pool.down)
+
+
 def failing_backends(seen: Seen, side: Side, options: str = "") -> Iterator[AttentionItem]:
     """Pools in panic, backends that fail their checks and are not out for it, and checks that only warn."""
     panics = {panic.pool: panic for panic in seen.agent.panics}
@@ -92,6 +99,10 @@ def _panic(
     each = [f"{name}: {_why(check for check in checks if check.backend == name)}" for name in names[:_NAMED]]
     more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     why, looks = f"{'; '.join(each)}{more}", ask(side, pool, names[0], checks[0].check) if names else ()
+    ill = {check.backend for check in checks}
+    idle = dict.fromkeys(e.backend for e in side.overlay.of(pool) if e.kept_out_by_people and e.backend not in ill)
+    if idle:
+        why += f"; people have out, though no check of them fails: {', '.join(idle)}"
     if panic is None:
         return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
     services = f" for {', '.join(panic.services)}" if panic.services else ""

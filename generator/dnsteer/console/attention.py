@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from dnsteer.console.agent_attention import announcement_items, failing_backends, trouble_items, vips_of
+from dnsteer.console.agent_attention import all_fail, announcement_items, failing_backends, trouble_items, vips_of
 from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sentence
 from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
@@ -115,8 +115,8 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
     for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
         entries = [entry for entry in side.overlay.of(members.pool) if entry.kind in ("drain", "down")]
         verb = _end(entries[-1], options) if entries else ()
-        drops = members.on_all_down == "drop"
-        vips = vips_of(side.known.spec, members.pool, members.service) if drops else ()
+        lost = members.on_all_down == "drop" or all_fail(side, members)
+        vips = vips_of(side.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]

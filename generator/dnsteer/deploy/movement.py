@@ -195,5 +195,5 @@ def pools_without_backends(pools: Assignment) -> list[str]:
     out = []
     for m in pools.without_backends():
         what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
-        out.append(f"{m.title}: every backend is down or drained; {what} (on_all_down: {m.on_all_down})")
+        out.append(f"{m.title}: every backend is out of service; {what} (on_all_down: {m.on_all_down})")
     return out
