@@ -63,6 +63,16 @@ def test_what_is_more_than_most_is_refused() -> None:
         assert metric.known(0.0) == {}
 
 
+def test_values_are_in_the_unit_of_a_full_load() -> None:
+    metric = Metric(0.0, 30.0, most=400.0, full=100.0)
+    metric.add("a", 50.0, 0.0)
+    assert metric.known(0.0) == {"a": 0.5}
+    with pytest.raises(MetricError, match=r"^500 is above 400, the most that counts$"):
+        metric.add("a", 500.0, 0.0)
+    with pytest.raises(MetricError, match=r"^-1 is below 0$"):
+        metric.add("a", -1.0, 0.0)
+
+
 def test_a_counter_may_be_larger_than_a_value() -> None:
     metric = Metric(half_life=0.0, lasts=30.0)
     metric.add_counter("a", 1e20, 0.0)

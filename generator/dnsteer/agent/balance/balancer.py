@@ -120,7 +120,7 @@ class Balancer:
                 report.fails("the balance", f"load is not balanced: {err}")
 
     def bears(self, pool: str, backend: str, value: float) -> None:
-        """Take in what a backend says that it bears, as a part of its full load. Raises MetricError."""
+        """Take in what a backend says that it bears, in the unit of `full`. Raises MetricError."""
         self.pools[pool].metric.add(backend, value)
 
     def pools_in_force(self) -> Mapping[str, Pool]:

@@ -39,13 +39,14 @@ class _Value:
 class Metric:
     """Values by backend. Old ones count half after *half_life* seconds, and none after *lasts* without another.
 
-    A value above *most* is refused. One above a full load that is more than JUMP times what any backend bore lately counts
+    Values are given in the unit of *full*, a full load, and known as parts of it. One above *most* is refused. One above a full load that is more than JUMP times what any backend bore lately counts
     as that much: a single mistake is forgotten within a few half-lives, and a load that lasts counts whole soon.
     """
 
     half_life: float
     lasts: float
     most: float = LARGEST
+    full: float = 1.0
     _values: dict[str, _Value] = field(default_factory=dict)
     _counters: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -54,6 +55,7 @@ class Metric:
         value = usable(value)
         if value > self.most:
             raise MetricError(f"{value:g} is above {self.most:g}, the most that counts")
+        value /= self.full
         known = self._values.get(backend)
         if known is not None and time - known.time > self.lasts:
             known = None

@@ -28,11 +28,10 @@ class PoolMetric:
         half_life = balance.interval if balance.half_life is None else balance.half_life
         longest = max((check.interval for check in pool.health or ()), default=0.0) if self._by_probes else 0.0
         self._lasts = STALE * max(balance.interval, longest, 1.0)
+        full = 1.0 if self._source is None or self._by_probes else self._source.full
         at_most = self._source.at_most if self._source is not None else None
-        most = (
-            min(at_most / self._source.full, LARGEST) if self._source is not None and at_most is not None else LARGEST
-        )
-        self._metric = Metric(half_life, self._lasts, most)
+        most = LARGEST * full if at_most is None else min(at_most, LARGEST * full)
+        self._metric = Metric(half_life, self._lasts, most, full)
         self._took: dict[str, dict[Key, float]] = {}
         self._wrong: dict[str, MetricError] = {}
         self._backends: list[Backend] = []
@@ -89,7 +88,7 @@ class PoolMetric:
             try:
                 if isinstance(value, MetricError):
                     raise value
-                (self._metric.add_counter if source.rate else self._metric.add)(name, value / source.full, _now())
+                (self._metric.add_counter if source.rate else self._metric.add)(name, value, _now())
             except MetricError as err:
                 self._wrong[name] = err
 

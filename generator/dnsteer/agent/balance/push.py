@@ -21,7 +21,7 @@ MAX_BYTES = 64
 """Bytes of a number."""
 
 Add = Callable[[str, str, float], None]
-"""Takes the value of a pool's backend, as a part of its full load. Raises MetricError."""
+"""Takes the value of a pool's backend, in the unit of `full`. Raises MetricError."""
 
 
 def sender_may(source: MetricSource, backend: Backend, sender: IPv4Address | IPv6Address) -> bool:
@@ -52,7 +52,7 @@ def push_application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused:
                 body += part
                 if len(body) > MAX_BYTES:
                     return PlainTextResponse(f"expected a number in at most {MAX_BYTES} bytes\n", 413)
-            add(name, backend_name, float(body) / source.full)
+            add(name, backend_name, _number(body))
         except ClientDisconnect:
             return Response(status_code=400)
         except (ValueError, MetricError) as err:
@@ -63,6 +63,13 @@ def push_application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused:
     app = Starlette(routes=[Route("/load/{pool}/{backend}", load, methods=["POST"])])
     app.router.redirect_slashes = False
     return app
+
+
+def _number(text: bytes) -> float:
+    """Read a number. Raises ValueError, also for what only Python takes for one."""
+    if b"_" in text:
+        raise ValueError
+    return float(text)
 
 
 def _source(balance: Balance | None) -> MetricSource | None:
