@@ -81,7 +81,7 @@ class Case:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.looks = 0
+        self.looks, self.found = 0, Look()
         self.source = Source()
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
@@ -105,7 +105,7 @@ class Case:
         self.looks += 1
         if "look" in self.fails:
             raise self.fails["look"]
-        return Look()
+        return self.found
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -340,6 +340,33 @@ def test_a_library_that_is_missing_keeps_the_state_before(monkeypatch: pytest.Mo
             assert case.decided == [{"farm"}]
             (said,) = [text for text in case.said if "cannot be followed" in text]
             assert "check: https needs h2: pip install 'dnsteer[agent]'; the checks of the state before go on" in said
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) -> None:
+    """Tables of another version that are applied anew; and what a state that is followed no longer may have."""
+
+    async def test() -> None:
+        case = Case()
+
+        def troubles() -> list[str]:
+            return [one["about"] for one in case.agent._recorder.tell("br-dns")["troubles"]]
+
+        with case.at_work():
+            case.found = Look(other_version="99.0")
+            await case.turn()
+            assert troubles() == ["version"]
+            case.found, case.agent._looks = Look(), look_times.LookTimes()
+            await case.turn()
+            assert (troubles(), case.said[-1]) == ([], "the tables are watched")
+            case.agent._report.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
+            case.agent.supervisor.failed("deciding about farm", KeyError("x"))
+            assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
+            case.source.now = record_of(2)
+            await case.turn()
+            assert troubles() == []
             case.end()
 
     asyncio.run(test())
