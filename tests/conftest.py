@@ -15,6 +15,7 @@ from typing import Any
 
 import ovs.jsonrpc
 import pytest
+from hypothesis import settings
 from hypothesis.internal import entropy
 from xdist.scheduler import LoadScopeScheduling
 
@@ -64,6 +65,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
+    settings.load_profile("default")  # with CI=true too: else random tests would try the same each time
     entropy.NP_RANDOM = False  # type: ignore[assignment]  # no test draws from numpy; a fifth of hypothesis's own time
     if not hasattr(config, "workerinput"):
         preloaded.prepare()

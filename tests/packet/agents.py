@@ -24,11 +24,14 @@ PATIENCE = 15.0
 class Agent:
     """An agent in a process of its own, which may be killed."""
 
-    def __init__(self, switch: Switch, log: Path, *options: str) -> None:
+    program: tuple[str, ...] = ("-m", "dnsteer")
+    """What Python runs."""
+
+    def __init__(self, switch: Switch, log: Path, *options: str, **environment: str) -> None:
         self.log = log
         with log.open("w") as file:
-            argv = [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, *options]
-            environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path)}
+            argv = [sys.executable, *self.program, "agent", "--db", switch.database, *options]
+            environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path), **environment}
             self.process = subprocess.Popen(argv, stdout=file, stderr=file, env=environ)
 
     def said(self) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.packet.agents import wait
-from tests.packet.birds import Bird
+from tests.packet.agents import Agent, agent, wait
+from tests.packet.birds import Bird, bird
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.switches import Switch
 
@@ -46,6 +46,15 @@ def applied(switch: Switch, folder: Path, text: str) -> None:
 
 def announces(own: Bird, addresses: set[str]) -> None:
     wait(lambda: own.routes() == addresses, lambda: f"BIRD has {own.routes()}, not {addresses}")
+
+
+@contextmanager
+def announced(switch: Switch, folder: Path, text: str) -> Iterator[tuple[Bird, Agent]]:
+    """A BIRD that has the routes of both VIPs of a spec, and the agent that announces them."""
+    applied(switch, folder, text)
+    with bird(folder) as own, agent(switch, folder, READY) as running:
+        announces(own, DNS | OTHER)
+        yield own, running
 
 
 def kill_database(switch: Switch) -> None:

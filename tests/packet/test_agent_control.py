@@ -12,8 +12,10 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -22,7 +24,7 @@ from dnsteer.cli.output import Exit
 from dnsteer.switch.session import Session
 from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.command import FARM, OTHER, fresh, on, spec_file
-from tests.packet.maintenance_specs import overlay
+from tests.packet.maintenance_specs import in_terminal, overlay
 from tests.packet.switches import BRIDGE, Switch, cli
 
 EXPECTED = ["connection dropped", "Broken pipe"]
@@ -279,22 +281,70 @@ def test_clients_without_a_request_are_in_nobodys_way(running: Agent, shared: Sw
         client.close()
 
 
-def test_more_verbs_than_it_does_at_once(running: Agent, shared: Switch) -> None:
-    """Each waits for an answer of its client."""
-    asking = [socket.socket(socket.AF_UNIX) for _ in range(8)]
+@contextmanager
+def stopped_at_a_question(switch: Switch, number: int) -> Iterator[list[TextIO]]:
+    """Clients that do not answer what the agent asks: what each of them reads."""
     for name in ("farm/ns1", "farm/ns2"):
-        assert on(shared)("down", name, "--yes").code == 0
-    for client in asking:
-        client.settimeout(20)
-        client.connect(str(path_of(shared)))
-        client.sendall(request("down", "farm/ns3", "--db", shared.database))
-        with client.makefile() as lines:
-            assert any('"ask"' in line for line in lines)
-    done = on(shared)("undrain", "farm/ns1")
-    assert done.code == 0
-    assert "8 verbs are under way; try again; this is done without it" in done.err
-    for client in asking:
-        client.close()
+        assert on(switch)("down", name, "--yes").code == 0
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(number)]
+        lines = [stack.enter_context(client.makefile()) for client in clients]
+        for client, said in zip(clients, lines, strict=True):
+            client.settimeout(20)
+            client.connect(str(path_of(switch)))
+            client.sendall(request("down", "farm/ns3", "--db", switch.database))
+            assert any('"ask"' in line for line in said)
+        yield lines
+
+
+def test_more_verbs_than_it_does_at_once(running: Agent, shared: Switch) -> None:
+    """A further client is greeted with that, and gets what the agent knows all the same."""
+    busy = "8 verbs are under way; try again"
+    with stopped_at_a_question(shared, 8):
+        done = on(shared)("undrain", "farm/ns1")
+        assert done.code == 0
+        assert f"{busy}; this is done without it" in done.err
+        greeting, last = talk(shared, b'{"v": 1, "tell": "knowledge"}\n')
+        assert greeting == {"v": 1, "version": __version__, "bridge": BRIDGE, "busy": busy}
+        assert last["knows"]["state"] == 1
+        refused = talk(shared, request("drain", "farm/ns1"), more=True)
+        assert refused[1:] == [{"error": busy}]
+        agent_is = on(shared)("status", "--no-rates", "--json").json["agent"]
+        assert (agent_is["presence"], agent_is["knows"]["state"]) == ("acts", 1)
+
+
+class ImpatientAgent(Agent):
+    """An agent that gives a question up after a second."""
+
+    program = (
+        "-c",
+        "from dnsteer.agent import control; from dnsteer.cli.main import run; control._ANSWER_PATIENCE = 1.0; run()",
+    )
+
+
+def test_a_question_that_nobody_answers_is_given_up(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+    """So clients that are stopped at one are in nobody's way for ever; and a late answer changes nothing."""
+    given_up, why = {"exit": Exit.ERROR}, "nothing was changed: no answer came within 1 s"
+    impatient = ImpatientAgent(shared, tmp_path / "agent.log")
+    try:
+        impatient.waits_for("control socket")
+        with stopped_at_a_question(shared, 8) as clients:
+            for lines in clients:
+                said = [json.loads(line) for line in islice(lines, 9)]  # with signs of life each 2 s, if it is not
+                assert said[-1] == given_up
+                assert any(why in message.get("err", "") for message in said)
+            assert on(shared)("undrain", "farm/ns1").err == ""
+        ended = "down has ended with 1"
+        before = impatient.said().count(ended)
+        done = in_terminal(
+            shared, "y\n", "down", "farm/ns3",
+            meanwhile=lambda: wait(lambda: impatient.said().count(ended) > before, impatient.said),
+        )  # fmt: skip
+        assert (done.code, why in done.err) == (Exit.ERROR, True), done.err
+        assert [entry["backend"] for entry in overlay(shared)] == ["ns1", "ns2"]
+        assert impatient.end() == 0
+    finally:
+        impatient.end(signal.SIGKILL)
 
 
 @pytest.mark.parametrize("fault", ["removed", "replaced", "folder"])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,13 +40,7 @@ run()
 class BrokenAgent(Agent):
     """An agent with defects, each while there is a file of the function's name."""
 
-    def __init__(self, switch: Switch, log: Path, faults: Path) -> None:
-        self.log = log
-        options = ["--metrics", "127.0.0.1:0", "--db", switch.database]
-        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(p or "." for p in sys.path), "FAULTS": str(faults)}
-        with log.open("w") as file:
-            argv = [sys.executable, "-c", DEFECTS, "agent", *options]
-            self.process = subprocess.Popen(argv, stdout=file, stderr=file, env=environ)
+    program = ("-c", DEFECTS)
 
     def defects(self) -> dict[str, float]:
         """What it has counted, by part."""
@@ -64,7 +55,7 @@ def broken(switch: Switch, folder: Path, text: str) -> Iterator[BrokenAgent]:
     """The spec applied, with an agent that ends in order."""
     fresh(switch)
     assert on(switch)("apply", spec_file(folder, text), "--yes").code == 0
-    running = BrokenAgent(switch, folder / "agent.log", folder)
+    running = BrokenAgent(switch, folder / "agent.log", "--metrics", "127.0.0.1:0", FAULTS=str(folder))
     try:
         running.waits_for("pools with health checks")
         yield running

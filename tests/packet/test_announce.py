@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.packet.agents import agent, wait
-from tests.packet.announcing import DNS, EXPECTED, OTHER, READY, announces, applied, folder, healthy, hung, spec
+from tests.packet.announcing import (
+    DNS,
+    EXPECTED,
+    OTHER,
+    READY,
+    announced,
+    announces,
+    applied,
+    folder,
+    healthy,
+    hung,
+    spec,
+)
 from tests.packet.birds import bird, needs_bird
 from tests.packet.command import FARM, nothing_changes, on, spec_file
 from tests.packet.switches import BRIDGE, Switch
@@ -63,9 +75,7 @@ def test_nothing_is_announced_before_health_is_known_and_nothing_withdrawn(share
 
 
 def test_a_switch_that_dies_or_hangs_is_not_announced(shared: Switch, folder: Path) -> None:
-    applied(shared, folder, spec(folder))
-    with bird(folder) as own, agent(shared, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(shared, folder, spec(folder)) as (own, running):
         shared.kill_switch()
         announces(own, set())
         running.waits_for("VIP dns is withdrawn: ovs-vswitchd does not answer")
@@ -79,9 +89,7 @@ def test_a_switch_that_dies_or_hangs_is_not_announced(shared: Switch, folder: Pa
 
 def test_differences_that_are_left_are_not_announced(shared: Switch, folder: Path) -> None:
     text = spec(folder).replace("  bridge: br-dns\n", "  bridge: br-dns\n  repair: report\n")
-    applied(shared, folder, text)
-    with bird(folder) as own, agent(shared, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(shared, folder, text) as (own, running):
         shared.ofctl("del-flows", "table=30")
         announces(own, set())
         running.waits_for("differences from the record")
@@ -201,9 +209,7 @@ def test_bird_that_is_away_gets_the_routes_when_it_is_there(shared: Switch, fold
 def test_a_configuration_that_bird_refuses_is_named_and_withdrawing_works_all_the_same(
     shared: Switch, folder: Path
 ) -> None:
-    applied(shared, folder, spec(folder))
-    with bird(folder) as own, agent(shared, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(shared, folder, spec(folder)) as (own, running):
         own.write(own.including + "protocol nonsense;\n")
         healthy(folder)
         running.waits_for("BIRD refuses its configuration, so routes stay as they were: ")
@@ -275,9 +281,7 @@ def test_another_spec_is_followed(shared: Switch, folder: Path) -> None:
 
 
 def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(shared: Switch, folder: Path) -> None:
-    applied(shared, folder, spec(folder))
-    with bird(folder) as own, agent(shared, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(shared, folder, spec(folder)) as (own, running):
         (folder / "dnsteer.conf").write_text(
             (folder / "dnsteer.conf").read_text().replace("route 192.0.2.54/32 blackhole;", "")
         )
@@ -297,9 +301,7 @@ def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(
 
 
 def test_a_vip_that_flaps_is_announced_later_each_time_and_it_is_said(shared: Switch, folder: Path) -> None:
-    applied(shared, folder, spec(folder, ", hold_max: 3s"))
-    with bird(folder) as own, agent(shared, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(shared, folder, spec(folder, ", hold_max: 3s")) as (own, running):
         took = []
         for _ in range(2):
             healthy(folder)
@@ -363,9 +365,7 @@ def test_when_no_backend_passes(policy: str, shared: Switch, folder: Path) -> No
 
 @pytest.mark.parametrize("end", ["confirm", "undo", "time"])
 def test_a_configuration_that_bird_may_undo_is_left_to_the_operator(end: str, shared: Switch, folder: Path) -> None:
-    applied(shared, folder, spec(folder))
-    with bird(folder) as own, agent(shared, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(shared, folder, spec(folder)) as (own, running):
         own.ask("configure", "timeout", "4" if end == "time" else "300")
         healthy(folder)
         running.waits_for(

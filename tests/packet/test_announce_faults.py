@@ -15,6 +15,7 @@ from tests.packet.announcing import (
     DNS,
     OTHER,
     READY,
+    announced,
     announces,
     applied,
     folder,
@@ -73,9 +74,7 @@ def test_an_agent_that_another_one_has_relieved_withdraws_nothing(
 
 def test_tables_that_cannot_be_repaired_are_not_announced(switch: Switch, folder: Path) -> None:
     switch.expected += EXPECTED
-    applied(switch, folder, spec(folder))
-    with bird(folder) as own, agent(switch, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(switch, folder, spec(folder)) as (own, running):
         limit = ["--id=@limit", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
         switch.vsctl("--", *limit, "--", "set", "Bridge", BRIDGE, "flow_tables:30=@limit")
         switch.ofctl("del-flows", "table=30")
@@ -113,7 +112,7 @@ def test_an_upgrade_alone_withdraws_nothing_and_what_stays_withdrawn_is_said(
             running.waits_for("withdrawn VIPs come back as soon as they work")
 
 
-def announced(running: Agent) -> dict[str, float]:
+def in_metrics(running: Agent) -> dict[str, float]:
     """dnsteer_vip_announced, by VIP."""
     lines = get(f"{address(running)}/metrics")[0].splitlines()
     return {
@@ -124,7 +123,7 @@ def announced(running: Agent) -> dict[str, float]:
 
 
 def says(running: Agent, vips: dict[str, float]) -> None:
-    wait(lambda: announced(running) == vips, lambda: f"{announced(running)}, not {vips}; {running.said()}")
+    wait(lambda: in_metrics(running) == vips, lambda: f"{in_metrics(running)}, not {vips}; {running.said()}")
 
 
 def test_announced_is_what_bird_has(shared: Switch, folder: Path) -> None:

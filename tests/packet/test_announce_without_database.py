@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.packet.agents import agent
 from tests.packet.announcing import (
     DNS,
     EXPECTED,
     OTHER,
-    READY,
+    announced,
     announces,
     applied,
     folder,
@@ -21,7 +20,7 @@ from tests.packet.announcing import (
     spec,
     start_database,
 )  # fmt: skip
-from tests.packet.birds import bird, needs_bird
+from tests.packet.birds import needs_bird
 from tests.packet.command import run
 from tests.packet.switches import BRIDGE, Switch
 
@@ -45,9 +44,7 @@ def forwards(switch: Switch) -> int:
 @pytest.mark.parametrize("dies", ["killed", "hung"])
 def test_what_forwards_stays_announced_until_it_ends_too(dies: str, switch: Switch, folder: Path) -> None:
     switch.expected += [*EXPECTED, "Connection refused"]
-    applied(switch, folder, polled(folder))
-    with bird(folder) as own, agent(switch, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(switch, folder, polled(folder)) as (own, running):
         assert forwards(switch) == 0
         kill_database(switch)
         running.waits_for(FORWARDS)
@@ -74,9 +71,7 @@ def test_what_forwards_stays_announced_until_it_ends_too(dies: str, switch: Swit
 
 def test_the_main_thread_forwards_nothing_without_its_database(switch: Switch, folder: Path) -> None:
     switch.expected += [*EXPECTED, "Connection refused"]
-    applied(switch, folder, spec(folder))
-    with bird(folder) as own, agent(switch, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(switch, folder, spec(folder)) as (own, running):
         kill_database(switch)
         announces(own, set())
         running.waits_for("without its database, its main thread takes no packets, and no PMD thread polls a port")
@@ -87,9 +82,7 @@ def test_the_main_thread_forwards_nothing_without_its_database(switch: Switch, f
 
 def test_a_database_that_hangs_changes_nothing(switch: Switch, folder: Path) -> None:
     switch.expected += EXPECTED
-    applied(switch, folder, spec(folder))
-    with bird(folder) as own, agent(switch, folder, READY) as running:
-        announces(own, DNS | OTHER)
+    with announced(switch, folder, spec(folder)) as (own, running):
         with hung(switch, "ovsdb-server"):
             running.waits_for("the switch stays as it is: ")
             assert own.routes() == DNS | OTHER

@@ -21,6 +21,7 @@ from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
+from dnsteer.switch.state import FAILURES_KEY, KNOWN_KEY
 from tests.packet.command import Ran, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import in_terminal, make_overdue, overlay, states
 from tests.packet.switches import BRIDGE, ROOT, Switch
@@ -96,6 +97,22 @@ def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str
     assert done.err.count("Go on?") == (2 if touches == "another pool" else 1)
     assert ("the switch has changed in the meantime" in done.err) is (touches == "another pool")
     assert "16 of 16 slots of pool spare move" not in done.err
+
+
+@pytest.mark.parametrize("key", [KNOWN_KEY, FAILURES_KEY])
+def test_what_the_agent_notes_meanwhile_is_no_reason_to_ask_again(applied: Switch, key: str) -> None:
+    asked: list[list[str]] = []
+
+    def confirm(reasons: list[str], _words: list[str]) -> None:
+        asked.append(reasons)
+        assert len(asked) == 1
+        applied.vsctl("set", "Bridge", BRIDGE, f"external_ids:{key}=[]")
+
+    target = TargetSwitch(applied.database)
+    change_overlay(target, None, take_out("spare/sp1", "down"))
+    change_overlay(target, None, take_out("spare/sp2", "down"), confirm=confirm)
+    assert len(asked) == 1
+    assert states(applied, "spare") == {"sp1": "down", "sp2": "down"}
 
 
 def test_an_apply_that_asks_says_what_and_keeps_nobody(applied: Switch, tmp_path: Path) -> None:

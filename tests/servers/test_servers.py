@@ -5,7 +5,6 @@ BIND as an authoritative server and Unbound as a resolver are tried by `make tes
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from tests.servers import expected
 from tests.servers.authoritative import Bind
 from tests.servers.matrix import AUTHORITATIVE, RESOLVERS, STATES, Bench, State, seen
+from tests.servers.needed import need_server
 from tests.servers.resolvers import Unbound
 from tests.servers.server import NameServer
 
@@ -50,8 +50,7 @@ def altered(of: type[NameServer]) -> list[str]:
 def test_what_checks_say(
     request: pytest.FixtureRequest, bench: Bench, found: expected.Table, kind: str, of: type[NameServer], state: State
 ) -> None:
-    if shutil.which(of.program) is None:
-        pytest.skip(f"needs {of.program}: scripts/packages.sh servers")
+    need_server(of.program)
     if files := altered(of):
         pytest.skip(f"not as Debian ships it on this machine: {', '.join(files)}")
     regenerate = request.config.getoption("--regenerate")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dnsteer.deploy.run import deploy
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
+from tests.servers.needed import need_server
 from tests.system.default_machine import ADDRESSES, SPEC, ZONE, Server, machine, nsd
 from tests.system.playbooks import Played, Site
 
@@ -79,9 +79,7 @@ def checked(check: str, weight: int = 2) -> str:
 @pytest.fixture(scope="module", params=[nsd, bind, unbound], ids=lambda server: server.__name__)
 def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Farm]]:
     server: Server = request.param
-    program = {"bind": "named"}.get(server.__name__, server.__name__)
-    if shutil.which(program) is None:
-        pytest.skip(f"{program} is not installed")
+    need_server({"bind": "named"}.get(server.__name__, server.__name__))
     folder = tmp_path_factory.mktemp("site")
     with machine(folder, server) as (site, running):
         yield server, Farm(site, running.database)

@@ -18,6 +18,8 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names
 from dnsteer.lab.command import run
+from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.switch.state import PENDING_KEY, Pending
 from tests.system.playbooks import (
     CLIENT,
     QUICKSTART,
@@ -243,6 +245,34 @@ def test_rolling_upgrade_refuses_a_server_that_does_not_answer_before_it(deploye
     assert deployed.backends() == EVERY_ONE_UP and "is drained" not in played.output
     played = deployed.play("rolling-upgrade.yml", **given, dnsteer_probe_baseline=False)
     assert played.said("ns3 STAYS DRAINED on every switch"), played.output
+
+
+def test_rolling_upgrade_refuses_a_switch_that_is_not_as_recorded(deployed: Site) -> None:
+    """What it has read there of who is out may not be so."""
+    given = {"dnsteer_backends": "ns1", "dnsteer_hook_command": ["true"]}
+    state = deployed.record().state
+    assert state is not None
+    pending = Pending(
+        state.number, state.digest, Overlay((Maintenance("authoritative", "ns2", "drain", state.time, "a"),))
+    )
+    ids = f"external_ids:{PENDING_KEY}={json.dumps(pending.to_json())}"
+    try:
+        run(["ovs-vsctl", f"--db={names.db_target()}", "set", "bridge", "br-dns", ids])
+        played = deployed.play("rolling-upgrade.yml", **given)
+        assert played.code != 0 and "changed=0" in played.output
+        assert played.said("a maintenance change of bridge br-dns is pending: the tables do not have it yet"), (
+            played.output
+        )
+        deployed.apply(QUICKSTART)
+        run(["ovs-ofctl", "-O", "OpenFlow15", "del-flows", f"unix:{names.RUN_DIR}/br-dns.mgmt"])
+        played = deployed.play("rolling-upgrade.yml", **given)
+        assert played.code != 0 and "changed=0" in played.output
+        assert played.said(
+            "dpu-2: its tables are not as recorded; `dnsteer status` there says more; nothing was changed"
+        )
+    finally:
+        deployed.apply(QUICKSTART)
+    assert deployed.backends() == EVERY_ONE_UP
 
 
 def test_rolling_upgrade_needs_something_to_do_and_somebody_to_do_it_to(deployed: Site) -> None:

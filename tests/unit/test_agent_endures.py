@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent import adoption, run
+from dnsteer.agent import adoption, look_times, network, run
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.probes import stream
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.repair import Look
 from dnsteer.agent.run import Agent
@@ -25,7 +26,7 @@ from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, AppliedState, BridgeRecord
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.command import FARM
 
 T = TypeVar("T")
@@ -59,10 +60,8 @@ def record_of(number: object, **ids: str) -> BridgeRecord:
 class Source:
     """The record and the state as an agent's claim reads them."""
 
-    held = True
-
     def __init__(self) -> None:
-        self.now, self.applied = record_of(1), state_of(SPEC, 1)
+        self.now, self.applied, self.held = record_of(1), state_of(SPEC, 1), True
 
     def record(self) -> BridgeRecord:
         return self.now
@@ -83,6 +82,7 @@ class Case:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.looks, self.found = 0, Look()
         self.source = Source()
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
@@ -103,9 +103,10 @@ class Case:
         return Effect(None, {})
 
     def look(self, *_: object, **__: object) -> Look:
+        self.looks += 1
         if "look" in self.fails:
             raise self.fails["look"]
-        return Look()
+        return self.found
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -117,6 +118,10 @@ class Case:
 
     async def turn(self) -> None:
         await self.agent._turn(work, asyncio.get_running_loop())  # type: ignore[arg-type]
+
+    def look_due_in(self) -> float:
+        """The seconds until the next look."""
+        return self.agent._looks.due_in(self.agent._memory.events, asyncio.get_running_loop().time())
 
     def end(self) -> None:
         self.agent._adoption.stop()
@@ -257,23 +262,145 @@ def test_of_several_states_the_last_one_counts(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(test())
 
 
-def test_a_defect_in_one_step_keeps_no_other_from_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look is due as soon as there is a reason for it."""
+    monkeypatch.setattr(look_times, "_QUIET", 0.0)
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: type(defect).__name__)
+def test_a_look_is_done_and_not_put_off_where_another_step_fails(defect: Exception, looks_at_once: None) -> None:
     async def test() -> None:
         case = Case()
-        looked: list[int] = []
         with case.at_work():
-            case.fails = {"decide": ZeroDivisionError("x")}
-            monkeypatch.setattr(case.agent, "_look", lambda *_: _note(looked))
+            case.fails = {"decide": defect}
             await case.turn()
-        assert looked == [1]
-        assert any("a defect in the main loop" in text for text in case.said)
-        case.end()
+            said = "the switch stays as it is" if isinstance(defect, SwitchError) else "a defect in the main loop"
+            assert said in case.said[-1] and case.agent._due
+            assert case.looks == 1
+            assert case.look_due_in() > 20, "not a regular one"
+            case.end()
 
     asyncio.run(test())
 
 
-async def _note(looked: list[int]) -> None:
-    looked.append(1)
+@pytest.mark.parametrize(
+    ("step", "err"), [("look", SwitchError("x")), ("look", KeyError("x")), ("decide", UnavailableError("x"))]
+)
+def test_a_look_that_could_not_be_done_is_tried_again_soon_but_not_at_once(
+    step: str, err: Exception, looks_at_once: None
+) -> None:
+    """The look itself has failed, or the switch cannot be reached, so that no further step was tried."""
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            case.fails = {step: err}
+            await case.turn()
+            assert 0 < case.look_due_in() < 1
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_an_agent_that_was_relieved_waits_between_readings(
+    looks_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No look is done on standby, so that one which is due is no reason for the next turn."""
+    waits: list[float | None] = []
+
+    async def wait(_event: object, seconds: float | None) -> bool:
+        waits.append(seconds)
+        return False
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            monkeypatch.setattr(run, "set_within", wait)
+            for case.source.held in (False, True):
+                case.agent._looks = look_times.LookTimes()  # due at once
+                await case.turn()
+                await case.agent._rest(asyncio.get_running_loop())
+            assert case.looks == 2
+            assert waits[0] == run.TICK
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_a_look_does_not_wait_for_the_port_of_probes(looks_at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the port is gone, it is the look that puts it back."""
+    there: list[bool] = []
+
+    def set_up(_spec: object) -> None:
+        if not there:
+            raise SwitchError("ip link set dev probe0 up: no such device")
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            monkeypatch.setattr(network, "set_up_probe_port", set_up)
+            for text in ("cannot be set up: ip link set dev probe0 up: no such device", "is set up"):
+                case.agent._looks = look_times.LookTimes()
+                await case.turn()
+                assert case.said[-1] == f"the port of probes {text}"
+                assert case.look_due_in() > 20, "the look was not done"
+                there.append(True)
+            assert case.looks == 3
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_a_library_that_is_missing_keeps_the_state_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failover goes on with it."""
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            case.decided.clear()
+            other = SPEC.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {check: https}\n")
+            case.source.now, case.source.applied = record_of(2), state_of(other, 2)
+            monkeypatch.setattr(stream.importlib.util, "find_spec", lambda name: None)
+            case.agent._due.add("farm")
+            await case.turn()
+            await case.turn()
+            assert case.decided == [{"farm"}]
+            (said,) = [text for text in case.said if "cannot be followed" in text]
+            assert "check: https needs h2: pip install 'dnsteer[agent]'; the checks of the state before go on" in said
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) -> None:
+    """Tables of another version that are applied anew; and what a state that is followed no longer may have."""
+
+    async def test() -> None:
+        case = Case()
+
+        def troubles() -> list[str]:
+            return [one["about"] for one in case.agent._recorder.tell("br-dns")["troubles"]]
+
+        with case.at_work():
+            case.found = Look(other_version="99.0")
+            await case.turn()
+            assert troubles() == ["version"]
+            case.found, case.agent._looks = Look(), look_times.LookTimes()
+            await case.turn()
+            assert (troubles(), case.said[-1]) == ([], "the tables are watched")
+            case.agent._report.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
+            case.agent.supervisor.failed("deciding about farm", KeyError("x"))
+            assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
+            case.source.now = record_of(2)
+            await case.turn()
+            assert troubles() == []
+            case.end()
+
+    asyncio.run(test())
 
 
 def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:

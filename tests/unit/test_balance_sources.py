@@ -283,6 +283,9 @@ def test_who_may_not(path: str, sender: str, source: dict[str, object]) -> None:
     assert (status, took) == (403, []) and len(refused) == 1 and refused[0].endswith(f"from {sender} was refused")
 
 
-@pytest.mark.parametrize(("body", "status"), [("much", 400), ("", 400), ("-1", 400), ("1" * 65, 413), ("0x10", 400), ("1_000", 400)])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [("much", 400), ("", 400), ("-1", 400), ("1" * 65, 413), ("0x10", 400), ("1_000", 400)],
+)
 def test_what_is_no_number(body: str, status: int) -> None:
     assert pushed("/load/farm/a", body, "192.0.2.1", PUSH) == (status, [], [])

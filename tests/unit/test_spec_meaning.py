@@ -89,6 +89,7 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
             ("12: $.pools.ns.health: found checks that test only that something answers",),
         ),
         ((("backends:", "serves: resolver\n    health: {}\n    backends:"),), ()),
+        ((("backends:", "serves: authoritative\n    health: {query: {class: CH}}\n    backends:"),), ()),
         ((("backends:", "health: [{}, {check: tcp, query: {type: NS}}]\n    backends:"),), ()),
         (
             (

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NoAnswerError
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,8 @@ _MAX = 32 << 20
 """Bytes of a request."""
 _PATIENCE = 10.0
 """Seconds for a client to send its request, and to take what is left to send it at the end."""
+_ANSWER_PATIENCE = 300.0
+"""Seconds for a person to answer a question: a client that is stopped at one must not keep its place for ever."""
 _WAITING = 32
 """Clients that may be without a request at once: one more ends the wait for the one that has waited longest."""
 _LOOK = 1.0
@@ -118,12 +121,15 @@ class SocketChannel:
             self._writer.write(line)
 
     def ask(self, reasons: list[str], words: list[str]) -> None:
-        """Ask the operator whether to go on. Raises SwitchError when not, or when nobody answers any more."""
+        """Ask the operator whether to go on. Raises SwitchError when not, and when no answer comes in time."""
         answer = self._answer = Future[dict[str, Any]]()
         if self._gone:
             raise SwitchError("nothing was changed: who asked for it is gone")
         self.send(ask={"reasons": reasons, "words": words})
-        said = answer.result()
+        try:
+            said = answer.result(_ANSWER_PATIENCE)
+        except NoAnswerError:
+            raise SwitchError(f"nothing was changed: no answer came within {_ANSWER_PATIENCE:g} s") from None
         if said.get("answer") is not True:
             raise SwitchError(str(said.get("why") or "nothing was changed"))
 

@@ -19,7 +19,7 @@ _NEXT_HOP = {"ipv4": "169.254.53.53", "ipv6": "fe80::5353"}
 
 
 def set_up_probe_port(spec: Spec) -> None:
-    """Set the port up; what is there already stays. Raises SwitchError with what `ip` says, UnavailableError without it."""
+    """Set the port up; what is there already stays. Raises SwitchError with what `ip` says."""
     probe = spec.switch.probe
     if probe is None:
         return

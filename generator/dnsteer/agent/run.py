@@ -95,6 +95,8 @@ class Agent:
         self._read_at = self._ticked = -inf
         """When the record was read last, and when what is under way became due."""
         self._looks = LookTimes()
+        self._stands_by = False
+        """Whether another agent has the claim, so that this one has nothing to do but to read the record now and then."""
         self._busy_since: float | None = None
         """When others began to change the bridge, which puts looks off."""
         self._wake = asyncio.Event()
@@ -190,7 +192,8 @@ class Agent:
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
         until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
-        await set_within(self._wake, min(TICK, until_look) if self._world is not None else TICK)
+        looks = self._world is not None and not self._stands_by
+        await set_within(self._wake, min(TICK, until_look) if looks else TICK)
         self._wake.clear()
         if loop.time() >= self._ticked + TICK:  # also where something wakes it all the time
             self._ticked = loop.time()
@@ -205,7 +208,8 @@ class Agent:
         record = await work(self._claim.record)
         self._recorder.bridge_is(record.bridge, held=self._claim.held)
         self._report.bridge = record.bridge
-        if not self._claim.held:
+        self._stands_by = not self._claim.held
+        if self._stands_by:
             self._report.fails("the claim", f"another agent works on bridge {record.bridge}; standing by", "info")
             self._announcer.stand_by()
             return False
@@ -246,7 +250,8 @@ class Agent:
         ):
             try:
                 await step(work, world, loop)
-            except UnavailableError:
+            except UnavailableError:  # nor could the others be done
+                self._looks.failed(loop.time())
                 raise
             except Exception as err:  # noqa: BLE001  raised below
                 failed = failed or err
@@ -331,7 +336,6 @@ class Agent:
         if self._looks.due_in(self._memory.events, loop.time()) > 0:
             return
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
-        await work(partial(network.set_up_probe_port, world.spec))
         try:
             found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._report.say))
         except BusyError as err:
@@ -358,6 +362,16 @@ class Agent:
         if differed and repair:
             self._notices.begin(world)
         self._report.look(found, repair=repair, decision=decision)
+        await self._set_up_probe_port(work, world)
+
+    async def _set_up_probe_port(self, work: Work, world: World) -> None:
+        """Set the port of probes up again, once the look has put it back where it was gone. No look waits for it."""
+        try:
+            await work(partial(network.set_up_probe_port, world.spec))
+        except SwitchError as err:
+            self._report.fails("the probe port", f"the port of probes cannot be set up: {err}", "error")
+        else:
+            self._report.works("the probe port", "the port of probes is set up")
 
     @property
     def _world(self) -> World | None:

@@ -12,6 +12,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,8 @@ def _send_and_relay(sock: socket.socket, lines: _Lines, request: dict[str, Any])
             if "error" in message:
                 raise StuckError(f"the agent refuses: {_plain(message['error'])}")
             if "ask" in message:
-                _send(sock, _answer(message["ask"], "--json" in request["argv"]))
+                with suppress(EOFError):  # it has given the question up, and what is left to read says so
+                    _send(sock, _answer(message["ask"], "--json" in request["argv"]))
             for stream, name in ((sys.stdout, "out"), (sys.stderr, "err")):
                 if name in message:
                     stream.write(str(message[name]))

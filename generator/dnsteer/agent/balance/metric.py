@@ -39,8 +39,9 @@ class _Value:
 class Metric:
     """Values by backend. Old ones count half after *half_life* seconds, and none after *lasts* without another.
 
-    Values are given in the unit of *full*, a full load, and known as parts of it. One above *most* is refused. One above a full load that is more than JUMP times what any backend bore lately counts
-    as that much: a single mistake is forgotten within a few half-lives, and a load that lasts counts whole soon.
+    Values are given in the unit of *full*, a full load, and known as parts of it. One above *most* is refused. One above a
+    full load that is more than JUMP times what any backend bore lately counts as that much: a single mistake is forgotten
+    within a few half-lives, and a load that lasts counts whole soon.
     """
 
     half_life: float
