@@ -99,6 +99,8 @@ def _wrong_data(text: str, query: EffectiveQuery) -> str | None:
     import dns.rdataclass
     import dns.rdatatype  # here: specs without such data need not load it
 
+    if len(text.splitlines()) > 1:
+        return "one record each, on one line: write several as a list"
     rdclass, kind = dns.rdataclass.from_text(query.rdclass), dns.rdatatype.from_text(query.type)
     try:
         record = dns.rdata.from_text(rdclass, kind, text)

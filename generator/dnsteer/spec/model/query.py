@@ -62,7 +62,7 @@ Rcode = Annotated[str, word(_RCODES, "a response code"), WithJsonSchema({"type":
 class Expect(Part):
     """What a good answer has."""
 
-    rcode: Annotated[list[Rcode], BeforeValidator(as_list), OneOrList()] = Field(
+    rcode: Annotated[list[Rcode], Field(min_length=1), BeforeValidator(as_list), OneOrList()] = Field(
         default_factory=list,
         description="Its response code, or a list of those that are good. Left out: `NOERROR`; of a query that is left out "
         "too, where nothing is said about what the pool `serves`, `[NOERROR, NXDOMAIN, REFUSED]`.",
@@ -83,7 +83,7 @@ class Expect(Part):
         "(TC) counts as enough. Left out: 1; of a query that is left out too, 0 where nothing is said about what the pool "
         "`serves`.",
     )
-    answer: Annotated[list[str], BeforeValidator(as_list), OneOrList()] = Field(
+    answer: Annotated[list[str], Field(min_length=1), BeforeValidator(as_list), OneOrList()] = Field(
         default_factory=list,
         description="Data of records that the answer section must have, as in a zone file, with names that end with a dot. "
         "Left out: any.",
