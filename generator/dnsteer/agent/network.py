@@ -19,7 +19,7 @@ _NEXT_HOP = {"ipv4": "169.254.53.53", "ipv6": "fe80::5353"}
 
 
 def set_up_probe_port(spec: Spec) -> None:
-    """Set the port up; what is there already stays. Raises SwitchError with what `ip` says, UnavailableError without it."""
+    """Set the port up; what is there already stays. Raises SwitchError with what `ip` says."""
     probe = spec.switch.probe
     if probe is None:
         return
@@ -57,6 +57,8 @@ def _ip(command: str) -> str:
         done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False, timeout=10)
     except FileNotFoundError:
         raise SwitchError("no program ip: install iproute2") from None
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise SwitchError(f"ip {command}: {err}") from None
     if done.returncode:
         raise SwitchError(f"ip {command}: {done.stderr.strip()}")
     return done.stdout
