@@ -141,6 +141,32 @@ def test_a_turn_that_fails_before_its_look_is_followed_by_a_pause(
     asyncio.run(test())
 
 
+def test_a_turn_that_fails_is_followed_by_a_pause_whatever_wakes_the_agent(
+    case: Case, port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that was begun and failed wakes it itself, as the tables may be other ones now."""
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        with case.at_work():
+            for failure, paused in (({"decide": UnavailableError("x")}, [run._PAUSE]), ({}, [])):
+                case.fails = failure
+                await case.turn()
+                case.agent._wake.set()
+                with monkeypatch.context() as patch:
+                    patch.setattr(asyncio, "sleep", sleep)
+                    await case.agent._rest(loop)
+                assert pauses == paused
+                pauses.clear()
+            case.end()
+
+    asyncio.run(test())
+
+
 def _fail(err: Exception) -> object:
     async def act(*_: object) -> None:
         raise err

@@ -53,6 +53,8 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
+_PAUSE = 0.2
+"""Seconds after a turn that failed, whatever wakes the agent: a change that fails does so itself."""
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
@@ -98,6 +100,8 @@ class Agent:
         self._read_at = self._ticked = -inf
         """When the record was read last, and when what is under way became due."""
         self._looks = LookTimes()
+        self._failed = False
+        """Whether the last turn has failed."""
         self._stands_by = False
         """Whether another agent has the claim, so that this one has nothing to do but to read the record now and then."""
         self._busy_since: float | None = None
@@ -169,6 +173,7 @@ class Agent:
             self._read_first = True  # what comes next in the record may mend it
         if why and (not followed or self._looks.due_in(self._memory.events, loop.time()) <= 0):  # it was not done
             self._looks.failed(loop.time())
+        self._failed = bool(why)
         status = why.strip().partition("\n")[0] if why else self._summary()
         systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
@@ -200,6 +205,8 @@ class Agent:
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
+        if self._failed:
+            await asyncio.sleep(_PAUSE)
         until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
         looks = self._world is not None and not self._stands_by
         await set_within(self._wake, min(TICK, until_look) if looks else TICK)
