@@ -26,7 +26,7 @@ from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, AppliedState, BridgeRecord
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM
 
 T = TypeVar("T")
@@ -284,9 +284,7 @@ def test_a_look_is_done_and_not_put_off_where_another_step_fails(defect: Excepti
     asyncio.run(test())
 
 
-@pytest.mark.parametrize(
-    ("step", "err"), [("look", SwitchError("x")), ("look", KeyError("x")), ("decide", UnavailableError("x"))]
-)
+@pytest.mark.parametrize(("step", "err"), [("look", SwitchError("x")), ("look", KeyError("x"))])
 def test_a_look_that_could_not_be_done_is_tried_again_soon_but_not_at_once(
     step: str, err: Exception, looks_at_once: None
 ) -> None:

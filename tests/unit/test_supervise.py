@@ -105,6 +105,52 @@ def test_what_fails_in_an_event_is_said(case: Case) -> None:
     assert "ZeroDivisionError" in case.said[0]
 
 
+class FakeLoop:
+    """An event loop with a clock that stands still, and what is to be called later."""
+
+    def __init__(self) -> None:
+        self.now, self.later = 0.0, list[tuple[float, Callable[[], None]]]()
+        self.fail: Callable[[object, dict[str, object]], None] = lambda *_: None
+
+    def time(self) -> float:
+        return self.now
+
+    def set_exception_handler(self, handler: Callable[[object, dict[str, object]], None]) -> None:
+        self.fail = handler
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> FakeLoop:
+        self.later.append((self.now + seconds, call))
+        return self
+
+    def cancel(self) -> None:
+        self.later.clear()
+
+    def pass_time(self, until: float) -> None:
+        for time, call in [*self.later]:
+            if time <= until:
+                self.later.clear()
+                call()
+        self.now = until
+
+
+def test_the_trouble_with_events_ends_once_none_has_failed_for_a_while(case: Case) -> None:
+    """For longer after each, up to a bound: what fails now and then is not said each time."""
+    loop, over = FakeLoop(), "trouble_over: no event fails any more"
+    case.supervisor.catch_callbacks(loop)  # type: ignore[arg-type]
+    for failed, still, ended in ((0.0, 4.0, None), (5.0, 14.9, 15.0), (45.0, 124.9, 125.0), (1000.0, 1299.9, 1300.0)):
+        loop.pass_time(failed)
+        loop.fail(loop, {"exception": ZeroDivisionError("x")})
+        told = len(case.said)
+        loop.pass_time(still)
+        assert len(case.said) == told and case.said[-1] != over
+        if ended is not None:
+            loop.pass_time(ended)
+            assert case.said[told:] == [over]
+    loop.fail(loop, {"exception": ZeroDivisionError("x")})
+    asyncio.run(case.supervisor.stop())
+    assert not loop.later
+
+
 class UnprintableError(Exception):
     """An exception whose text fails."""
 

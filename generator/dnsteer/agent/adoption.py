@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from dnsteer.agent import network
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.kept_world import kept_world
+from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.stream import refuse_unavailable
 from dnsteer.agent.probes.targets import Key
 from dnsteer.agent.probes.turns import Turns
@@ -38,7 +38,10 @@ class Work(Protocol):
 class Adoption:
     """The *world* that is followed, None until there is one. *add* takes the results of its probes."""
 
-    def __init__(self, claim: Claim, health: Health, add: Report, report: Reporter, recorder: Recorder) -> None:
+    def __init__(
+        self, claim: Claim, health: Health, add: Report, probe_port: ProbePort, report: Reporter, recorder: Recorder
+    ) -> None:
+        self._probe_port = probe_port
         self._claim, self._health, self._add, self._report, self._recorder = claim, health, add, report, recorder
         self.world: World | None = None
         self._followed: World | None = None
@@ -62,7 +65,9 @@ class Adoption:
         if not self._retry.due(loop.time()):
             return False
         try:
-            self._adopt(await work(partial(self._read_world, record)), overlay, past_failures(record), loop)
+            world = await work(partial(self._read_world, record))
+            await self._probe_port.adopt(world.spec, work, loop.time())
+            self._adopt(world, overlay, past_failures(record), loop)
         except UnavailableError:
             raise
         except Exception as err:
@@ -91,7 +96,6 @@ class Adoption:
     def _read_world(self, record: BridgeRecord) -> World:
         world = read_world(self._claim.session(), record)
         refuse_unavailable({target.check.check for target in world.targets})
-        network.set_up_probe_port(world.spec)
         return world
 
     def _adopt(

@@ -53,6 +53,7 @@ _READ = ("status", "plan")
 """Verbs that decide nothing."""
 _OFTEN = (*_READ, "reconcile", "due")
 """Verbs that a timer or a person calls again and again: that they have ended is not said."""
+_ENDS = "nothing was changed: the agent ends"
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -125,6 +126,8 @@ class SocketChannel:
         answer = self._answer = Future[dict[str, Any]]()
         if self._gone:
             raise SwitchError("nothing was changed: who asked for it is gone")
+        if self._ending.is_set():  # whoever ends it has answered the questions that there were
+            raise SwitchError(_ENDS)
         self.send(ask={"reasons": reasons, "words": words})
         try:
             said = answer.result(_ANSWER_PATIENCE)
@@ -156,14 +159,20 @@ RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
 
 
 class Control:
-    """The control socket of a bridge's agent. *tell* returns what the agent knows; *say* gets an event about each verb."""
+    """The control socket of a bridge's agent. *tell* returns what the agent knows; *say* gets an event about each verb.
+
+    *acts* says whether this agent is the one that acts on the bridge.
+    """
 
     def __init__(
-        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None
-    ) -> None:
+        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None,
+        acts: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
-        self._tell = tell
+        self._tell, self._acts = tell, acts
         self._server: asyncio.AbstractServer | None = None
+        self._made: tuple[int, int] | None = None
+        """The identity of the file that it made for the socket, while it listens there."""
         self._ending = threading.Event()
         self._threads = ThreadPoolExecutor(_AT_ONCE + _OF_CONSOLE, "verb")
         self._clients: set[asyncio.Task[None]] = set()
@@ -182,19 +191,20 @@ class Control:
     async def listen(self) -> None:
         """Listen until cancelled, and again whenever the socket's file is gone or another one.
 
-        The bridge's claim must be held: a socket that an earlier agent left is replaced.
+        Not while another agent acts on the bridge: the socket is that one's. One that an earlier agent left is replaced.
         """
         path = self._path
         assert path is not None
-        made: tuple[int, int] | None = None
         failed = ""
         while True:
-            if made is None or made != _identity(path):
+            if not self._acts():
+                self._close()
+            elif self._made is None or self._made != _identity(path):
                 try:
-                    again = made is not None
-                    made = await self._make(path)
+                    again = self._made is not None
+                    await self._make(path)
                 except OSError as err:
-                    made, why = None, f"{err.filename or path}: {err.strerror}"
+                    why = f"{err.filename or path}: {err.strerror}"
                     if why != failed:
                         failed = why
                         text = f"no control socket, so verbs work by themselves: {why}"
@@ -205,10 +215,15 @@ class Control:
                     self._say(f"control socket {path}{told}", "listens", address=path)
             await asyncio.sleep(_LOOK)
 
-    async def _make(self, path: Path) -> tuple[int, int] | None:
+    def _close(self) -> None:
+        """Take no more clients. Those that there are stay, and the file too: it may be another agent's by now."""
+        server, self._server, self._made = self._server, None, None
+        if server is not None:
+            server.close()
+
+    async def _make(self, path: Path) -> None:
         """Make the socket in place of the one before, whose clients stay. Raises OSError."""
-        if self._server is not None:
-            self._server.close()
+        self._close()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             path.unlink()
@@ -217,19 +232,18 @@ class Control:
             self._server = await asyncio.start_unix_server(self._accept, path, limit=_MAX)
         finally:
             os.umask(before)
-        return _identity(path)
+        self._made = _identity(path)
 
     async def stop(self) -> None:
         """Close the socket, and wait for the verbs that are under way."""
         self._ending.set()
-        if self._server is not None:
-            self._server.close()
-            if self._path is not None:
-                with suppress(OSError):
-                    self._path.unlink()
+        if self._path is not None and self._made is not None and self._made == _identity(self._path):
+            with suppress(OSError):
+                self._path.unlink()
+        self._close()
         for client in self._clients:
             if client in self._at_work:
-                self._at_work[client].take({"why": "nothing was changed: the agent ends"})
+                self._at_work[client].take({"why": _ENDS})
             else:
                 client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)

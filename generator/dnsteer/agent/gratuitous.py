@@ -11,9 +11,11 @@ import struct
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
+from math import inf
 
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.report import Reporter
+from dnsteer.agent.supervise import Retry
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.world import World
 from dnsteer.render.templates import port_name
@@ -26,6 +28,8 @@ from dnsteer.switch.tools import SwitchError
 
 APART = 1.0
 """Seconds between two times."""
+_TROUBLE = "the announcements"
+_Work = Callable[[Callable[[], set[str]]], Awaitable[set[str]]]
 _BROADCAST, _ALL_NODES = b"\xff" * 6, bytes.fromhex("333300000001")
 _NODES = IPv6Address("ff02::1").packed
 _OVERRIDE, _ROUTER = 0x20000000, 0x80000000
@@ -72,14 +76,30 @@ def lines(spec: Spec, there: Collection[str]) -> list[str]:
     ]
 
 
+def notified_ports(spec: Spec) -> list[str]:
+    """The ports whose neighbours are told of something."""
+    return [*dict.fromkeys(port for _, ports in announcements(spec) for port in ports)]
+
+
 def tell(client: OpenFlow, spec: Spec) -> None:
     """Send them once by the ports that there are. Raises PermissionError, or SwitchError, also for one that is missing."""
-    there = client.ports()
+    ports = notified_ports(spec)
+    if why := _missing(ports, tell_by(client, spec, ports)):
+        raise SwitchError(why)
+
+
+def tell_by(client: OpenFlow, spec: Spec, ports: Collection[str]) -> set[str]:
+    """Send them once by those of *ports* that there are, which are returned. Raises SwitchError or PermissionError."""
+    there = client.ports().intersection(ports)
     if messages := lines(spec, there):
         client.bundle(messages)
-    missing = [port for port in (*spec.switch.uplinks, *spec.switch.ports) if port not in there]
-    if missing:
-        raise SwitchError(f"the switch has no port {', '.join(missing)}; those at its other ports are told")
+    return there
+
+
+def _missing(ports: Collection[str], there: Collection[str]) -> str:
+    """Which ports are missing, in words; empty: none."""
+    missing = [port for port in ports if port not in there]
+    return f"the switch has no port {', '.join(missing)}; those at its other ports are told" if missing else ""
 
 
 class NeighborNotices:
@@ -89,7 +109,13 @@ class NeighborNotices:
         self._switch = switch
         self._world: World | None = None
         self._rules: Gratuitous | None = None
-        self._left = 0
+        self._left: dict[str, int] = {}
+        """How often each port is still to be sent by. One that is missing waits until it is there."""
+        self._begun = False
+        """Whether all is to be sent, which has not been said yet."""
+        self._since = 0.0
+        """When something was sent last, or was to be sent once more."""
+        self._retry = Retry()
         self.standby = False
         """Whether the switch is on standby, when nothing is sent."""
         self._wake = asyncio.Event()
@@ -100,34 +126,64 @@ class NeighborNotices:
         self._world, self._rules = world, world.spec.switch.gratuitous
         if taking_over and self._rules is None:
             self._rules = Gratuitous()
-        self._left = self._rules.repeat if self._rules is not None else 0
+        self._left = dict.fromkeys(notified_ports(world.spec), self._rules.repeat) if self._rules is not None else {}
+        self._begun = True
+        self._retry.worked()
         self._wake.set()
 
-    async def run(self, work: Callable[[Callable[[], None]], Awaitable[None]], report: Reporter) -> None:
-        """Send until cancelled. *work* does something in the thread that changes the switch."""
+    async def run(self, work: _Work, acts: Callable[[], bool], report: Reporter) -> None:
+        """Send until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that changes
+        the switch."""
+        clock = asyncio.get_running_loop().time
         while True:
-            refresh = self._rules.refresh if self._rules is not None else 0.0
-            if self.standby:
-                self._left = 0
-            if not self._left:
-                self._wake.clear()
-                if not await set_within(self._wake, refresh or None):
-                    self._left = 1
-                continue  # it may have gone on standby
-            assert self._world is not None
-            world, first = self._world, self._rules is not None and self._left == self._rules.repeat
-            self._left -= 1
-            try:
-                await work(partial(self._send, world))
-                report.works("the announcements", "neighbours are told again")
-                if first:
-                    vips = len({address for vip in world.spec.vips.values() for address in vip.addresses})
-                    gateways = len(world.spec.switch.gateways)
-                    text = f"told neighbours of {vips} VIP addresses and {gateways} gateways"
-                    report.say(text, "announced", addresses=vips + gateways)
-            except (SwitchError, PermissionError) as err:
-                report.fails("the announcements", f"neighbours are not told of VIPs and gateways: {err}")
-            await asyncio.sleep(APART)
+            self._wake.clear()
+            refresh, ends = self._rules.refresh if self._rules is not None else 0.0, [inf]
+            if self._world is None or self._rules is None or self.standby or not acts():
+                self._left = {}
+                report.forget(_TROUBLE)
+            elif refresh and clock() >= self._since + refresh:
+                self._since, self._left = clock(), dict.fromkeys(notified_ports(self._world.spec), 1) | self._left
+                self._retry.worked()
+            if self._left:
+                await self._send_left(work, clock, report)
+                ends.append(self._retry.due_in(clock()))
+            if refresh:
+                ends.append(max(self._since + refresh - clock(), 0.0))
+            pause = min(ends)
+            await set_within(self._wake, pause if pause < inf else None)
 
-    def _send(self, world: World) -> None:
-        tell(self._switch.client(world.bridge), world.spec)
+    async def _send_left(self, work: _Work, clock: Callable[[], float], report: Reporter) -> None:
+        """Send what is left by the ports that there are, if it is time."""
+        left, world = self._left, self._world
+        if world is None or not self._retry.due(clock()):
+            return
+        told, why = set[str](), ""
+        try:
+            told = await work(partial(self._send, world, {*left}))
+        except (SwitchError, PermissionError) as err:
+            why = str(err)
+        else:
+            why = _missing(left, told)
+        if why:
+            report.fails(_TROUBLE, f"neighbours are not told of VIPs and gateways: {why}")
+        else:
+            report.works(_TROUBLE, "neighbours are told again")
+            if self._begun and left is self._left:
+                self._begun = False
+                vips = len({address for vip in world.spec.vips.values() for address in vip.addresses})
+                gateways = len(world.spec.switch.gateways)
+                text = f"told neighbours of {vips} VIP addresses and {gateways} gateways"
+                report.say(text, "announced", addresses=vips + gateways)
+        for port in told:
+            left[port] -= 1
+            if not left[port]:
+                del left[port]
+        if told:
+            self._since = clock()
+            self._retry.worked()
+            await asyncio.sleep(APART)
+        elif left is self._left:
+            self._retry.failed(clock())
+
+    def _send(self, world: World, ports: Collection[str]) -> set[str]:
+        return tell_by(self._switch.client(world.bridge), world.spec, ports)

@@ -57,6 +57,8 @@ def _ip(command: str) -> str:
         done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False, timeout=10)
     except FileNotFoundError:
         raise SwitchError("no program ip: install iproute2") from None
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise SwitchError(f"ip {command}: {err}") from None
     if done.returncode:
         raise SwitchError(f"ip {command}: {done.stderr.strip()}")
     return done.stdout

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 
-from dnsteer.agent import network, systemd
+from dnsteer.agent import systemd
 from dnsteer.agent.adoption import Adoption, Work
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
@@ -29,6 +29,7 @@ from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.look_times import LookTimes
 from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
+from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.recording import record_kept
 from dnsteer.agent.repair import look
@@ -52,6 +53,8 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
+_PAUSE = 0.2
+"""Seconds after a turn that failed, whatever wakes the agent: a change that fails does so itself."""
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
@@ -78,13 +81,15 @@ class Agent:
         self._notices = NeighborNotices(self._switch)
         self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
         self._announcer = Announcer(switch.remote, self._recorder)
-        self._adoption = Adoption(self._claim, self._health, self._add, self._report, self._recorder)
+        self._probe_port = ProbePort(self._report)
+        self._adoption = Adoption(self._claim, self._health, self._add, self._probe_port, self._report, self._recorder)
         self.verbs = VerbServer(
             self._switch,
             run_request,
             self._report,
             self._recorder,
             lambda: self._world.spec if self._world is not None else None,
+            self._acts,
         )
         self._begun = False
         """Whether what goes on beside the main loop has begun."""
@@ -95,6 +100,8 @@ class Agent:
         self._read_at = self._ticked = -inf
         """When the record was read last, and when what is under way became due."""
         self._looks = LookTimes()
+        self._failed = False
+        """Whether the last turn has failed."""
         self._stands_by = False
         """Whether another agent has the claim, so that this one has nothing to do but to read the record now and then."""
         self._busy_since: float | None = None
@@ -164,8 +171,9 @@ class Agent:
             why = described(err)
             self.supervisor.failed("the main loop", err)
             self._read_first = True  # what comes next in the record may mend it
-        if why and not followed:  # else the look itself says when the next one is due
+        if why and (not followed or self._looks.due_in(self._memory.events, loop.time()) <= 0):  # it was not done
             self._looks.failed(loop.time())
+        self._failed = bool(why)
         status = why.strip().partition("\n")[0] if why else self._summary()
         systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
@@ -176,9 +184,11 @@ class Agent:
         self._begun = True
         report, start = self._report, self.supervisor.start
         start("the monitor", lambda: watch(self._switch, bridge, report.monitor_fails))
-        start("the balance", lambda: self.balancer.run(work, lambda: self._overlay, self._note_effect, report))
+        start(
+            "the balance", lambda: self.balancer.run(work, self._acts, lambda: self._overlay, self._note_effect, report)
+        )
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._recorder))
-        start("the announcements", lambda: self._notices.run(work, report))
+        start("the announcements", lambda: self._notices.run(work, self._acts, report))
         start("the routes", lambda: self._announcer.run(self._situation, report))
         self.verbs.begin(bridge, self.supervisor)
 
@@ -189,8 +199,14 @@ class Agent:
             return None
         return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.standby, *memory.judgement)
 
+    def _acts(self) -> bool:
+        """Whether this agent is the one that acts, as far as is known."""
+        return not self._stands_by
+
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
+        if self._failed:
+            await asyncio.sleep(_PAUSE)
         until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
         looks = self._world is not None and not self._stands_by
         await set_within(self._wake, min(TICK, until_look) if looks else TICK)
@@ -238,23 +254,28 @@ class Agent:
         return True
 
     async def _act(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
-        """Carry out what is due, and look at the switch. A step that fails is raised once all others are done."""
+        """Carry out what is due, and look at the switch. A step that fails is raised once all others are done.
+
+        Where the switch cannot be reached, the look is tried all the same: it says so, and it needs less than other steps.
+        """
         failed: Exception | None = None
+        away = False
         for step in (
             self._apply_due,
             self._record_kept,
             self._advance,
             self._look,
+            self._keep_probe_port,
             self._remove_mirrors,
             self._record_failures,
         ):
+            if away and step not in (self._look, self._keep_probe_port):
+                continue
             try:
                 await step(work, world, loop)
-            except UnavailableError:  # nor could the others be done
-                self._looks.failed(loop.time())
-                raise
             except Exception as err:  # noqa: BLE001  raised below
                 failed = failed or err
+                away = away or isinstance(err, UnavailableError)
         if failed is not None:
             raise failed
 
@@ -358,20 +379,15 @@ class Agent:
         self._recorder.took("look", loop.time() - began, decision)
         self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
         self._looks.done(events, began, loop.time(), differed=differed)
+        self._probe_port.looked()
         self._differences += found.flows + found.settings
         if differed and repair:
             self._notices.begin(world)
         self._report.look(found, repair=repair, decision=decision)
-        await self._set_up_probe_port(work, world)
 
-    async def _set_up_probe_port(self, work: Work, world: World) -> None:
-        """Set the port of probes up again, once the look has put it back where it was gone. No look waits for it."""
-        try:
-            await work(partial(network.set_up_probe_port, world.spec))
-        except SwitchError as err:
-            self._report.fails("the probe port", f"the port of probes cannot be set up: {err}", "error")
-        else:
-            self._report.works("the probe port", "the port of probes is set up")
+    async def _keep_probe_port(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        """Set the port of probes up again after a look, which has put it back where it was gone."""
+        await self._probe_port.keep(world.spec, work, loop.time())
 
     @property
     def _world(self) -> World | None:

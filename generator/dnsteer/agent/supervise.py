@@ -9,6 +9,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,10 @@ class Supervisor:
     def __init__(self, report: Reporter, recorder: Recorder) -> None:
         self._report, self._recorder = report, recorder
         self._tasks: list[asyncio.Task[None]] = []
+        self._relief: asyncio.TimerHandle | None = None
+        """Ends the trouble with events, unless another one fails before."""
+        self._event_failed: float | None = None
+        """When one failed last."""
 
     def failed(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
@@ -79,7 +84,7 @@ class Supervisor:
         while True:
             task, began = asyncio.ensure_future(run()), clock()
             try:
-                done, _ = await asyncio.wait([task], timeout=min(max(STEADY, 2 * worked), LONGEST_STEADY))
+                done, _ = await asyncio.wait([task], timeout=_steady_after(worked))
                 if not done:
                     self.works(part)
                     pause = FIRST_PAUSE
@@ -101,13 +106,30 @@ class Supervisor:
                 loop.default_exception_handler(context)
             else:
                 self.failed("an event", err)
+                self._relieve_events(loop)
 
         loop.set_exception_handler(failed)
 
+    def _relieve_events(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Count events as working again after a while in which none has failed: nothing else says that they do."""
+        if self._relief is not None:
+            self._relief.cancel()
+        worked = 0.0 if self._event_failed is None else loop.time() - self._event_failed
+        self._event_failed = loop.time()
+        relieve = partial(self._report.works, "the part an event", "no event fails any more")
+        self._relief = loop.call_later(_steady_after(worked), relieve)
+
     async def stop(self) -> None:
         """End all tasks."""
+        if self._relief is not None:
+            self._relief.cancel()
         for task in self._tasks:
             await _ended(task)
+
+
+def _steady_after(worked: float) -> float:
+    """The seconds without a failure after which a part counts as working, which has *worked* so long before the last one."""
+    return min(max(STEADY, 2 * worked), LONGEST_STEADY)
 
 
 async def _ended(task: asyncio.Future[None]) -> None:
@@ -127,6 +149,10 @@ class Retry:
     def due(self, now: float) -> bool:
         """Whether it is time."""
         return now >= self._due
+
+    def due_in(self, now: float) -> float:
+        """The seconds until it is time."""
+        return max(self._due - now, 0.0)
 
     def failed(self, now: float) -> None:
         """It has failed."""

@@ -17,14 +17,14 @@ from dnsteer.spec.model.spec import Spec
 
 class VerbServer:
     """Carries out verbs on the switch as the agent has it, and tells what the *recorder* knows. *applied* gives the spec
-    that is followed, if one is."""
+    that is followed, if one is; *acts* says whether this agent acts on the switch, or another one does."""
 
     def __init__(
         self, switch: HeldSwitch, run_request: RunRequestOn, report: Reporter, recorder: Recorder,
-        applied: Callable[[], Spec | None],
+        applied: Callable[[], Spec | None], acts: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._switch, self._run_request, self._report, self._applied = switch, run_request, report, applied
-        self._tell = recorder.tell
+        self._tell, self._acts = recorder.tell, acts
         self._control: Control | None = None
 
     def begin(self, bridge: str, supervisor: Supervisor) -> None:
@@ -32,7 +32,7 @@ class VerbServer:
         if self._control is not None:
             return
         run = partial(self._run_request, self._switch)
-        control = self._control = Control(self._switch.remote, bridge, run, self._report.say, self._tell)
+        control = self._control = Control(self._switch.remote, bridge, run, self._report.say, self._tell, self._acts)
         if control.path is None:
             why = "the database is a remote one"
             self._report.say(f"no control socket: {why}", "not_listening", reason=why)
@@ -41,7 +41,7 @@ class VerbServer:
 
     async def run_verb(self, asked: Asked) -> VerbOutcome:
         """Carry out a verb that the console asks for."""
-        if self._control is None:
+        if self._control is None or not self._acts():
             return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
         switch = self._switch
         extension = switch.extension

@@ -100,24 +100,41 @@ class Balancer:
     async def run(
         self,
         work: Callable[[Callable[[], Effect]], Awaitable[Effect]],
+        acts: Callable[[], bool],
         overlay: Callable[[], Overlay],
         report_effect: Callable[[Effect, float], None],
         report: Reporter,
     ) -> None:
-        """Balance until cancelled. *work* does something in the thread that changes the switch; *overlay* is that known."""
+        """Balance until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that
+        changes the switch; *overlay* is that known."""
         clock = asyncio.get_running_loop().time
         while True:
+            if not acts():
+                self._stand_by(clock())
+                report.forget("the balance", "the metric of ")
+            if not self.pools:
+                report.forget("the balance")
             await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
-            if self.due_in(clock()) > 0:
+            if self.due_in(clock()) > 0 or not acts():
                 continue
             await self.ask(clock(), report)
             try:
                 for name in await self.look(clock(), overlay()):
+                    if not acts():
+                        break
                     began = clock()
                     report_effect(await work(partial(self.move, name, began)), clock() - began)
                 report.works("the balance", "load is balanced again")
             except (SwitchError, PermissionError) as err:
                 report.fails("the balance", f"load is not balanced: {err}")
+
+    def _stand_by(self, time: float) -> None:
+        """Forget what has been counted: another agent moves slots. The next look comes after an interval."""
+        for pool in self.pools.values():
+            pool.load = SlotLoad(_HALF_LIFE * pool.rules.interval)
+            pool.waits, pool.waited, pool.decided = {}, {}, None
+            pool.moved.clear()
+            pool.due = time + pool.rules.interval
 
     def bears(self, pool: str, backend: str, value: float) -> None:
         """Take in what a backend says that it bears, in the unit of `full`. Raises MetricError."""

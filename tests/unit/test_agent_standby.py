@@ -1,0 +1,58 @@
+"""An agent that another one has relieved has nothing to do but to read the record now and then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dnsteer.agent import look_times, run
+from tests.unit.test_agent_endures import Case
+
+
+def test_it_rests_between_readings_though_a_look_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float | None] = []
+
+    async def wait(_event: object, seconds: float | None) -> bool:
+        waits.append(seconds)
+        return False
+
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            assert case.agent._acts()
+            monkeypatch.setattr(run, "set_within", wait)
+            case.agent._looks = look_times.LookTimes()  # due at once
+            case.source.held = False
+            case.agent._read_at = 0.0
+            await case.turn()
+            await case.agent._rest(asyncio.get_running_loop())
+            assert not case.agent._acts()
+            assert waits == [run.TICK]
+            case.source.held = True
+            case.agent._read_at = 0.0
+            await case.turn()
+            assert case.agent._acts()
+            case.end()
+
+    asyncio.run(test())
+
+
+def test_what_goes_on_beside_the_main_loop_knows_whether_the_agent_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        case = Case()
+        agent = case.agent
+        asked: list[object] = []
+        monkeypatch.setattr(agent.supervisor, "start", lambda _part, begin: begin())
+        monkeypatch.setattr(run, "watch", lambda *_: None)
+        monkeypatch.setattr(run, "keep_note", lambda *_: None)
+        monkeypatch.setattr(agent._announcer, "run", lambda *_: None)
+        monkeypatch.setattr(agent.verbs, "begin", lambda *_: None)
+        monkeypatch.setattr(agent.balancer, "run", lambda _work, acts, *_: asked.append(acts))
+        monkeypatch.setattr(agent._notices, "run", lambda _work, acts, *_: asked.append(acts))
+        agent._begun = False
+        agent._begin_beside(None, "br-dns")  # type: ignore[arg-type]
+        assert asked == [agent._acts] * 2
+
+    asyncio.run(test())
