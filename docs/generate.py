@@ -38,9 +38,9 @@ from dnsteer.spec.model import (
     probe,
     query,
     spec,
-    values,
 )
-from dnsteer.spec.model.part import keys_of
+from dnsteer.spec.model.part import Part, keys_of
+from dnsteer.spec.written import written_text
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, FENCE, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -127,13 +127,9 @@ def spec_page() -> str:
 
 def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
-    if value is None or value == {} or value == [] or isinstance(value, query.Query | query.Expect):
-        return ""  # of the last two the page has the defaults key by key
-    if isinstance(value, float):
-        return f"`{values.spelt(value)}`"
-    if values.PERCENT in field.metadata:
-        return f"`{value}%`"
-    return f"`{str(getattr(value, 'value', value)).lower() if isinstance(value, bool) else getattr(value, 'value', value)}`"
+    if value is None or value == {} or value == [] or isinstance(value, Part):
+        return ""  # of a part the page has the defaults key by key
+    return f"`{written_text(value, field)}`"
 
 
 def _value(prop: dict[str, Any], schema: dict[str, Any]) -> str:

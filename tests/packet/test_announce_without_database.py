@@ -105,3 +105,9 @@ def test_a_switch_that_was_started_without_its_database_does_not_forward(switch:
         69,
         True,
     ), done.err
+
+
+def test_without_a_control_socket_no_option_is_named_that_the_verb_does_not_have(tmp_path: Path) -> None:
+    done = run("forwards", "--bridge", BRIDGE, "--db", f"unix:{tmp_path}/db.sock", "--timeout", "1")
+    assert done.code == 69 and "no control socket of an ovs-vswitchd there" in done.err
+    assert "--control" not in done.err

@@ -147,8 +147,13 @@ def test_a_state_is_compared_and_rolled_back_to(alice: Visit, bob: Visit, shared
     found = on(shared)("history", "--json").json["states"][0]
     assert (found["note"], found["by"]) == ("as it was", f"alice@{socket.gethostname()} (console)")
     assert shared.tables() != tables
+    marked = re.compile(
+        r'/changes/(\d+)">\1</a>(?:<br><span class="word ok">current</span>)?<br><span[^>]*>rolled back<'
+    )
+    assert marked.findall(alice.get("/changes").text) == ["2"]
     assert "applied as state 4" in alice.change("rollback", "2")
     assert shared.tables() == tables
+    assert marked.findall(alice.get("/changes").text) == []
 
 
 def test_wrong_requests_say_what_is_wrong(alice: Visit, shared: Switch) -> None:

@@ -174,6 +174,17 @@ def test_a_state_that_was_rolled_back_from_is_marked_and_no_target_unless_it_is_
     assert on(applied)("history", "--json").json["states"][0]["note"] == "why"
 
 
+def test_a_rollback_to_a_later_state_rolls_back_from_none(applied: Switch, tmp_path: Path) -> None:
+    go(applied, tmp_path, 1, 2)
+    for options in ((), ("2",)):
+        assert on(applied)("rollback", *options, "--yes").code == 0
+    assert "rolled back" not in on(applied)("history").out
+    assert on(applied)("rollback", "--yes", "--json").json["state"] == 5
+    assert show(applied, "current") == text(1)
+    states = on(applied)("history", "--json").json["states"]
+    assert {s["state"] for s in states if s["rolled_back"]} == {2, 4}
+
+
 def test_a_rejected_state_is_no_target_either_once_the_restored_spec_was_applied_anew(
     applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

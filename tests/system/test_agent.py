@@ -33,7 +33,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for old, new in (
         ("slow_start: 10s", "slow_start: 1s"),
         ("interval: 5s", "interval: 400ms, timeout: 300ms"),
-        ("serial_at_least: 1}}}", "serial_at_least: 1}}, interval: 300ms, timeout: 250ms}"),
+        ("serial_at_least: 2026010100}}}", "serial_at_least: 2026010100}}, interval: 300ms, timeout: 250ms}"),
         ("serial_lag: 30m}}}", "serial_lag: 30m}}, interval: 300ms, timeout: 250ms}"),
     ):
         assert old in text

@@ -26,7 +26,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """The example with shorter times."""
     file = tmp_path_factory.mktemp("failover") / "authoritative.yaml"
     text = HEALTH.read_text().replace("slow_start: 10s", "slow_start: 1s")
-    file.write_text(text.replace("serial_at_least: 1}}}", "serial_at_least: 1}}, interval: 300ms, timeout: 250ms}"))
+    times = "interval: 300ms, timeout: 250ms"
+    file.write_text(text.replace("serial_at_least: 2026010100}}}", f"serial_at_least: 2026010100}}}}, {times}}}"))
     loaded = load_spec(file)
     checks = loaded.spec.pools["authoritative"].health
     assert checks is not None and checks[0].interval == 0.3

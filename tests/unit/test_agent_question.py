@@ -201,6 +201,11 @@ def test_what_is_asked(query: dict[str, object], name: str, flags: int, edns: in
     assert bool(sent.ednsflags & dns.flags.DO) == bool(query.get("do"))
 
 
+def test_the_longest_name_with_a_random_label_can_be_asked_for() -> None:
+    asked = question(name=".".join(("*", *["a" * 63] * 3, "b" * 44)), type="A")
+    assert len(dns.message.from_wire(asked.wire(NUMBER)).question[0].name.to_wire()) == 255
+
+
 def test_a_random_label_is_another_one_each_time() -> None:
     asked = question(serves="resolver", name="*.check.example.org")
     wires = [asked.wire(NUMBER) for _ in range(50)]

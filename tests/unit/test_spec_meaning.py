@@ -88,6 +88,26 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
             (("backends:", "health: [{}, {on_failure: warn, query: {name: example.org}}]\n    backends:"),),
             ("12: $.pools.ns.health: found checks that test only that something answers",),
         ),
+        *(
+            (
+                (("backends:", f"serves: authoritative\n    health: {health}\n    backends:"),),
+                ("13: $.pools.ns.health: found checks that test only that something answers",),
+            )
+            for health in (
+                "{query: {class: CH}}",
+                "[{query: {class: CH, name: version.bind}}, {check: tcp, query: {class: CH}, interval: 5s}]",
+                "{query: {name: example.org, expect: {rcode: [NOERROR, NXDOMAIN, REFUSED]}}}",
+                "{query: {name: example.org, expect: {rcode: [NOERROR, SERVFAIL]}}}",
+            )
+        ),
+        *(
+            ((("backends:", f"serves: authoritative\n    health: {health}\n    backends:"),), ())
+            for health in (
+                "[{query: {class: CH}}, {query: {name: example.org}}]",
+                "{query: {name: none.example.org, expect: {rcode: [NOERROR, NXDOMAIN], answers: 0}}}",
+                "{check: command, command: [/usr/lib/check-dns]}",
+            )
+        ),
         ((("backends:", "serves: resolver\n    health: {}\n    backends:"),), ()),
         ((("backends:", "serves: authoritative\n    health: {query: {class: CH}}\n    backends:"),), ()),
         ((("backends:", "health: [{}, {check: tcp, query: {type: NS}}]\n    backends:"),), ()),
@@ -110,8 +130,10 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
                     "lint:\n  accept:\n  - {code: DNS010, reason: a, at: vips.dns}\n"
                     "  - {code: DNS010, reason: b, at: $.pools.ns.slots}\n"
                     "  - {code: DNS010, reason: c, at: 'pools.ns.backends[1]'}\n"
-                    "  - {code: DNS010, reason: d, at: switch}\nvips:",
+                    "  - {code: DNS010, reason: d, at: switch}\n"
+                    "  - {code: DNS010, reason: e, at: 'pools.ns.health[0].query.class'}\nvips:",
                 ),
+                ("backends:", "health: {query: {name: example.org}}\n    backends:"),
             ),
             (),
         ),

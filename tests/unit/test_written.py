@@ -114,6 +114,11 @@ CHECK = {"check": "dns", "query": {"name": "example.org"}, "interval": "500ms", 
     [
         ({}, {"panic": "60%"}, ["pool farm: panic 50% -> 60%"]),
         ({"health": CHECK}, {"health": {**CHECK, "interval": "1s"}}, ["pool farm: health.interval 500ms -> 1s"]),
+        ({"slow_start": "30s"}, {"slow_start": "1m"}, ["pool farm: slow_start 30s -> 1m"]),
+        ({"slow_start": 60}, {"slow_start": "90s"}, ["pool farm: slow_start 1m -> 90s"]),
+        ({"hold_max": "90m"}, {"hold_max": "6001s"}, ["pool farm: hold_max 90m -> 6001s"]),
+        ({"hold_max": "2h"}, {"hold_max": "100m"}, ["pool farm: hold_max 2h -> 100m"]),
+        ({"hold_max": "1.5s"}, {"hold_max": 0}, ["pool farm: hold_max 1.5s -> 0s"]),
         (
             {"health": CHECK},
             {"health": {**CHECK, "query": {"name": "example.org", "expect": {"aa": True}}}},

@@ -1,16 +1,19 @@
 """The packet paths of a spec, for capacity.
 
-VIPs of one shape have the same paths, so that only the first of each shape is examined: what differs between them, their
-addresses and the names of pools and backends, changes no number of a path.
+VIPs of one shape have the same paths, so that only the first two of each shape are examined: what differs between them,
+their addresses and the names of pools and backends, changes no number of a path. The second has the flows that each further
+one has; with those of the first are some that a spec has once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 
-from dnsteer.offload.examine import Examination, examine
+from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable
+from dnsteer.offload.examine import Examination, JudgedFlow, examine
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.profile import Profile
@@ -18,7 +21,13 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Pool, Spec, Vip
 
 _NAMES = {"name", "ipv4", "ipv6", "mac"}
-_OF_AGENT = {"health", "panic", "slow_start", "hold_max"}
+_OF_AGENT = {"serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "balance", "backup"}
+"""Keys of pools that change no flow of theirs. The backends of a backup are among the pool's own, standing by."""
+_ADDRESSED = ("ipv4.dst", "ipv6.dst", "arp.tip", "nd.target")
+_OF_EACH_VIP = ("query", "answer", "fragment")
+"""Kinds of packets that are sent for each VIP; of others some are sent for one."""
+_EXAMINED = 2
+"""VIPs of each shape."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +43,30 @@ def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = l
     alike: dict[Hashable, list[str]] = {}
     for name in loaded.spec.vips:
         alike.setdefault(_shape(loaded.spec, name), []).append(name)
-    found = examine(_only(loaded, [names[0] for names in alike.values()]), judge, progress=progress)
+    found = examine(_only(loaded, [n for names in alike.values() for n in names[:_EXAMINED]]), judge, progress=progress)
     names_of = {names[0]: names for names in alike.values()}
-    paths = [replace(path, vip=name) for path in found.paths for name in names_of[path.vip]]
+    paths = [replace(path, vip=name) for path in found.paths for name in names_of.get(path.vip, ())]
     paths.sort(key=lambda path: Owner(path.vip, path.service, path.family, path.direction))
-    return ExaminedPaths(paths, _flows(found, {first: len(names) for first, names in names_of.items()}))
+    more = {names[_EXAMINED - 1]: len(names) - _EXAMINED for names in alike.values() if len(names) > _EXAMINED}
+    left_out = sum(_flows_of(found, vip) * times for vip, times in more.items())
+    return ExaminedPaths(paths, found.flow_count(found.judged) + round(left_out))
 
 
-def _flows(found: Examination, times: dict[str, int]) -> int:
-    """All flows, those of each examined VIP as often as there are VIPs like it."""
-    own = sum(found.flow_count(flows) * (times[owner.vip] - 1) for owner, flows in found.of_owner.items())
-    return found.flow_count(found.judged) + own
+def _flows_of(found: Examination, vip: str) -> float:
+    """How many flows there are for a VIP's own packets, its part of those shared with others, and to its addresses."""
+    addresses = {int(address) for address in found.loaded.spec.vips[vip].addresses}
+    shared: dict[int, list[JudgedFlow]] = defaultdict(list)
+    for judged in found.judged:
+        owners = {owner.vip for owner in judged.owners}
+        own = vip in owners and judged.kind in _OF_EACH_VIP
+        if own or (not owners and _is_to(judged.flow, addresses)):
+            shared[len(owners) or 1].append(judged)
+    return sum(found.flow_count(flows) / vips for vips, flows in shared.items())
+
+
+def _is_to(flow: DatapathFlow | Unreadable, addresses: Set[int]) -> bool:
+    fields = [flow.get(key) for key in _ADDRESSED] if isinstance(flow, DatapathFlow) else ()
+    return any(field is not None and field.exact and int(field.value) in addresses for field in fields)
 
 
 def _only(loaded: Loaded, vips: Sequence[str]) -> Loaded:
@@ -52,15 +74,12 @@ def _only(loaded: Loaded, vips: Sequence[str]) -> Loaded:
     spec = loaded.spec
     if len(vips) == len(spec.vips):
         return loaded
-    kept = {name: spec.vips[name] for name in vips}
+    wanted = set(vips)
+    kept = {name: vip for name, vip in spec.vips.items() if name in wanted}
     used = {vip.pool for vip in kept.values()}
-    pools = {name: pool for name, pool in spec.pools.items() if name in used or _tied(spec)}
+    used |= {pool.backup.pool for name in used if (pool := spec.pools[name]).backup is not None}
+    pools = {name: pool for name, pool in spec.pools.items() if name in used}
     return replace(loaded, spec=spec.model_copy(update={"vips": kept, "pools": pools}))
-
-
-def _tied(spec: Spec) -> bool:
-    """Whether pools are for each other's backends, so that one alone is not what it is among the others."""
-    return any(pool.backup is not None or pool.balance is not None for pool in spec.pools.values())
 
 
 def _shape(spec: Spec, name: str) -> Hashable:
@@ -69,8 +88,7 @@ def _shape(spec: Spec, name: str) -> Hashable:
         return name
     vip = spec.vips[name]
     sixes = sum(isinstance(address, IPv6Address) for address in vip.addresses)
-    pool: Hashable = vip.pool if _tied(spec) else _pool_shape(spec.pools[vip.pool])
-    return len(vip.addresses) - sixes, sixes, _rest(vip), pool
+    return len(vip.addresses) - sixes, sixes, _rest(vip), _pool_shape(spec.pools[vip.pool])
 
 
 def _rest(vip: Vip) -> str:

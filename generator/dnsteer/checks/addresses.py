@@ -21,12 +21,16 @@ def check_addresses(scope: Scope) -> Iterator[Finding]:
     """All findings of addresses and servers that conflict."""
     yield from _duplicate_addresses(scope)
     yield from _roles(scope)
-    yield from _ends_of_networks(scope)
-    yield from _translated(scope)
     direct = {vip.pool for vip in scope.spec.vips.values() if MODES[vip.forwarding].by_mac}
     for name, pool in scope.spec.pools.items():
         yield from _same_backend(scope, name, pool, name in direct)
     yield from _inconsistent_servers(scope)
+
+
+def check_reachable(scope: Scope) -> Iterator[Finding]:
+    """All findings of addresses to which no packets come."""
+    yield from _ends_of_networks(scope)
+    yield from _translated(scope)
 
 
 def _duplicate_addresses(scope: Scope) -> Iterator[Finding]:

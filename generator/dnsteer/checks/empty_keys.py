@@ -1,5 +1,7 @@
 """Keys without a value, where leaving the key out means something: who writes `health:` wants checks, and would get none.
 
+So it is with an empty list.
+
 Keys that must have a value are refused with the rest of the spec's structure.
 """
 
@@ -24,15 +26,19 @@ def check_empty_keys(scope: Scope) -> Iterator[Finding]:
 def _look(scope: Scope, path: Path, value: Any) -> Iterator[Finding]:
     if isinstance(value, Part):
         for name in value.model_fields_set:
-            inner = getattr(value, name)
-            if inner is not None:
+            inner, field = getattr(value, name), type(value).model_fields[name]
+            empty = inner == [] and field.default is None
+            if inner is not None and not empty:
                 yield from _look(scope, (*path, name), inner)
                 continue
-            defaults = (
-                f", such as {name}: {{}} for the defaults," if _has_defaults(type(value).model_fields[name]) else ""
+            found, what = (
+                ("an empty list", "list is empty: give it an entry")
+                if empty
+                else ("nothing", "key has no value: give it one")
             )
-            hint = f"the key has no value: give it one{defaults} or remove the key"
-            yield scope.finding(_written(scope, (*path, name)), "nothing", "a value, or no such key", hint)
+            defaults = f", such as {name}: {{}} for the defaults," if _has_defaults(field) else ""
+            hint = f"the {what}{defaults} or remove the key"
+            yield scope.finding(_written(scope, (*path, name)), found, "a value, or no such key", hint)
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield from _look(scope, (*path, name), inner)

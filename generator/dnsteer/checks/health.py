@@ -17,11 +17,22 @@ from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 
-def check_health(scope: Scope) -> Iterator[Finding]:
-    """All findings about health checks and the port for probes."""
+def check_probe(scope: Scope) -> Iterator[Finding]:
+    """All findings about the port for probes, and what is probed through it."""
     probe = scope.spec.switch.probe
-    if probe is not None:
-        yield from _probe(scope, probe)
+    if probe is None:
+        return
+    yield from _probe(scope, probe)
+    for name, pool in scope.spec.pools.items():
+        if pool.health and len(pool.backends) > derived.MAX_PROBED:
+            yield scope.finding(
+                ("pools", name, "backends"), f"{len(pool.backends)} backends",
+                f"at most {derived.MAX_PROBED} in a pool that is probed through the bridge", "use several pools",
+            )  # fmt: skip
+
+
+def check_health(scope: Scope) -> Iterator[Finding]:
+    """All findings about health checks."""
     for name, pool in scope.spec.pools.items():
         for i, check in enumerate(pool.health or ()):
             path: Path = ("pools", name, "health", i)
@@ -32,11 +43,6 @@ def check_health(scope: Scope) -> Iterator[Finding]:
                 yield from _per_service(scope, path, name, check)
             if check.via == "datapath":
                 yield from _through_bridge(scope, path, name, pool, check)
-        if pool.health and probe is not None and len(pool.backends) > derived.MAX_PROBED:
-            yield scope.finding(
-                ("pools", name, "backends"), f"{len(pool.backends)} backends",
-                f"at most {derived.MAX_PROBED} in a pool that is probed through the bridge", "use several pools",
-            )  # fmt: skip
 
 
 def _check(scope: Scope, path: Path, check: HealthCheck) -> Iterator[Finding]:

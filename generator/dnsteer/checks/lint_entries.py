@@ -66,7 +66,7 @@ def _shown(value: object, path: Path) -> Iterator[str]:
 def _parts(value: object) -> Iterator[tuple[str | int, object]]:
     """Yield what a part of the spec has, keys that are left out included."""
     if isinstance(value, Part):
-        yield from ((name, getattr(value, name)) for name in type(value).model_fields)
+        yield from ((field.alias or name, getattr(value, name)) for name, field in type(value).model_fields.items())
     elif isinstance(value, Mapping):
         yield from value.items()
     elif isinstance(value, Sequence) and not isinstance(value, str):

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
-from dnsteer.checks.addresses import check_addresses
+from dnsteer.checks.addresses import check_addresses, check_reachable
 from dnsteer.checks.announce import check_announce
 from dnsteer.checks.backup import as_written, check_backups
 from dnsteer.checks.balance import check_balance
@@ -17,7 +17,7 @@ from dnsteer.checks.bringup import check_bringup
 from dnsteer.checks.devices import check_devices
 from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
-from dnsteer.checks.health import check_health
+from dnsteer.checks.health import check_health, check_probe
 from dnsteer.checks.judgement import check_judgement
 from dnsteer.checks.modes import check_modes
 from dnsteer.checks.pools_and_vips import check_pools, check_vips
@@ -36,11 +36,15 @@ from dnsteer.spec.workers import places, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
-    check_switch, check_devices, check_bringup, check_pools, check_vips, check_addresses, check_services, check_extension,
-    check_modes, check_workers, check_health, check_judgement, check_backups, check_balance, check_announce,
+    check_switch, check_devices, check_bringup, check_pools, check_vips, check_addresses, check_reachable, check_services,
+    check_extension, check_modes, check_workers, check_probe, check_health, check_judgement, check_backups, check_balance,
+    check_announce,
 )  # fmt: skip
 _OF_POOLS_AS_WRITTEN = (check_judgement, check_backups, check_balance, check_announce)
-_CHECKS_OF_BACKENDS = [check for check in _CHECKS if check not in _OF_POOLS_AS_WRITTEN]
+_OF_WHAT_IS_MEANT = (
+    check_devices, check_bringup, check_reachable, check_health, check_judgement, check_balance, check_announce,
+)  # fmt: skip
+"""What finds mistakes that keep nobody from making the tables."""
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""
 
@@ -50,8 +54,12 @@ def load_spec(file: FilePath) -> Loaded:
     return check_document(read_document(file))
 
 
-def check_document(doc: Document) -> Loaded:
-    """Check a parsed document. Raises SpecError as load_spec does."""
+def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
+    """Check a parsed document. Raises SpecError as load_spec does.
+
+    One that was *recorded* when it was applied is asked only whether tables can be made of it: checks of what is meant that
+    a newer version has must not leave a running switch without failover, `restore` and `rollback`.
+    """
     if not isinstance(doc.value, dict):
         expected = "a mapping with the keys apiVersion, switch, pools and vips"
         hint = "start from examples/quickstart.yaml"
@@ -60,14 +68,17 @@ def check_document(doc: Document) -> Loaded:
         written = Spec.model_validate(doc.value)
     except ValidationError as err:
         raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
-    _refuse(Scope(written, doc), (check_empty_keys,))
+    if not recorded:
+        _refuse(Scope(written, doc), (check_empty_keys,))
+    checks = [check for check in _CHECKS if not (recorded and check in _OF_WHAT_IS_MEANT)]
     spec, doc = with_workers(written), replace(doc, places=places(written))
     scope = Scope(spec, doc)
-    _refuse(scope, _CHECKS)
+    _refuse(scope, checks)
     found = tuple(dict.fromkeys(warnings(scope)))
     if any(pool.backup for pool in spec.pools.values()):
         doc = with_lines(doc, written)
-        _refuse(Scope(with_backups(spec, standby=False), doc), _CHECKS_OF_BACKENDS, lambda f: as_written(f, written))
+        of_backends = [check for check in checks if check not in _OF_POOLS_AS_WRITTEN]
+        _refuse(Scope(with_backups(spec, standby=False), doc), of_backends, lambda f: as_written(f, written))
     return Loaded(with_backups(spec), doc, found)
 
 

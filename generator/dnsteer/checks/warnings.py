@@ -169,7 +169,7 @@ def _liveness(scope: Scope) -> Iterator[Finding]:
         if deciding and all(tests_only_liveness(pool, check) for check in deciding):
             yield scope.finding(
                 ("pools", name, "health"), "checks that test only that something answers",
-                "serves: authoritative or serves: resolver, or a query of its own",
+                "serves: authoritative or serves: resolver, or a query for what the servers have",
                 "a server that has lost its zones, or a resolver without a way to the Internet, passes",
                 "pools whose checks test only that something answers",
             )  # fmt: skip

@@ -39,7 +39,7 @@ def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, contr
     profile = profile_named(flavor, loaded, json)
     running = read_running_switch(switch.remote, loaded.spec.switch.bridge, switch.timeout)
     loaded = _as_applied(loaded, switch, json)
-    with Unixctl(control_socket(switch.remote, control), switch.timeout) as vswitchd:
+    with Unixctl(control_socket(switch.remote, control, option="--control PATH"), switch.timeout) as vswitchd:
         observation = observe(loaded, profile, vswitchd, running)
     if json:
         print_json({**observation.as_json(), **spec_warnings(loaded)})

@@ -23,6 +23,7 @@ from dnsteer.console.path_content import path_page, path_parts
 from dnsteer.console.path_query import KEY as PATH
 from dnsteer.console.path_query import MAX_LISTED, is_key
 from dnsteer.console.pool_content import pool_parts
+from dnsteer.deploy.rollback import rolled_back
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
@@ -207,7 +208,7 @@ class ConsolePages:
             **self._common(()),
             "maintenance": str(self._macros.maintenance(overlay, picture)),
             "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
-            "states": str(self._macros.states(states, current, DamagedError)),
+            "states": str(self._macros.states(states, current, rolled_back(states.states))),
         }
         return Content("changes", parts)
 

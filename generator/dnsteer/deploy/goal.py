@@ -32,8 +32,8 @@ class Goal:
 
     *ended* is maintenance of backends that the spec no longer has, or to which it gives the same weight, *expired* that
     whose time is over, *returned* what a rollback restores. *warnings* and *notes* are for the operator; *waits*:
-    flow-restore-wait is set. *restores* is the number of the state that a rollback brings back, else 0. *system* tells the
-    switch from others, *switch_name* is the name that it has now.
+    flow-restore-wait is set. *restores* is the number of the state that a rollback brings back, else 0; *rolls_back* as in
+    `SourcedSpec`. *system* tells the switch from others, *switch_name* is the name that it has now.
     """
 
     loaded: Loaded
@@ -51,6 +51,7 @@ class Goal:
     notes: tuple[str, ...]
     waits: bool
     restores: int
+    rolls_back: int
 
     @property
     def name(self) -> str:
@@ -95,6 +96,7 @@ def make_goal(
         note or sourced.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
         returned=returned, warnings=sourced.warnings, notes=kept,
         waits=record.waits if record else session.waits(), restores=sourced.restores,
+        rolls_back=sourced.rolls_back,
     )  # fmt: skip
 
 
@@ -122,12 +124,11 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
         return goal.applied
     loaded = goal.loaded
     extended, elsewhere = _extended(wanted)
-    rolls_back = goal.record.number if goal.restores and goal.record else 0
     return AppliedState(
         loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
         tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
         ended=goal.ended, extended=extended, elsewhere=elsewhere, decision=decision_id(), workers=worker_counts(loaded.spec),
-        restores=goal.restores, rolls_back=rolls_back,
+        restores=goal.restores, rolls_back=goal.rolls_back,
     )  # fmt: skip
 
 

@@ -18,9 +18,9 @@ from dnsteer.switch.tools import SwitchError
 
 
 def load_state(state: AppliedState) -> Loaded:
-    """Return the spec of a recorded state. Raises SwitchError if this version of dnsteer no longer accepts it."""
+    """Return the spec of a recorded state. Raises SwitchError if this version of dnsteer cannot make tables of it."""
     try:
-        loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text))
+        loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text), recorded=True)
         return keep_slots(loaded, state.members)
     except SpecError as err:
         raise SwitchError(

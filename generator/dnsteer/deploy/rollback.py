@@ -1,12 +1,13 @@
 """Going back to an earlier state: which one, and the maintenance that its backends had.
 
-Each rollback is a state of its own, which says which state it restores and which it rolls back: so it is known of which
-states somebody has rolled back, for as long as they are kept.
+Each rollback is a state of its own, which says which state it restores and, if that is an older one than the one before,
+which it rolls back: so it is known of which states somebody has rolled back, for as long as they are kept. A state that is
+restored, as by a rollback to a later one, is no longer one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -41,7 +42,11 @@ class StateSource:
         loaded = replace(loaded, document=replace(loaded.document, file=state.file))
         returned, unknown = returning_maintenance(found, loaded, time)
         note = f"rollback to state {state.number}"
-        return SourcedSpec(loaded, note, tuple(returned), tuple(unknown), restores=state.number)
+        kept = _by_number(found)
+        older = _origin(kept, state.number) < _origin(kept, record.number)
+        return SourcedSpec(
+            loaded, note, tuple(returned), tuple(unknown), restores=state.number, rolls_back=record.number if older else 0,
+        )  # fmt: skip
 
 
 def target_of_rollback(switch: TargetSwitch, bridge: str | None, number: int | None) -> AppliedState:
@@ -57,16 +62,28 @@ def target_of_rollback(switch: TargetSwitch, bridge: str | None, number: int | N
 
 
 def rolled_back(found: Iterable[AppliedState | DamagedError]) -> set[int]:
-    """Return the numbers of the states that a later one has rolled back from, and of those that they restored."""
-    kept = {s.number: s for s in found if isinstance(s, AppliedState)}
-    return {number for s in kept.values() if s.rolls_back for number in _restored(kept, s.rolls_back)}
+    """Return the numbers of the states that a later one has rolled back from, and that none has restored since.
+
+    States that restore each other have one spec: all of them are rolled back from, or none.
+    """
+    kept = _by_number(found)
+    left: set[int] = set()
+    for state in sorted(kept.values(), key=lambda s: s.number):
+        left.discard(_origin(kept, state.restores))
+        if state.rolls_back:
+            left.add(_origin(kept, state.rolls_back))
+    return {number for number in kept if _origin(kept, number) in left}
 
 
-def _restored(kept: Mapping[int, AppliedState], number: int) -> Iterator[int]:
-    """A state, the one that it restored if it is a rollback, and so on."""
-    while number:
-        yield number
-        number = kept[number].restores if number in kept else 0
+def _by_number(found: Iterable[AppliedState | DamagedError]) -> Mapping[int, AppliedState]:
+    return {s.number: s for s in found if isinstance(s, AppliedState)}
+
+
+def _origin(kept: Mapping[int, AppliedState], number: int) -> int:
+    """The number of the state that *number* restored if it is a rollback, and so on, as far as states are kept."""
+    while number in kept and kept[number].restores:
+        number = kept[number].restores
+    return number
 
 
 def _choose(
@@ -88,9 +105,8 @@ def _named(
 
 def _earlier(record: BridgeRecord, found: Sequence[AppliedState | DamagedError]) -> AppliedState:
     """Return the target without a number. Raises if a damaged state may be the one, or may say that it is not."""
-    kept = {s.number: s for s in found if isinstance(s, AppliedState)}
-    left = rolled_back(found)
-    *_, place = record.number, *_restored(kept, record.number)  # a rollback is where the state is that it brought back
+    kept, left = _by_number(found), rolled_back(found)
+    place = _origin(kept, record.number)  # a rollback is where the state is that it brought back
     earlier = [s for s in kept.values() if s.number < place and s.digest != record.digest]
     good = next((s for s in earlier if s.number not in left), None)
     damaged = next((s for s in found if isinstance(s, DamagedError)), None)

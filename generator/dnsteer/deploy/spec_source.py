@@ -17,7 +17,8 @@ class SourcedSpec:
     """The spec to deploy, and the note for its state if none is given.
 
     *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored. *restores*
-    is the number of the state that a rollback brings back; 0: it is none.
+    is the number of the state that a rollback brings back; 0: it is none. *rolls_back* is that of the applied state, where
+    the spec that is brought back is older.
     """
 
     loaded: Loaded
@@ -25,6 +26,7 @@ class SourcedSpec:
     returned: tuple[Maintenance, ...] = ()
     warnings: tuple[str, ...] = ()
     restores: int = 0
+    rolls_back: int = 0
 
 
 class SpecSource(Protocol):

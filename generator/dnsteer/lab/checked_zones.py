@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dns.serial import Serial
+
 from dnsteer.lab.names import ZONE
 from dnsteer.spec.effective_query import effective_query
 from dnsteer.spec.model.query import RANDOM_LABEL
@@ -11,15 +13,25 @@ from dnsteer.spec.model.spec import Spec
 
 
 def checked_zones(spec: Spec) -> Mapping[str, str]:
-    """The zones whose SOA health checks ask for, besides ZONE: name with the final dot -> text in master file format."""
+    """The zones whose SOA health checks ask for, besides ZONE: name with the final dot -> text in master file format.
+
+    Names are in lower case, since zones whose names differ in case are one. The serial of a zone is the highest that a check
+    wants of it (RFC 1982), else 1.
+    """
     asked = [effective_query(pool, check) for pool in spec.pools.values() for check in pool.health or []]
-    found = dict[str, str]()
+    serials = dict[str, list[int]]()
     for query in asked:
-        zone = query.type == "SOA" and query.rdclass == "IN" and query.name not in (".", f"{ZONE}.")
-        if zone and not query.name.startswith(RANDOM_LABEL):
-            serial = query.serial_at_least or 1
-            found[query.name] = (
-                f"$TTL 300\n{query.name} SOA ns.{ZONE}. hostmaster.{ZONE}. {serial} 3600 600 86400 300\n"
-                f"{query.name} NS ns.{ZONE}.\n"
-            )
-    return found
+        name = query.name.lower()
+        zone = query.type == "SOA" and query.rdclass == "IN" and name not in (".", f"{ZONE}.")
+        if zone and not name.startswith(RANDOM_LABEL):
+            wanted = serials.setdefault(name, [])
+            if query.serial_at_least is not None:
+                wanted.append(query.serial_at_least)
+    return {name: _text(name, max(wanted, key=Serial, default=1)) for name, wanted in serials.items()}
+
+
+def _text(name: str, serial: int) -> str:
+    return (
+        f"$TTL 300\n{name} SOA ns.{ZONE}. hostmaster.{ZONE}. {serial} 3600 600 86400 300\n"
+        f"{name} NS ns.{ZONE}.\n"
+    )  # fmt: skip

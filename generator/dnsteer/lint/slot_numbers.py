@@ -61,7 +61,7 @@ def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
             f"{100 * float(now[1]):+.1f} % against its weight and take {slots * rules:,} hardware rules; "
             f"{better} give {then[0]} {100 * float(then[1]):+.1f} % at most and take {better * rules:,}"
         )
-        advice = f"set slots: {better} if this is worth moving most of a pool's clients once"
+        advice = f"set slots: {better} if this is worth moving many of a pool's clients once"
         yield context.finding(code, ("pools", found[0].pool), text, advice)
 
 

@@ -13,6 +13,8 @@ from dnsteer.spec.model.spec import Pool
 
 LIVENESS = ("NOERROR", "NXDOMAIN", "REFUSED")
 """Response codes that only show that a server answers: what it is asked for, it need not have."""
+_OF_SERVERS_THAT_FAIL = {"REFUSED", "SERVFAIL"}
+"""Response codes of servers that have lost a zone, or their way to the Internet."""
 _TIMEOUT, _RESOLVER_TIMEOUT = 0.5, 1.0
 _EDNS_SIZE = 1232
 """Size of an answer that is not fragmented on any usual path (DNS flag day 2020)."""
@@ -47,7 +49,7 @@ def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
     query, expect, resolver = check.query, check.query.expect, pool.serves == "resolver"
     chaos = query.rdclass == "CH"
     name = query.name or ("id.server." if chaos else ".")
-    rcodes = tuple(expect.rcode) or (LIVENESS if tests_only_liveness(pool, check) else ("NOERROR",))
+    rcodes = tuple(expect.rcode) or (LIVENESS if _asks_nothing(pool, check) else ("NOERROR",))
     zone_is_asked = query.rdclass == "IN" and {"NOERROR", "NXDOMAIN"} & {*rcodes}
     answers = expect.answers
     if answers is None:
@@ -80,7 +82,14 @@ def effective_timeout(pool: Pool, check: HealthCheck) -> float:
 
 
 def tests_only_liveness(pool: Pool, check: HealthCheck) -> bool:
-    """Whether a check passes with any server that answers: the spec says neither what it serves nor what to ask."""
+    """Whether a check passes with servers that answer, but not with what clients ask for: by who they are, or an error."""
+    query = effective_query(pool, check)
+    fails = bool(_OF_SERVERS_THAT_FAIL & {*query.rcodes})
+    return check.check is not CheckKind.COMMAND and (query.rdclass == "CH" or fails)
+
+
+def _asks_nothing(pool: Pool, check: HealthCheck) -> bool:
+    """Whether the spec says neither what servers serve nor what to ask them."""
     query = check.query
     asks = query.name or query.type or query.rdclass != "IN"
     return check.check is not CheckKind.COMMAND and pool.serves is None and not asks and query.expect == Expect()

@@ -68,7 +68,8 @@ class AppliedState:
     *extended* are the pools that the extension serves, *elsewhere* the numbers of those whose slots it alone has.
     *decision* is the id of the decision that applied it, empty where that is not known. *workers* has the number of workers
     of each backend that has some, by pool and name. A rollback has *restores*, the number of the state whose spec it brought
-    back, and *rolls_back*, that of the state that was applied before it; 0: it was no rollback.
+    back, else 0. *rolls_back* is the number of the state that was applied before it, if it brought back an older spec than
+    that; else 0: it is no rollback, or one to a later state.
     """
 
     file: str

@@ -10,9 +10,10 @@ from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 
-def control_socket(remote: str, override: str | None = None) -> Path:
+def control_socket(remote: str, override: str | None = None, *, option: str = "") -> Path:
     """Return the control socket of the ovs-vswitchd that uses the OVSDB at *remote*, or the given one.
 
+    *option* is that of the command by which it can be given; empty where there is none.
     Raises SwitchError where the database is on another machine, UnavailableError when no such socket is found.
     """
     if override:
@@ -21,7 +22,7 @@ def control_socket(remote: str, override: str | None = None) -> Path:
     if kind != "unix":
         raise SwitchError(
             f"datapath flows are read through ovs-vswitchd's control socket, and {remote} may be on another machine: "
-            "run this on the switch itself, or name the socket: --control PATH"
+            f"run this on the switch itself{f', or name the socket: {option}' if option else ''}"
         )
     folder = Path(where).absolute().parent
     try:
@@ -31,8 +32,8 @@ def control_socket(remote: str, override: str | None = None) -> Path:
     found = [folder / f"ovs-vswitchd.{pid}.ctl"] if pid else sorted(folder.glob("*vswitchd*.ctl"))
     if len(found) != 1 or not found[0].exists():
         raise UnavailableError(
-            f"{folder}: no control socket of an ovs-vswitchd there; is it running? If its socket is elsewhere: "
-            "--control PATH"
+            f"{folder}: no control socket of an ovs-vswitchd there; is it running?"
+            f"{f' If its socket is elsewhere: {option}' if option else ''}"
         )
     return found[0]
 

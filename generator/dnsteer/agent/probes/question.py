@@ -18,13 +18,13 @@ import dns.rdataclass
 import dns.rdatatype
 
 from dnsteer.spec.effective_query import EffectiveQuery
-from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.model.query import RANDOM_LABEL, RANDOM_LABEL_OCTETS
 
 _HEADER = 12
 _OPCODE, _AA, _TC, _RA, _RCODE = 0x7800, 0x0400, 0x0200, 0x0080, 0x000F
 _HALF = 1 << 31
-_LABEL_BYTES, _LABEL_CHARACTERS = 16, "abcdefghijklmnopqrstuvwxyz0123456789"
-"""Length and alphabet of a random label: 82 bits, so that none comes twice."""
+_LABEL_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+"""Alphabet of a random label: with its length 82 bits, so that none comes twice."""
 
 
 class Verdict(NamedTuple):
@@ -44,7 +44,7 @@ class Question:
     def __init__(self, query: EffectiveQuery) -> None:
         self.query = query
         self._random = query.name.startswith(RANDOM_LABEL)
-        name = "a" * _LABEL_BYTES + query.name[1:] if self._random else query.name
+        name = "a" * RANDOM_LABEL_OCTETS + query.name[1:] if self._random else query.name
         message = dns.message.make_query(
             name, query.type, query.rdclass, id=0, use_edns=0 if query.edns_size else None, payload=query.edns_size or None,
             want_dnssec=query.do,
@@ -69,8 +69,8 @@ class Question:
         """The query with the ID *number*."""
         begin, rest = number.to_bytes(2, "big") + self._wire[2 : _HEADER + 1], self._wire[_HEADER + 1 :]
         if self._random:
-            label = "".join(random.choices(_LABEL_CHARACTERS, k=_LABEL_BYTES))
-            rest = label.encode() + rest[_LABEL_BYTES:]
+            label = "".join(random.choices(_LABEL_CHARACTERS, k=RANDOM_LABEL_OCTETS))
+            rest = label.encode() + rest[RANDOM_LABEL_OCTETS:]
         return begin + rest
 
     def is_answer(self, data: bytes, wire: bytes) -> bool:

@@ -12,6 +12,8 @@ from dnsteer.spec.model.values import OneOrList, as_list, duration, text_schema,
 
 RANDOM_LABEL = "*."
 """What a name begins with whose first label is another one in each query."""
+RANDOM_LABEL_OCTETS = 16
+"""The length of that label."""
 
 QUERY_TYPES = (
     "A", "AAAA", "ANY", "CAA", "CNAME", "DNSKEY", "DS", "HINFO", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV", "SVCB",
@@ -36,12 +38,17 @@ def _query_name(value: Any) -> str:
         raise wanted(expected, "remove the space before or after it")
     try:
         name = dns.name.from_text(value)
+        if value.startswith(RANDOM_LABEL):
+            dns.name.Name((b"a" * RANDOM_LABEL_OCTETS, *name.labels[1:]))  # as it is asked for
     except dns.name.EmptyLabel:
         raise wanted(expected, "it has an empty label") from None
     except dns.name.LabelTooLong:
         raise wanted(expected, "a label has at most 63 octets") from None
     except dns.name.NameTooLong:
-        raise wanted("a domain name of at most 255 octets with the lengths of its labels (RFC 1035)") from None
+        asked = (
+            f'a label of {RANDOM_LABEL_OCTETS} octets stands in place of "*"' if value.startswith(RANDOM_LABEL) else ""
+        )
+        raise wanted("a domain name of at most 255 octets with the lengths of its labels (RFC 1035)", asked) from None
     except dns.exception.DNSException:
         raise wanted(expected, "a backslash is followed by a character, or by three digits up to 255") from None
     text = name.to_text()

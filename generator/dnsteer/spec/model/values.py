@@ -33,10 +33,11 @@ def duration(low: float, high: float) -> Spelled:
 
 
 def spelt(seconds: float) -> str:
-    """A duration as the spec spells it."""
+    """A duration as the spec spells it, in the largest unit that makes it a whole number."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"
-    return f"{seconds / 3600:g}h" if seconds >= 3600 else f"{seconds:g}s"
+    unit = next(unit for unit in ("h", "m", "s") if unit == "s" or (seconds and seconds % _UNIT[unit] == 0))
+    return f"{seconds / _UNIT[unit]:.10g}{unit}"
 
 
 def _percent(value: Any) -> int:
