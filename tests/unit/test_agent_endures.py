@@ -374,6 +374,37 @@ def test_a_library_that_is_missing_keeps_the_state_before(monkeypatch: pytest.Mo
     asyncio.run(test())
 
 
+def test_an_agent_that_begins_leaves_out_what_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All else goes on, and the state is followed as a whole once that can be."""
+    partly = SPEC.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {check: https}\n")
+
+    async def test() -> None:
+        case = Case()
+        case.source.applied = state_of(partly, 1)
+        with case.at_work():
+            with monkeypatch.context() as patch:
+                patch.setattr(stream.importlib.util, "find_spec", lambda name: None)
+                for _ in range(3):
+                    await case.turn()
+            assert case.decided == [{"farm"}]
+            (said,) = [text for text in case.said if "cannot be asked" in text]
+            assert said.startswith(
+                "state 1 is followed without checks of spare that cannot be asked, and are tried again: "
+            )
+            assert said.endswith("check: https needs h2: pip install 'dnsteer[agent]'")
+            case.agent._adoption._retry.worked()
+            await case.turn()
+            await case.turn()
+            assert case.decided[1:] == [{"farm", "spare"}] and case.said[-1] == "state 1 is followed now"
+            case.source.now = record_of(2)
+            monkeypatch.setattr(adoption, "read_world", lambda *_: 1 / 0)
+            await case.turn()
+            assert case.agent._world is not None and case.agent._world.number == 2
+            case.end()
+
+    asyncio.run(test())
+
+
 def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) -> None:
     """Tables of another version that are applied anew; and what a state that is followed no longer may have."""
 

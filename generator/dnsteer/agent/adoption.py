@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from dnsteer.agent.probes.stream import refuse_unavailable
 from dnsteer.agent.probes.targets import Key
 from dnsteer.agent.probes.turns import Turns
 from dnsteer.agent.probes.udp import Report
-from dnsteer.agent.probing import make_probers, start_probes, stop_probes
+from dnsteer.agent.probing import askable, make_probers, start_probes, stop_probes
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Retry, described
 from dnsteer.agent.world import World, read_world
@@ -54,8 +55,9 @@ class Adoption:
     async def follow(self, record: BridgeRecord, overlay: Overlay, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
         """Follow the state that is applied, and return whether another one is followed from now on.
 
-        Where it cannot be, the one before goes on as far as it holds for it, and it is tried again. Raises UnavailableError;
-        and any exception where there is none before.
+        Where it cannot be, the one before goes on as far as it holds for it, and it is tried again; the first one is
+        followed without the checks that cannot be asked. Raises UnavailableError; and any exception where there is none
+        before.
         """
         number = record.number
         if self.world is not None and self.world.number == number and not self._refused:
@@ -70,21 +72,43 @@ class Adoption:
             self._adopt(world, overlay, past_failures(record), loop)
         except UnavailableError:
             raise
-        except Exception as err:
+        except Exception as err:  # noqa: BLE001  as below
             self._retry.failed(loop.time())
-            if self.world is None or self._followed is None:
-                raise
+            if self._followed is None:
+                await self._begin_in_part(record, overlay, work, loop, err)
+                return True
             if self._refused != number:
                 self.world, self._refused = kept_world(self._followed, await work(partial(self._state, record))), number
-            foreseen = isinstance(err, SwitchError | PermissionError)
-            if not foreseen:
-                self._recorder.defect("adopting a state")
-            self._report.not_adopted(number, self.world.rules, str(err) if foreseen else described(err))
+            assert self.world is not None
+            self._report.not_adopted(number, self.world.rules, self._why(err))
             return False
         self._refused = 0
         self._retry.worked()
         self._report.works("the state", f"state {number} is followed now")
         return True
+
+    async def _begin_in_part(
+        self, record: BridgeRecord, overlay: Overlay, work: Work, loop: asyncio.AbstractEventLoop, err: Exception
+    ) -> None:
+        """Follow the first state without the checks that cannot be asked. Raises *err* where that is not what is wrong."""
+        world = await work(partial(read_world, self._claim.session(), record))
+        targets = askable(world.targets)
+        if len(targets) == len(world.targets):
+            raise err
+        asked = {target.pool for target in targets}
+        rules = {name: rules for name, rules in world.rules.items() if rules.pool in asked}
+        await self._probe_port.adopt(world.spec, work, loop.time())
+        self._adopt(replace(world, targets=targets, rules=rules), overlay, past_failures(record), loop)
+        self._refused = record.number
+        left = dict.fromkeys(target.pool for target in world.targets if target not in targets)
+        self._report.adopted_in_part(record.number, [*left], self._why(err))
+
+    def _why(self, err: Exception) -> str:
+        """What an exception says; one that nobody foresaw is counted."""
+        if isinstance(err, SwitchError | PermissionError):
+            return str(err)
+        self._recorder.defect("adopting a state")
+        return described(err)
 
     def stop(self) -> None:
         """End the probes."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.probes.stream import StreamProbe
+from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import ProbeTarget, rounds
 from dnsteer.agent.probes.turns import Known, Prober, Turns
 from dnsteer.agent.probes.udp import Report, UdpProbe
@@ -30,6 +30,24 @@ def make_probers(targets: Iterable[ProbeTarget], report: Report, loop: asyncio.A
             else [StreamProbe(target, question, report, loop) for target in group]
         )
     return made
+
+
+def askable(targets: Iterable[ProbeTarget]) -> tuple[ProbeTarget, ...]:
+    """Return the targets whose check can be asked here: its library is there, and its query can be made."""
+    can: dict[tuple[CheckKind, EffectiveQuery], bool] = {}
+    found = []
+    for target in targets:
+        asks = target.check.check, target.query
+        if asks not in can:
+            try:
+                refuse_unavailable({target.check.check})
+                Question(target.query)
+                can[asks] = True
+            except Exception:  # noqa: BLE001  whatever the library makes of a text that nobody foresaw
+                can[asks] = False
+        if can[asks]:
+            found.append(target)
+    return tuple(found)
 
 
 def start_probes(made: Iterable[list[Prober]], known: Known, loop: asyncio.AbstractEventLoop) -> list[Turns]:

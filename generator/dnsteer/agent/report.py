@@ -58,6 +58,11 @@ class Reporter:
         )
         self.fails("the state", text, "error")
 
+    def adopted_in_part(self, number: int, pools: Sequence[str], why: str) -> None:
+        """The first state that is followed, *number*, has checks of these *pools* that cannot be asked, and why."""
+        text = f"state {number} is followed without checks of {', '.join(pools)} that cannot be asked, and are tried again: "
+        self.fails("the state", f"{text}{why}", "error")
+
     def unrecorded(self, why: str, unsaved: str) -> None:
         """What the agent has decided is in the flows alone, and why the record does not have it; empty: it has."""
         if not why:
