@@ -89,12 +89,13 @@ def test_an_address_that_is_no_vip_is_asked_by_udp(switch: Switch, tmp_path: Pat
 CHECKED = FARM.replace(
     "  farm:\n",
     "  farm:\n    health:\n      - {check: command, command: ['true']}\n"
-    "      - {check: tcp, interval: 5s, timeout: 2500ms, query: {name: example.org, type: MX, expect: {aa: true, answer: 10 mail.example.org.}}}\n"
+    "      - check: tcp\n        interval: 5s\n        timeout: 2500ms\n"
+    "        query: {name: example.org, type: MX, expect: {aa: true, answer: 10 mail.example.org.}}\n"
     "      - {query: {name: example.net}}\n",
 ).replace("  spare:\n", "  spare:\n    health: {}\n")
 LIVENESS = {
-    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"], "aa": None, "aa_rcodes": [], "ra": None, "ra_rcodes": [], "answers": 0, "answer": [],
-    "serial_at_least": None,
+    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"], "aa": None, "aa_rcodes": [], "ra": None, "ra_rcodes": [],
+    "answers": 0, "answer": [], "serial_at_least": None,
 }  # fmt: skip
 PLAIN = {"recursion": False, "rdclass": "IN", "cd": False, "do": False, "edns_size": 0, "timeout": 0.5}
 

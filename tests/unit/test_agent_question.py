@@ -111,8 +111,8 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
             "",
         ),
         (
-            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "NXDOMAIN"]}}, [], {"flags": QR, "rcode": 3},
-            NO_AA,
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "NXDOMAIN"]}}, [],
+            {"flags": QR, "rcode": 3}, NO_AA,
         ),
         (
             {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"], "aa": True}}, [],

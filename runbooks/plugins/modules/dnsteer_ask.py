@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import re
 import shlex
@@ -15,6 +14,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -227,7 +227,7 @@ class Asking:
         params, transport = self.params, question["transport"]
         source = [] if source_port is None else ["-b", f"{_WILDCARD[_version(question)][1]}#{source_port}"]
         name, kind, with_it = self._asked(question)
-        as_written = _AS_WRITTEN["kdig" if "kdig" in os.path.basename(params["program"]) else "dig"]
+        as_written = _AS_WRITTEN["kdig" if "kdig" in Path(params["program"]).name else "dig"]
         seconds = math.ceil((question.get("query") or {}).get("timeout") or 1)
         return [
             params["program"], f"@{question['address']}", "-p", str(question["port"]), *source, *as_written, "-q", name,
