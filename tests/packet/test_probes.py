@@ -89,16 +89,15 @@ def test_an_address_that_is_no_vip_is_asked_by_udp(switch: Switch, tmp_path: Pat
 CHECKED = FARM.replace(
     "  farm:\n",
     "  farm:\n    health:\n      - {check: command, command: ['true']}\n"
-    "      - {check: tcp, query: {name: example.org, type: MX, expect: {aa: true, answer: 10 mail.example.org.}}}\n"
+    "      - check: tcp\n        interval: 5s\n        timeout: 2500ms\n"
+    "        query: {name: example.org, type: MX, expect: {aa: true, answer: 10 mail.example.org.}}\n"
     "      - {query: {name: example.net}}\n",
 ).replace("  spare:\n", "  spare:\n    health: {}\n")
 LIVENESS = {
-    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"], "aa": None, "ra": None, "answers": 0, "answer": [],
-    "serial_at_least": None,
+    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"], "aa": None, "aa_rcodes": [], "ra": None, "ra_rcodes": [],
+    "answers": 0, "answer": [], "serial_at_least": None,
 }  # fmt: skip
-
-
-PLAIN = {"recursion": False, "rdclass": "IN", "cd": False, "do": False, "edns_size": 0}
+PLAIN = {"recursion": False, "rdclass": "IN", "cd": False, "do": False, "edns_size": 0, "timeout": 0.5}
 
 
 def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_path: Path) -> None:
@@ -106,8 +105,15 @@ def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_p
     assert dnsteer("apply", spec_file(tmp_path, CHECKED), "--yes").code == 0
     for found in (dnsteer("probes", "--json").json, dnsteer("probes", "--json", "--backend", "farm/ns1").json):
         asked = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "farm"]
-        query = {"name": "example.org.", "type": "MX", **PLAIN}
-        wanted = {**LIVENESS, "rcode": ["NOERROR"], "aa": True, "answers": 1, "answer": ["10 mail.example.org."]}
+        query = {"name": "example.org.", "type": "MX", **PLAIN, "timeout": 2.5}
+        wanted = {
+            **LIVENESS,
+            "rcode": ["NOERROR"],
+            "aa": True,
+            "aa_rcodes": ["NOERROR"],
+            "answers": 1,
+            "answer": ["10 mail.example.org."],
+        }
         assert asked and all(each == (query, wanted) for each in asked)
     found = dnsteer("probes", "--json").json
     alive = [(q["query"], q["expect"]) for q in found["questions"] if q["pool"] == "spare"]

@@ -19,7 +19,7 @@ from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import Options, preview
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.status.verify import Drift, find_drift
+from dnsteer.status.verify import Drift, find_drift, left_by_apply
 from dnsteer.switch.settings import SETTINGS, Level
 from tests.packet.agents import wait
 from tests.packet.apply_spec import apply
@@ -112,7 +112,7 @@ def test_what_is_dnsteers_is_named_and_put_right(what: str, applied: Switch, tmp
     # ovs-vswitchd answers to a change of a port before its main loop has it in the datapath.
     wait(lambda: passes(applied, case.stops) is (what == "set-frags nx-match"), lambda: "packets go on as before")
     found = only(applied, case)
-    assert not found.warns
+    assert not found.warns and not left_by_apply([found])
     seen = status(applied)
     assert [d["detail"] for d in seen["drift"]] == [found.detail]
     assert (seen["ok"], seen["warnings"]) == (False, [])
@@ -179,6 +179,7 @@ def test_what_leaves_little_of_the_traffic_is_a_difference(what: str, applied: S
     case.change(applied)
     found = [each for each in find_drift(loaded, applied.database) if each.about == case.about]
     assert len(found) == 1 and not found[0].warns and case.said in found[0].detail
+    assert left_by_apply(found) == found
     ran = on(applied)("verify", file)
     assert (ran.code, ran.err) == (Exit.DIFFERENT, "") and found[0].text(str(file)) in ran.out
     seen = on(applied)("status", "--json", "--no-rates")

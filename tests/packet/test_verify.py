@@ -13,7 +13,7 @@ import pytest
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.render.flows import flows_of
-from dnsteer.status.verify import find_drift
+from dnsteer.status.verify import find_drift, left_by_apply
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.slot import GroupRow
@@ -171,6 +171,7 @@ def test_drift_is_named_and_repaired(what: str, shared: Switch) -> None:
         assert case.on in LARGE.splitlines()[found[0].line - 1]
     else:
         assert found[0].line == 0
+    assert left_by_apply(drift) == (found if case.kind == "foreign flow" else []), "what apply leaves"
     if case.kind == "foreign flow":
         assert find_drift(SPEC, shared.database, ignore_foreign=True) == []
         shared.ofctl("del-flows", "cookie=0x8/-1")
@@ -241,6 +242,31 @@ def test_the_command(switch: Switch, tmp_path: Path) -> None:
     assert other.returncode == 2
     assert "record: bridge br-dns: another spec was applied" in other.stdout
     assert "group added: an object that is not in the spec: group 53" in other.stdout
+
+
+def test_the_command_tells_what_an_apply_would_leave(switch: Switch, tmp_path: Path) -> None:
+    """Of a spec that is not applied yet too: that much else differs does not matter."""
+    large, small = tmp_path / "large.yaml", tmp_path / "small.yaml"
+    large.write_text(LARGE)
+    small.write_text(SMALL)
+    apply(SPEC, switch.database)
+    options = ("--left-by-apply", "--db", switch.database)
+    for file in (large, small):
+        clean = cli("verify", file, *options)
+        assert (clean.returncode, clean.stdout) == (0, "br-dns: no differences that apply leaves\n")
+    CASES["a foreign flow is added to a table of ours"].change(switch)
+    CASES["a flow is removed"].change(switch)
+    ids = []
+    for file in (large, small):
+        text = cli("verify", file, *options)
+        first, last = text.stdout.splitlines()
+        assert text.returncode == 2 and first.startswith("foreign flow: table vip: not dnsteer's: cookie=0x8")
+        assert last == "br-dns: 1 difference that apply leaves"
+        (found,) = json.loads(cli("verify", file, *options, "--json").stdout)["drift"]
+        ids.append(found["id"])
+    assert ids == ["foreign flow, table vip, cookie=0x8, table=20, priority=7,icmp actions=drop"] * 2
+    both = cli("verify", large, *options, "--offload")
+    assert both.returncode == 64 and "found --left-by-apply and --offload; expected one of them" in both.stderr
 
 
 def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:

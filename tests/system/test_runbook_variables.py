@@ -44,7 +44,7 @@ _TARGETS = {"dnsteer_targets": "dpus"}
 _YES = {"dnsteer_yes": True}
 _PROBE = {
     "dnsteer_probe_host": "client", "dnsteer_probe_name": "none.example.org", "dnsteer_probe_type": "A",
-    "dnsteer_probe_count": 1, "dnsteer_probe_baseline": False,
+    "dnsteer_probe_count": 1, "dnsteer_probe_baseline": False, "dnsteer_verify_baseline": False,
     "dnsteer_probe_skip": ["tcp/53"], "dnsteer_probe_expect": "NXDOMAIN",
 }  # fmt: skip
 OPTIONAL: dict[str, dict[str, Any]] = {
@@ -92,6 +92,7 @@ PLAIN: dict[str, tuple[str, ...]] = {
     "deploy.yml": (
         "dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_probe_name", "dnsteer_probe_type",
         "dnsteer_probe_count", "dnsteer_probe_skip", "dnsteer_probe_expect", "dnsteer_probe_baseline", "dnsteer_serial",
+        "dnsteer_verify_baseline",
         "dnsteer_sample",
         "dnsteer_check_bin",
     ),

@@ -106,6 +106,18 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         ({"serves": "authoritative", **NAMED}, [], {}, "answered with no SOA record"),
         ({"serves": "authoritative", **NAMED, "expect": {"aa": False}}, [SOA.format(1)], {"flags": QR}, ""),
         ({"serves": "authoritative", **NAMED, "expect": {"rcode": "REFUSED"}}, [], {"flags": QR, "rcode": 5}, ""),
+        (
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"]}}, [], {"flags": QR, "rcode": 5},
+            "",
+        ),
+        (
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "NXDOMAIN"]}}, [],
+            {"flags": QR, "rcode": 3}, NO_AA,
+        ),
+        (
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"], "aa": True}}, [],
+            {"flags": QR, "rcode": 5}, NO_AA,
+        ),
         ({"serves": "authoritative", "name": "id.server", "type": "TXT", "class": "CH"}, ['"ns1"'], {"flags": QR}, ""),
         # Resolvers.
         ({"serves": "resolver"}, ["a.root-servers.net."], {"flags": QR | RA}, ""),
@@ -116,6 +128,7 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
             "answered without RA: no recursion for the probe's address",
         ),
         ({"serves": "resolver"}, [], {"flags": QR | RA, "rcode": 2}, "answered SERVFAIL, not NOERROR"),
+        ({"serves": "resolver", "expect": {"rcode": ["NOERROR", "SERVFAIL"]}}, [], {"flags": QR, "rcode": 2}, ""),
         ({"serves": "resolver", **NAMED}, ["192.0.2.1"], {"flags": QR | RA}, ""),
     ],
 )  # fmt: skip

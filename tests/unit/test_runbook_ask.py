@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import dns.message
+import dns.name
+import dns.rrset
 import pytest
 
 pytest.importorskip("ansible")
 FOLDER = Path(__file__).resolve().parents[2] / "runbooks" / "plugins" / "modules"
 LIVENESS = {"rcode": ["NOERROR", "NXDOMAIN", "REFUSED"]}
-ZONE = {"rcode": ["NOERROR"], "aa": True, "answers": 1}
-RESOLVER = {"rcode": ["NOERROR"], "ra": True, "answers": 1}
+ZONE = {"rcode": ["NOERROR"], "aa": True, "aa_rcodes": ["NOERROR"], "answers": 1}
+RESOLVER = {"rcode": ["NOERROR"], "ra": True, "ra_rcodes": ["NOERROR"], "answers": 1}
 SOA = "ns1.example.org. hostmaster.example.org. 2024010105 3600 900 604800 300"
 
 
@@ -62,6 +68,15 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
         "REFUSED without the question: is the address that asks allowed there?",
     ),
     (kdig("NOTIMP", "qr", question=0), "SOA", LIVENESS, "NOTIMP without the question"),
+    (kdig("NOTIMP", "qr", question=0), "SOA", {"rcode": ["NOTIMP"]}, ""),
+    (kdig("NXDOMAIN"), "A", {"rcode": ["NOERROR", "NXDOMAIN"], "answers": 1}, ""),
+    (kdig("NXDOMAIN", "qr"), "SOA", {**ZONE, "rcode": ["NXDOMAIN"], "aa_rcodes": ["NXDOMAIN"]}, "NXDOMAIN without AA"),
+    (kdig("REFUSED", "qr"), "SOA", {**ZONE, "rcode": ["NOERROR", "REFUSED"]}, ""),
+    (kdig(flags="qr tc"), "SOA", ZONE, "NOERROR without AA"),
+    (
+        kdig(answer="a.example. 60 IN A 192.0.2.1\na.example. 60 IN CNAME b.example."), "A", {**ZONE, "answers": 2},
+        "NOERROR with 1 A records, expected 2 or more",
+    ),
     (kdig("SERVFAIL", "qr"), "SOA", LIVENESS, "SERVFAIL, expected NOERROR or NXDOMAIN or REFUSED"),
     (kdig(answer=f"example.org.\t60\tIN\tSOA\t{SOA}"), "SOA", ZONE, ""),
     (kdig(flags="qr", answer=f"example.org. 60 IN SOA {SOA}"), "SOA", ZONE, "NOERROR without AA"),
@@ -110,14 +125,74 @@ QUESTION = {
 
 def test_what_is_asked_is_the_question_unless_a_name_is_given() -> None:
     at = ["kdig", "@192.0.2.53", "-p", "53"]
-    assert asking(QUESTION)._argv(QUESTION, None) == [*at, "example.org.", "MX", "+norecurse", "+ignore", "+tcp"]
+    end = ["+retry=0", "+timeout=1", "+tcp"]
+
+    def argv(question: dict[str, Any], **params: Any) -> list[str]:
+        found: list[str] = asking(question, **params)._argv(question, None)
+        assert found[:5] == [*at, "+noidn"]
+        return found[5:]
+
+    assert argv(QUESTION) == ["-q", "example.org.", "-t", "MX", "+norecurse", "+ignore", *end]
     resolver = {**QUESTION, "query": {"name": ".", "type": "NS", "recursion": True}}
-    assert asking(resolver)._argv(resolver, None) == [*at, ".", "NS", "+recurse", "+ignore", "+tcp"]
-    assert asking(QUESTION, name="example.net")._argv(QUESTION, None) == [*at, "example.net", "SOA", "+tcp"]
-    assert asking(QUESTION, name="a.", type="A")._argv(QUESTION, None) == [*at, "a.", "A", "+tcp"]
+    assert argv(resolver) == ["-q", ".", "-t", "NS", "+recurse", "+ignore", *end]
+    assert argv(QUESTION, name="example.net") == ["-q", "example.net", "-t", "SOA", *end]
+    assert argv(QUESTION, name="a.", type="A") == ["-q", "a.", "-t", "A", *end]
     random = {**QUESTION, "query": {"name": "*.check.example.org.", "type": "A", "recursion": True}}
-    first, second = (asking(random)._argv(random, None)[4] for _ in range(2))
+    first, second = (argv(random)[1] for _ in range(2))
     assert first != second and first.endswith(".check.example.org.") and not first.startswith("*")
+
+
+@pytest.mark.parametrize(
+    ("timeout", "options", "said"),
+    [
+        (0.5, [], ["+retry=0", "+timeout=1"]),
+        (1.0, [], ["+retry=0", "+timeout=1"]),
+        (2.5, [], ["+retry=0", "+timeout=3"]),
+        (2.5, ["+retry=2"], ["+retry=2"]),
+    ],
+)
+def test_an_answer_may_take_as_long_as_the_check_says_unless_options_are_given(
+    timeout: float, options: list[str], said: list[str]
+) -> None:
+    question = {**QUESTION, "query": {**QUESTION["query"], "timeout": timeout}}
+    assert asking(question, options=options)._argv(question, None)[-len(said) - 1 : -1] == said
+
+
+def test_dig_spells_that_a_name_is_as_it_is_written_in_another_way() -> None:
+    found = asking(QUESTION, program="/usr/bin/dig")._argv(QUESTION, None)
+    assert found[4:8] == ["+noidnin", "+noidnout", "-q", "example.org."]
+
+
+@pytest.mark.skipif(shutil.which("kdig") is None, reason="kdig is not installed")
+@pytest.mark.parametrize(
+    "name", ["-a.example.org", "+x.example.org", r"\@x.example.org", "@x.example.org", "ab--cd.example.org"]
+)
+def test_kdig_asks_for_every_name_that_a_spec_may_have(name: str) -> None:
+    """Some look like options or servers, or IDNA refuses them."""
+    question = {**QUESTION, "transport": "udp", "query": {"name": name, "type": "TXT"}, "expect": {**ZONE, "aa": None}}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        question.update(address="127.0.0.1", port=server.getsockname()[1])
+        asked: list[dns.message.Message] = []
+
+        def answer() -> None:
+            data, client = server.recvfrom(512)
+            asked.append(dns.message.from_wire(data))
+            response = dns.message.make_response(asked[0])
+            response.answer.append(dns.rrset.from_text(asked[0].question[0].name, 60, "IN", "TXT", '"a"'))
+            server.sendto(response.to_wire(), client)
+
+        server.settimeout(10)
+        with ThreadPoolExecutor(1) as pool:
+            served = pool.submit(answer)
+            found = asking(question, options=["+timeout=9", "+retry=0"])
+            found.ask_all()
+            problem = found.problem()
+            if problem:
+                server.sendto(b"", server.getsockname())  # nobody asked: let the thread end
+            assert problem == ""
+            served.result()
+    assert asked[0].question[0].name == dns.name.from_text(name)
 
 
 def test_failures_that_are_alike_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +208,16 @@ def test_failures_that_are_alike_are_one_line(monkeypatch: pytest.MonkeyPatch) -
         "4 of 4 questions got no good answer at client:",
         "192.0.2.53 tcp/53 (a, b): REFUSED, expected NOERROR",
         "2001:db8::53 tcp/53 (a, b): REFUSED, expected NOERROR",
-        "to try it there: kdig @192.0.2.53 -p 53 example.org. MX +norecurse +ignore +tcp",
+        "to try it there: kdig @192.0.2.53 -p 53 +noidn -q example.org. -t MX +norecurse +ignore +retry=0 +timeout=1 +tcp",
     ]
+
+
+def test_what_is_to_be_tried_can_be_pasted_into_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = {**QUESTION, "query": {"name": r"\@x y.example.org", "type": "A"}}
+    found = asking(question)
+    monkeypatch.setattr(found, "_run", lambda *_: "response timeout")
+    found.ask_all()
+    assert r"-q '\@x y.example.org' -t A" in found.problem()
 
 
 def test_many_failures_are_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,5 +233,15 @@ def test_the_reason_of_a_command_is_its_error_in_lines() -> None:
     assert command.reason({"ok": False, "error": "one\ntwo"}, ["else"]) == ["one", "two"]
     found = {"file": "a.yaml", "line": 3, "path": "$.vips", "found": '"x"', "expected": "a number", "hint": ""}
     assert command.reason({"errors": [found]}, []) == ['a.yaml:3: $.vips: found "x"; expected a number']
+    status = {
+        "errors": [],
+        "attention": [
+            {"title": "The switch is not as applied", "detail": "2 differences."}, {"title": "No agent", "detail": None},
+        ],
+    }  # fmt: skip
+    assert command.reason(status, []) == ["The switch is not as applied: 2 differences.", "No agent"]
+    assert command.reason({**status, "errors": ["state 3 is damaged"]}, []) == ["state 3 is damaged"]
+    drift = {"kind": "flow missing", "about": "VIP dns", "detail": "table=20"}
+    assert command.reason({"ok": False, "drift": [drift]}, []) == ["flow missing: VIP dns: table=20"]
     assert command.reason({}, ["what it printed"]) == ["what it printed"]
     assert command.parse("[1]") == command.parse("not JSON") == {} and command.parse('{"a": 1}') == {"a": 1}

@@ -34,7 +34,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.worker_names import names_of
+from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.spec.workers import Worker, named, with_workers, worker_counts
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.switch.tools import SwitchError
@@ -55,6 +55,14 @@ def line_of(text: str) -> int:
 
 
 # What the spec becomes
+
+
+def test_the_host_of_a_worker_is_known_by_its_name() -> None:
+    workers = {"farm": {"r1": 2}}
+    assert [host_of(workers, "farm", name) for name in ("r1.0", "r1.1", "r1.2", "r2.0", "r1", "r1.x")] == [
+        "r1", "r1", "r1.2", "r2.0", "r1", "r1.x",
+    ]  # fmt: skip
+    assert host_of(workers, "other", "r1.0") == "r1.0"
 
 
 def test_a_backend_for_each_worker() -> None:

@@ -196,6 +196,14 @@ def verify(
     ignore_foreign: Annotated[
         bool, typer.Option("--ignore-foreign", help="Ignore flows and ports that are not dnsteer's.")
     ] = False,
+    left_by_apply: Annotated[
+        bool,
+        typer.Option(
+            "--left-by-apply",
+            help="Only what `apply` of this spec would leave: settings and flows of others, and ports whose device does "
+            "not work.",
+        ),
+    ] = False,
     offload: Annotated[
         bool,
         typer.Option(
@@ -219,21 +227,24 @@ def verify(
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
+    if left_by_apply and offload:
+        raise typer.BadParameter("found --left-by-apply and --offload; expected one of them")
     loaded = load_and_warn(spec, json, verbose)
     if offload:
         from dnsteer.cli.verify_offload import show_offload
 
         show_offload(loaded, switch, flavor, control, json)
         return
-    from dnsteer.status.verify import find_drift as run_verify
-    from dnsteer.status.verify import in_force
+    from dnsteer.status import verify as running
 
-    found = run_verify(
+    found = running.find_drift(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
         extension=switch.extension,
     )  # fmt: skip
-    bridge, changed = loaded.spec.switch.bridge, in_force(loaded, switch.remote, switch.timeout)
+    bridge, changed = loaded.spec.switch.bridge, running.in_force(loaded, switch.remote, switch.timeout)
     drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
+    if left_by_apply:
+        drift, changed = running.left_by_apply(drift), []
     if json:
         print_json({
             "ok": not drift, "drift": [d.as_json() for d in drift], "warnings": [d.as_json() for d in warnings],
@@ -248,8 +259,9 @@ def verify(
         out.print(f"in force: {escape(text)}")
     if len(changed) > _MAX_IN_FORCE:
         out.print(f"in force: and {len(changed) - _MAX_IN_FORCE} more: dnsteer status")
-    if not drift:
-        out.print(f"{bridge}: as the spec says{' with what is in force' if changed else ''}")
+    if drift or left_by_apply:
+        counted = f"{len(drift) or 'no'} difference{'' if len(drift) == 1 else 's'}"
+        out.print(f"{bridge}: {counted}{' that apply leaves' if left_by_apply else ''}")
     else:
-        out.print(f"{bridge}: {len(drift)} difference{'s' if len(drift) > 1 else ''}")
+        out.print(f"{bridge}: as the spec says{' with what is in force' if changed else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

@@ -13,9 +13,12 @@ from dnsteer.spec.model.spec import Pool
 
 LIVENESS = ("NOERROR", "NXDOMAIN", "REFUSED")
 """Response codes that only show that a server answers: what it is asked for, it need not have."""
+_OF_ZONES = ("NOERROR", "NXDOMAIN")
+"""Response codes with which a server answers of a zone or by recursion: others say that it does not, without AA or RA."""
 _OF_SERVERS_THAT_FAIL = {"REFUSED", "SERVFAIL"}
 """Response codes of servers that have lost a zone, or their way to the Internet."""
-_TIMEOUT, _RESOLVER_TIMEOUT = 0.5, 1.0
+TIMEOUT, _RESOLVER_TIMEOUT = 0.5, 1.0
+"""Seconds that an answer may take where nothing is said about what the pool serves, and by a resolver."""
 _EDNS_SIZE = 1232
 """Size of an answer that is not fragmented on any usual path (DNS flag day 2020)."""
 
@@ -24,8 +27,9 @@ _EDNS_SIZE = 1232
 class EffectiveQuery:
     """A query and what a good answer has, with nothing left out. *edns_size* is 0 without EDNS, *serial_lag* in seconds.
 
-    *answers* is the lowest number of records of the type, or CNAMEs; *answer* their data as in a zone file. The flags *aa*
-    and *recursion_available* are None where either is good.
+    *answers* is the lowest number of records of the type, or CNAMEs, of an answer with NOERROR; *answer* their data as in a
+    zone file. The flags *aa* and *recursion_available* are None where either is good; they are wanted in answers with the
+    response codes *aa_rcodes* and *recursion_rcodes*.
     """
 
     name: str
@@ -37,7 +41,9 @@ class EffectiveQuery:
     edns_size: int
     rcodes: tuple[str, ...]
     aa: bool | None
+    aa_rcodes: tuple[str, ...]
     recursion_available: bool | None
+    recursion_rcodes: tuple[str, ...]
     answers: int
     answer: tuple[str, ...]
     serial_at_least: int | None
@@ -50,7 +56,9 @@ def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
     chaos = query.rdclass == "CH"
     name = query.name or ("id.server." if chaos else ".")
     rcodes = tuple(expect.rcode) or (LIVENESS if _asks_nothing(pool, check) else ("NOERROR",))
-    zone_is_asked = query.rdclass == "IN" and {"NOERROR", "NXDOMAIN"} & {*rcodes}
+    of_zones = tuple(rcode for rcode in rcodes if rcode in _OF_ZONES and query.rdclass == "IN")
+    aa = True if expect.aa is None and pool.serves == "authoritative" and of_zones else expect.aa
+    recursion = True if expect.recursion_available is None and resolver and of_zones else expect.recursion_available
     answers = expect.answers
     if answers is None:
         answers = int(rcodes != LIVENESS and "NOERROR" in rcodes)
@@ -63,10 +71,10 @@ def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
         do=query.do,
         edns_size=query.edns_size or (_EDNS_SIZE if query.do else 0),
         rcodes=rcodes,
-        aa=True if expect.aa is None and pool.serves == "authoritative" and zone_is_asked else expect.aa,
-        recursion_available=True
-        if expect.recursion_available is None and resolver and zone_is_asked
-        else expect.recursion_available,
+        aa=aa,
+        aa_rcodes=() if aa is None else of_zones if expect.aa is None else rcodes,
+        recursion_available=recursion,
+        recursion_rcodes=() if recursion is None else of_zones if expect.recursion_available is None else rcodes,
         answers=answers,
         answer=tuple(expect.answer),
         serial_at_least=expect.serial_at_least,
@@ -78,7 +86,7 @@ def effective_timeout(pool: Pool, check: HealthCheck) -> float:
     """Return the seconds that an answer may take."""
     if check.timeout is not None:
         return check.timeout
-    return min(_RESOLVER_TIMEOUT if pool.serves == "resolver" else _TIMEOUT, check.interval)
+    return min(_RESOLVER_TIMEOUT if pool.serves == "resolver" else TIMEOUT, check.interval)
 
 
 def tests_only_liveness(pool: Pool, check: HealthCheck) -> bool:

@@ -20,7 +20,8 @@ from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.effective_query import LIVENESS as LIVENESS_RCODES
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.effective_query import TIMEOUT as DEFAULT_TIMEOUT
+from dnsteer.spec.effective_query import effective_query, effective_timeout
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Selection, Spec, State, Vip
 from dnsteer.spec.model.types import Address
@@ -37,7 +38,7 @@ _NOT_ASKED = {"doq": "DoQ", "doh": "DoH"}
 class ProbeQuery:
     """What is asked: *name* and *type*, with RD where *recursion* is set. `*.` at the start stands for a random label.
 
-    *edns_size* is 0 without EDNS.
+    *edns_size* is 0 without EDNS; *timeout* is the seconds that an answer may take.
     """
 
     name: str = "."
@@ -47,19 +48,23 @@ class ProbeQuery:
     cd: bool = False
     do: bool = False
     edns_size: int = 0
+    timeout: float = DEFAULT_TIMEOUT
 
 
 @dataclass(frozen=True)
 class ProbeExpect:
-    """What a good answer has: one of the *rcode*s, AA and RA as given (None: either), at least *answers* records of the type
-    (or a CNAME), the data in *answer*, and for SOA a serial from *serial_at_least*. One with TC needs the rcode alone.
+    """What a good answer has: one of the *rcode*s; AA and RA as given (None: either), if it has one of *aa_rcodes* and
+    *ra_rcodes*. With NOERROR and without TC also at least *answers* records of the type (or a CNAME), the data in *answer*,
+    and for SOA a serial from *serial_at_least*.
 
     The default is a test of liveness: whatever is answered by a server that understands the query.
     """
 
     rcode: tuple[str, ...] = LIVENESS_RCODES
     aa: bool | None = None
+    aa_rcodes: tuple[str, ...] = ()
     ra: bool | None = None
+    ra_rcodes: tuple[str, ...] = ()
     answers: int = 0
     answer: tuple[str, ...] = ()
     serial_at_least: int | None = None
@@ -105,7 +110,10 @@ class Probes:
             for q in self.questions
             for query, expect in (asked.get(q.pool, LIVENESS),)
         ]
-        of = [f"pool {pool}: no health check names a query" for pool, found in asked.items() if found == LIVENESS]
+        liveness = [
+            p for p, (query, expect) in asked.items() if (replace(query, timeout=DEFAULT_TIMEOUT), expect) == LIVENESS
+        ]
+        of = [f"pool {pool}: no health check names a query" for pool in liveness]
         of += [f"{q.address}: no VIP has it" for q in self.questions if not q.pool]
         self.notes += [f"{each}, so only that something answers is tested" for each in of]
 
@@ -138,11 +146,15 @@ def query_of(spec: Spec, pool: str) -> tuple[ProbeQuery, ProbeExpect]:
     checks = [c for c in found.health or () if c.check is not CheckKind.COMMAND and c.on_failure == "out"]
     if not checks and found.serves != "resolver":
         return LIVENESS
-    asks = effective_query(found, checks[0] if checks else HealthCheck())
+    check = checks[0] if checks else HealthCheck()
+    asks, timeout = effective_query(found, check), effective_timeout(found, check)
     return (
-        ProbeQuery(asks.name, asks.type, asks.recursion, asks.rdclass, asks.cd, asks.do, asks.edns_size),
-        ProbeExpect(asks.rcodes, asks.aa, asks.recursion_available, asks.answers, asks.answer, asks.serial_at_least),
-    )
+        ProbeQuery(asks.name, asks.type, asks.recursion, asks.rdclass, asks.cd, asks.do, asks.edns_size, timeout),
+        ProbeExpect(
+            asks.rcodes, asks.aa, asks.aa_rcodes, asks.recursion_available, asks.recursion_rcodes, asks.answers, asks.answer,
+            asks.serial_at_least,
+        ),
+    )  # fmt: skip
 
 
 def through_vips(switch: TargetSwitch, bridge: str | None, wanted: ProbeFilter) -> Probes:

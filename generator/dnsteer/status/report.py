@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dnsteer.deploy import movement
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
+from dnsteer.spec.worker_names import host_of
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView, view_agent
 from dnsteer.status.pools import PoolView, backups_in_use, overdue, view_pools
@@ -125,7 +126,7 @@ class Status:
             "overlay": None if overlay is None else [
                 {
                     **asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now),
-                    "decision": a.decision or None,
+                    "decision": a.decision or None, "host": host_of(state.workers if state else {}, a.pool, a.backend),
                 }
                 for a in overlay
             ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dnsteer.deploy.maintenance_text import begun_and_ended
@@ -42,6 +42,7 @@ _MAX_SLOTS = 16
 _TRIES = 5
 CAPTURED = "capture"
 """The kind of what is said of a capture."""
+_NOT_OPEN, _NOT_WORKING = "port not open", ("port gone", "extension away", "extension degraded")
 _PATIENCE = 5.0
 """Seconds for the extension: that it is stuck is only one of the differences."""
 
@@ -51,7 +52,8 @@ class Drift:
     """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
 
     *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets. *of_others*: it is not
-    dnsteer's, so `dnsteer restore` leaves it.
+    dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about* is not enough to find
+    the same difference again, in another spec or with another value.
     """
 
     kind: str
@@ -60,6 +62,7 @@ class Drift:
     line: int = 0
     warns: bool = False
     of_others: bool = False
+    of: str = ""
 
     def text(self, file: str) -> str:
         """As a sentence; *file* is the spec's."""
@@ -67,8 +70,9 @@ class Drift:
         return f"{'' if self.warns else f'{self.kind}: '}{self.about}{at}: {self.detail}"
 
     def as_json(self) -> dict[str, object]:
-        """The drift as a JSON object."""
-        return {"kind": self.kind, "about": self.about, "detail": self.detail, "line": self.line}
+        """The drift as a JSON object. Its id is that of the same difference of another spec, or with another value, too."""
+        same = ", ".join(filter(None, (self.kind, self.about, self.of)))
+        return {"id": same, "kind": self.kind, "about": self.about, "detail": self.detail, "line": self.line}
 
 
 def find_drift(
@@ -88,6 +92,17 @@ def find_drift(
         if not drift or again is None or record is None or again.ids == record.ids:
             break  # else somebody changed the switch meanwhile, and what was read are two different things
     return drift
+
+
+def left_by_apply(drift: Sequence[Drift]) -> list[Drift]:
+    """Return the differences that are still there once the spec is applied: what is not dnsteer's, ports whose device does
+    not work, and an extension that does not."""
+    replaced = {
+        d.about for d in drift if d.kind == "port changed" and not d.of_others
+    }  # it may open as the spec has it
+    return [
+        d for d in drift if d.of_others or d.kind in _NOT_WORKING or (d.kind == _NOT_OPEN and d.about not in replaced)
+    ]
 
 
 def in_force(loaded: Loaded, remote: str, timeout: float = 10) -> list[str]:
@@ -134,7 +149,9 @@ def _drift(
             tables.flows[key] = tables.other.pop(key)  # the right match with somebody else's cookie: a changed flow
     if tables.other and not ignore_foreign:
         foreign = find_foreign_flows(tables, lines, plan, client)
-        drift += [Drift("foreign flow", f"table {each.table}", each.detail, of_others=True) for each in foreign]
+        drift += [
+            Drift("foreign flow", f"table {each.table}", each.detail, of_others=True, of=each.line) for each in foreign
+        ]
     drift += _role_drift(loaded, record, remote, tables)
     todo = with_fence(compare_tables(lines, groups, tables), tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
@@ -159,7 +176,8 @@ def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iter
             continue
         path = br.path_of(loaded.spec, d)
         line = loaded.document.line(path) if path else 0
-        yield Drift(d.kind, d.about, d.detail, line, warns=d.level is Level.WARNED, of_others=d.level is not Level.SET)
+        warns, of_others = d.level is Level.WARNED, d.level is not Level.SET
+        yield Drift(d.kind, d.about, d.detail, line, warns, of_others, d.setting.name)
 
 
 def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
@@ -172,7 +190,7 @@ def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
         now = have.ports.get(port.name)
         if now is not None and (now.ofport is None or now.ofport < 0):
             why = now.error or "the switch has not opened it yet"
-            yield Drift("port not open", f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
+            yield Drift(_NOT_OPEN, f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
         elif now is not None and now.gone:
             path = br.path_of_port(loaded.spec, port.name)
             detail = "its network device is gone; bring it back, then: dnsteer restore"

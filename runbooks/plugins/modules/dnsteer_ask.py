@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -12,6 +14,7 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -48,7 +51,9 @@ options:
     type: str
     default: ""
   options:
-    description: Options of the program, for every question.
+    description:
+      - Options of the program, for every question.
+      - Empty for no retry, and the timeout of each question's C(query), 1 s where it has none, in whole seconds.
     type: list
     elements: str
     default: []
@@ -93,6 +98,8 @@ _WILDCARD = {4: (socket.AF_INET, "0.0.0.0"), 6: (socket.AF_INET6, "::")}
 _STATUS = re.compile(r"->>HEADER<<-.* status: (\w+)")
 _FLAGS = re.compile(r"^;; flags: ([a-z ]*); QUERY: (\d+)", re.IGNORECASE | re.MULTILINE)
 _HALF = 1 << 31
+_AS_WRITTEN = {"kdig": ["+noidn"], "dig": ["+noidnin", "+noidnout"]}
+"""Options with which a name is not taken for an internationalised one: a spec may have names that IDNA refuses."""
 
 
 class Answer:
@@ -117,19 +124,21 @@ def _section(text: str, name: str) -> list[tuple[str, str]]:
 def judge(answer: Answer, kind: str, expect: dict[str, Any]) -> str:
     """Say what is wrong with an answer to a query of type *kind*; empty if it is as `dnsteer probes` expects."""
     rcodes = expect.get("rcode") or ["NOERROR"]
-    if not answer.has_question:
-        hint = ": is the address that asks allowed there?" if answer.status == "REFUSED" else ""
-        return f"{answer.status} without the question{hint}"
+    bare, refused = not answer.has_question, answer.status == "REFUSED"
+    if bare and (refused or answer.status == "NOERROR" or answer.status not in rcodes):
+        return f"{answer.status} without the question{': is the address that asks allowed there?' if refused else ''}"
     if answer.status not in rcodes:
         return f"{answer.status}, expected {' or '.join(rcodes)}"
-    if "tc" in answer.flags:  # rate-limited, or too long: it serves
-        return ""
     for flag in ("aa", "ra"):
         wanted = expect.get(flag)
-        if wanted is not None and (flag in answer.flags) != wanted:
+        if wanted is None or bare or answer.status not in expect[f"{flag}_rcodes"]:
+            continue
+        if (flag in answer.flags) != wanted:
             return f"{answer.status} {'without' if wanted else 'with'} {flag.upper()}"
+    if answer.status != "NOERROR" or "tc" in answer.flags:  # with TC it is rate-limited, or too long: it serves
+        return ""
     of_type = [data for found, data in answer.records if found == kind or kind == "ANY"]
-    aliases = [data for found, data in answer.records if found == "CNAME" and kind not in ("CNAME", "ANY")]
+    aliases = [] if of_type else [data for found, data in answer.records if found == "CNAME"]
     if len(of_type) + len(aliases) < int(expect.get("answers") or 0):
         referral = ": a referral" if answer.refers and "aa" not in answer.flags else ""
         return f"{answer.status} with {len(of_type)} {kind} records, expected {expect['answers']} or more{referral}"
@@ -218,9 +227,12 @@ class Asking:
         params, transport = self.params, question["transport"]
         source = [] if source_port is None else ["-b", f"{_WILDCARD[_version(question)][1]}#{source_port}"]
         name, kind, with_it = self._asked(question)
+        as_written = _AS_WRITTEN["kdig" if "kdig" in Path(params["program"]).name else "dig"]
+        seconds = math.ceil((question.get("query") or {}).get("timeout") or 1)
         return [
-            params["program"], f"@{question['address']}", "-p", str(question["port"]), *source, name, kind, *with_it,
-            *params["options"], *(params["transport_options"].get(transport) or []),
+            params["program"], f"@{question['address']}", "-p", str(question["port"]), *source, *as_written, "-q", name,
+            "-t", kind, *with_it, *(params["options"] or ["+retry=0", f"+timeout={seconds}"]),
+            *(params["transport_options"].get(transport) or []),
         ]  # fmt: skip
 
     def _run(self, question: dict[str, Any], argv: list[str]) -> str:
@@ -256,7 +268,7 @@ class Asking:
         if len(self.failed) >= MAX_FAILURES:
             lines.append(f"no more was asked after {MAX_FAILURES}")
         argv = next((argv for _, _, argv in self.failed if argv), [])
-        tried = [f"to try it there: {' '.join(argv)}"] if argv else []
+        tried = [f"to try it there: {shlex.join(argv)}"] if argv else []
         failed = f"{len(self.failed)} of {self.asked} questions got no good answer at {self.params['host']}"
         return "\n".join([f"{failed}:", *lines, *tried])
 

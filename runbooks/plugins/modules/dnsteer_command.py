@@ -54,15 +54,25 @@ _LINES = 12
 
 
 def reason(said: dict[str, Any], lines: list[str]) -> list[str]:
-    """Why dnsteer failed: its error, or the errors that it found in a spec, or else what it printed."""
+    """Why dnsteer failed: its error, the errors that it found in a spec, what it says needs attention or differs, or else
+    what it printed."""
     if said.get("error"):
         return str(said["error"]).splitlines()
     if said.get("errors"):
         return [
             f"{e['file']}:{e['line']}: {e['path']}: found {e['found']}; expected {e['expected']}"
             + (f" ({e['hint']})" if e.get("hint") else "")
+            if isinstance(e, dict)
+            else str(e)
             for e in said["errors"]
         ]
+    if said.get("attention"):
+        return [
+            f"{each['title']}: {each['detail']}" if each.get("detail") else str(each["title"])
+            for each in said["attention"]
+        ]
+    if said.get("drift"):
+        return [f"{each['kind']}: {each['about']}: {each['detail']}" for each in said["drift"]]
     return lines
 
 

@@ -55,7 +55,10 @@ class Question:
         question = dns.message.make_query(name, query.type, query.rdclass, id=0).to_wire()
         self._end = len(question)
         """Where the question section ends."""
-        self._rcodes = frozenset(int(dns.rcode.from_text(rcode)) for rcode in query.rcodes)
+        self._rcodes, self._aa_rcodes, self._recursion_rcodes = (
+            frozenset(int(dns.rcode.from_text(rcode)) for rcode in rcodes)
+            for rcodes in (query.rcodes, query.aa_rcodes, query.recursion_rcodes)
+        )
         self._type = dns.rdatatype.from_text(query.type)
         rdclass = dns.rdataclass.from_text(query.rdclass)
         self._answer = frozenset(
@@ -115,10 +118,11 @@ class Question:
             return f"answered {dns.rcode.to_text(code)}{self._about_rcode(code, flags, bare)}{_extended_error(data)}"
         if bare:
             return ""
-        if query.aa is not None and bool(flags & _AA) != query.aa:
+        if query.aa is not None and bool(flags & _AA) != query.aa and code in self._aa_rcodes:
             return "answered without AA: not as a server of the zone" if query.aa else "answered with AA"
-        if query.recursion_available is not None and bool(flags & _RA) != query.recursion_available:
-            if query.recursion_available:
+        wants_ra, ra = query.recursion_available, bool(flags & _RA)
+        if wants_ra is not None and ra != wants_ra and code in self._recursion_rcodes:
+            if wants_ra:
                 return "answered without RA: no recursion for the probe's address"
             return "answered with RA"
         return ""

@@ -77,12 +77,14 @@ class Expect(Part):
     aa: bool | None = Field(
         default=None,
         strict=True,
-        description="Whether it is authoritative. Left out: either; with `serves: authoritative` it must be.",
+        description="Whether it is authoritative. Left out: either; with `serves: authoritative` it must be, if its "
+        "response code is NOERROR or NXDOMAIN.",
     )
     recursion_available: bool | None = Field(
         default=None,
         strict=True,
-        description="Whether it has RA set. Left out: either; with `serves: resolver` it must.",
+        description="Whether it has RA set. Left out: either; with `serves: resolver` it must, if its response "
+        "code is NOERROR or NXDOMAIN.",
     )
     answers: Annotated[int, whole(0, 1000), bounds(0, 1000)] | None = Field(
         default=None,
