@@ -109,7 +109,6 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
             )
         ),
         ((("backends:", "serves: resolver\n    health: {}\n    backends:"),), ()),
-        ((("backends:", "serves: authoritative\n    health: {query: {class: CH}}\n    backends:"),), ()),
         ((("backends:", "health: [{}, {check: tcp, query: {type: NS}}]\n    backends:"),), ()),
         (
             (

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import ProbeTarget, rounds
-from dnsteer.agent.probes.turns import Known, Prober, Turns
+from dnsteer.agent.probes.turns import KnownTargets, Prober, Turns
 from dnsteer.agent.probes.udp import Report, UdpProbe
 from dnsteer.spec.effective_query import EffectiveQuery
 from dnsteer.spec.model.health import CheckKind
@@ -50,7 +50,7 @@ def askable(targets: Iterable[ProbeTarget]) -> tuple[ProbeTarget, ...]:
     return tuple(found)
 
 
-def start_probes(made: Iterable[list[Prober]], known: Known, loop: asyncio.AbstractEventLoop) -> list[Turns]:
+def start_probes(made: Iterable[list[Prober]], known: KnownTargets, loop: asyncio.AbstractEventLoop) -> list[Turns]:
     """Start them, spread over their intervals."""
     started = []
     for probers in made:

@@ -36,7 +36,7 @@ class Prober(Protocol):
         """End, without a further result."""
 
 
-class Known(Protocol):
+class KnownTargets(Protocol):
     """What is known of the targets."""
 
     @property
@@ -53,7 +53,7 @@ class Known(Protocol):
 class Turns:
     """The probes of one backend by one check in one family, until `stop`."""
 
-    def __init__(self, probes: Sequence[Prober], known: Known, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, probes: Sequence[Prober], known: KnownTargets, loop: asyncio.AbstractEventLoop) -> None:
         self._first, self._others = probes[0], deque(probes[1:])
         self._known, self._loop = known, loop
         self._timer: asyncio.TimerHandle | None = None
