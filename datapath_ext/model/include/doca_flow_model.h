@@ -62,6 +62,10 @@ bool doca_flow_model_is_strict(void);
 /* Unproven things done with a warning since doca_flow_init(). */
 uint64_t doca_flow_model_unproven(void);
 
+/* Whether a forward to a port, from the default domain, goes through that port's egress root pipe, as up to DOCA 3.0
+ * (true), or out at once, as from 3.1 on (false, the default). Forwards of type PIPE lead there in both. */
+void doca_flow_model_set_egress_by_port(bool on);
+
 /* Replays what random numbers the model draws: packet randoms, junk in scratch words, random hash pipes. */
 void doca_flow_model_seed(uint64_t seed);
 /* Stops the clock of meters and aging and sets it, in ns; UINT64_MAX gives it back to the system. */

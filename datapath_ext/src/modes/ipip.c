@@ -1,6 +1,6 @@
-/* ipip: in an IP packet to the backend, which decapsulates and owns the VIP: 4in4, 6in4, 4in6 or 6in6. Tunnels are root
- * pipes in the egress domain of the port out, as in the only public program that encapsulates IP in IP; the mark chooses
- * the tunnel. */
+/* ipip: in an IP packet to the backend, which decapsulates and owns the VIP: 4in4, 6in4, 4in6 or 6in6. Tunnels are pipes
+ * in the egress domain of the port out, entered by a forward to the root one, as in the only public program that
+ * encapsulates IP in IP; the mark chooses the tunnel. */
 #include "forward.h"
 
 #include <doca_bitfield.h>
@@ -67,7 +67,9 @@ static bool open_encap(struct flow_port *out, unsigned outer, const struct budge
     return pipe_create(out, &spec, pipe, fault);
 }
 
-/* Packets without a tunnel. What has no mark of a known mode is dropped. */
+/* Packets of other modes leave by a forward to the port. Up to DOCA 3.0 that led through the port's egress root, and the
+ * notes of one public program say so of 3.3 too; so they have a way through. What has no known mark is dropped and
+ * counted. */
 static bool open_plain(struct flow_port *out, struct doca_flow_pipe **pipe, struct fault *fault)
 {
     struct doca_flow_match match = {.meta = {.pkt_meta = DOCA_HTOBE32(MARK_PLAIN)}};
@@ -102,8 +104,7 @@ static bool open_pipes(struct forward_pipes *pipes, struct flow *flow, const str
 
 static struct doca_flow_fwd slots_fwd(const struct forward_pipes *pipes)
 {
-    (void)pipes;
-    return fwd_port(PORT_OUT);
+    return fwd_pipe(pipes->pipes[ENCAP4]);
 }
 
 static struct target_headers tunnel_headers(const struct program *program, const struct backend *backend)

@@ -51,11 +51,12 @@ static json_t *mixed(void)
     return json;
 }
 
-/* Packets without a tunnel go through the same egress pipes. */
-static void lets_plain_packets_through(void **state)
+/* Tunnels and packets without one side by side, whatever a forward to the port leads through. */
+static void expect_plain_and_tunnels(bool egress_by_port)
 {
     struct frame frame;
 
+    doca_flow_model_set_egress_by_port(egress_by_port);
     rig_up_json(mixed());
     for (unsigned port = 0; port < 64; port++) {
         (void)rig_backend_unchanged((struct rig_packet){.src = "2001:db8::9", .dst = "2001:db8:1::1",
@@ -67,6 +68,13 @@ static void lets_plain_packets_through(void **state)
     assert_true(rig_counter("vips/0/backends/b2/packets") > 15);
     assert_int_equal(rig_missed(), 0);
     rig_down();
+    doca_flow_model_set_egress_by_port(false);
+}
+
+static void lets_plain_packets_through(void **state)
+{
+    expect_plain_and_tunnels(false);
+    expect_plain_and_tunnels(true);
 }
 
 /* The first tunnel comes with a load: until then there is no egress pipe, and packets do not notice. */
