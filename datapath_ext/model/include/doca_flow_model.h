@@ -84,6 +84,10 @@ doca_error_t doca_flow_model_replay(size_t *frames);
 /* Connects a started port to a network device, with a thread that carries frames both ways until the port stops.
  * Needs CAP_NET_RAW. DOCA_ERROR_NOT_FOUND: no such device; DOCA_ERROR_OPERATING_SYSTEM: a socket call failed. */
 doca_error_t doca_flow_model_attach_netdev(uint16_t port_id, const char *name);
+/* What rte_eth_promiscuous_enable() and _disable() do on a card, before or after the port starts. Without it (the state
+ * at first, as DPDK's) a network device hands over only frames to its own MAC address and broadcasts.
+ * DOCA_ERROR_OPERATING_SYSTEM: the device refuses. */
+doca_error_t doca_flow_model_set_promiscuous(uint16_t port_id, bool on);
 
 struct doca_flow_model_port_stats {
     uint64_t received;    /* frames that came in */

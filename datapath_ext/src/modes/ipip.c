@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "compat.h"
+#include "log.h"
 
-enum { HOPS = 64 };
+enum { HOPS = 64, HEADER4 = 20, HEADER6 = 40, USUAL_MTU = 1500 };
 enum { ENCAP4, ENCAP6, PLAIN }; /* egress of the port out */
 
 static bool check_backend(const struct program *program, const struct vip *vip, size_t number, unsigned slot,
@@ -134,12 +135,25 @@ static struct doca_flow_pipe *encap_pipe(const struct forward_pipes *pipes, cons
     return pipes->pipes[headers->dst.family == 4 ? ENCAP4 : ENCAP6];
 }
 
+/* Said once for IPv4 and once for IPv6 outside: what is longer is lost, and nobody else says so. */
+static void warn_of_mtu(struct flow_port *out, unsigned outer)
+{
+    unsigned header = outer == 4 ? HEADER4 : HEADER6;
+
+    if (out->mtu == 0 || out->mtu >= USUAL_MTU + header || out->mtu_told & 1U << outer)
+        return;
+    out->mtu_told |= 1U << outer;
+    log_event(LOG_WARNING, "mtu", "{s:s, s:i, s:i, s:i, s:i}", "port", out->name, "found", (int)out->mtu, "expected",
+              (int)(USUAL_MTU + header), "tunnel_family", (int)outer, "longest_packet", (int)(out->mtu - header));
+}
+
 static bool add_tunnel(const struct forward_pipes *pipes, struct flow_port *out, uint32_t mark, unsigned inner,
                        const struct target_headers *headers, struct doca_flow_pipe_entry **entry, struct fault *fault)
 {
     struct doca_flow_match match = {.meta = {.pkt_meta = DOCA_HTOBE32(mark)}};
     struct doca_flow_actions actions;
 
+    warn_of_mtu(out, headers->dst.family);
     fill_entry(headers, &actions);
     return flow_queued(out, compat_basic_add(encap_pipe(pipes, headers), &match, inner == 4 ? 0 : 1, &actions, out,
                                              entry), fault, "adding a tunnel");
