@@ -3,23 +3,34 @@
 
 #include <doca_dev.h>
 #include <doca_flow_model.h>
+#include <errno.h>
 #include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 static uint16_t port_count;
+static int core = ANY_CORE;
 
-void platform_set_core(int core)
+void platform_set_core(int wanted)
 {
-    (void)core; /* the model's threads run anywhere */
+    core = wanted;
 }
 
+/* As DPDK does, with its one thread; those of the model's devices, which this one starts, are there too. */
 bool platform_up(struct fault *fault)
 {
-    (void)fault;
-    return true;
+    cpu_set_t cores;
+
+    if (core == ANY_CORE)
+        return true;
+    CPU_ZERO(&cores);
+    CPU_SET((unsigned)core, &cores);
+    return sched_setaffinity(0, sizeof(cores), &cores) == 0 ||
+           fault_set(fault, "core %d: %s", core, strerror(errno));
 }
 
 static unsigned mtu_of(const struct doca_dev *dev)
