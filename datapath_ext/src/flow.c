@@ -175,7 +175,8 @@ bool flow_up(struct flow *flow, const struct program *program, struct fault *fau
     for (uint16_t i = 0; i < PORTS; i++) {
         (void)snprintf(flow->ports[i].name, sizeof(flow->ports[i].name), "%s", names[i]);
         flow->ports[i].index = if_nametoindex(names[i]);
-        if (!open_device(names[i], &flow->ports[i].dev, fault) || !platform_add(flow->ports[i].dev, i, fault))
+        if (!open_device(names[i], &flow->ports[i].dev, fault) ||
+            !platform_add(flow->ports[i].dev, i, &flow->ports[i].mtu, fault))
             goto down;
     }
     flow->initialised = init_library(fault);

@@ -14,6 +14,8 @@ struct flow_port {
     struct doca_flow_port *port;
     struct doca_dev *dev;
     char name[NAME_SIZE];
+    unsigned mtu; /* bytes; 0: not known */
+    unsigned mtu_told; /* bits: of which headers the log has that they leave too little of it */
     unsigned index; /* of the network device that has the name; 0: it is an RDMA device's */
     unsigned outstanding, failed; /* operations that the callback has not reported, and that it reported as failed */
 };

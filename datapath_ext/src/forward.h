@@ -2,7 +2,7 @@
  * in src/modes, and one line of the table FORWARD_MODES; nothing else asks which mode a VIP has.
  *
  *   slots-l2:    (VIP, slot) -> destination MAC, mark MARK_PLAIN                               -> port out
- *   slots-ipip:  (VIP, slot) -> mark: which tunnel   -> port out, egress: encap4 | encap6 | plain
+ *   slots-ipip:  (VIP, slot) -> mark: which tunnel   -> egress of port out: encap4 | encap6 | plain -> port out
  *   slots-siit:  (VIP, slot) -> mark: which backend  -> NAT64 list -> translated: IPv6 destination, MAC -> port out
  *
  * The mark is pkt_meta, which alone survives a change of domain and NAT64. */

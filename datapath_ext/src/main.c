@@ -1,31 +1,53 @@
 /* dnsteer-ext: what Open vSwitch cannot express or offload, as a DOCA Flow program. See README.md. */
+#include <ctype.h>
 #include <doca_log.h>
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine.h"
 #include "log.h"
+#include "platform.h"
 #include "server.h"
 
 struct options {
     const char *program, *socket;
+    int core;
     bool check, help;
     enum log_level level;
 };
 
 static const char usage[] =
-    "usage: dnsteer-ext --program FILE --socket PATH [--log-level debug|info|warning|error]\n"
+    "usage: dnsteer-ext --program FILE --socket PATH [--core N] [--log-level debug|info|warning|error]\n"
     "       dnsteer-ext --program FILE --check\n"
     "\n"
     "Runs the program that dnsteer rendered and serves commands on the socket, as JSON lines:\n"
-    "load, status, counters, dump, drain, stop. --check reads the program and says what is wrong with it.\n";
+    "load, status, counters, dump, drain, stop. --check reads the program and says what is wrong with it.\n"
+    "--core binds DPDK's one thread to a processor core; without it, it runs on any that the process may.\n";
+
+static bool read_core(const char *text, int *core, struct fault *fault)
+{
+    cpu_set_t allowed;
+    char *end;
+    unsigned long number = strtoul(text, &end, 10);
+
+    CPU_ZERO(&allowed);
+    if (isdigit((unsigned char)text[0]) && *end == '\0' && number < CPU_SETSIZE &&
+        sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_ISSET(number, &allowed)) {
+        *core = (int)number;
+        return true;
+    }
+    return fault_set(fault, "--core: found %s, expected the number of a core that this process may run on (taskset -p $$)",
+                     text);
+}
 
 static bool read_options(int argc, char **argv, struct options *options, struct fault *fault)
 {
     static const struct option known[] = {{"program", required_argument, NULL, 'p'},
                                           {"socket", required_argument, NULL, 's'},
+                                          {"core", required_argument, NULL, 'n'},
                                           {"log-level", required_argument, NULL, 'l'},
                                           {"check", no_argument, NULL, 'c'},
                                           {"help", no_argument, NULL, 'h'},
@@ -33,14 +55,19 @@ static bool read_options(int argc, char **argv, struct options *options, struct 
     int option;
 
     options->level = LOG_INFO;
+    options->core = ANY_CORE;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "p:s:l:ch", known, NULL)) != -1)
+    while ((option = getopt_long(argc, argv, "p:s:n:l:ch", known, NULL)) != -1)
         switch (option) {
         case 'p':
             options->program = optarg;
             break;
         case 's':
             options->socket = optarg;
+            break;
+        case 'n':
+            if (!read_core(optarg, &options->core, fault))
+                return false;
             break;
         case 'l':
             if (!log_level_from_name(optarg, &options->level))
@@ -110,6 +137,7 @@ int main(int argc, char **argv)
     if (options.help)
         return fputs(usage, stdout) >= 0 ? EXIT_SUCCESS : EXIT_FAILURE;
     log_set_level(options.level);
+    platform_set_core(options.core);
     program = program_read_file(options.program, &fault);
     done = program != NULL;
     if (done && options.check)

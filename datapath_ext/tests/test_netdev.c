@@ -89,6 +89,17 @@ static void carries_frames_between_devices(void **state)
     client = open_socket("va");
     server = open_socket("vd");
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
+
+    /* As a card: only its own address and broadcasts, unless it is told to take all. */
+    assert_int_equal(send(client, frame.bytes, frame.length, 0), frame.length);
+    assert_int_equal(count_frames(server, &frame, 1), 0);
+    memset(frame.bytes, 0xff, 6);
+    assert_int_equal(send(client, frame.bytes, frame.length, 0), frame.length);
+    assert_int_equal(count_frames(server, &frame, 1), 1);
+    assert_doca_ok(doca_flow_model_set_promiscuous(0, true));
+    assert_doca_ok(doca_flow_model_set_promiscuous(0, true));
+    assert_doca_refused(doca_flow_model_set_promiscuous(256, true), DOCA_ERROR_INVALID_VALUE, "port 256");
+    frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     for (unsigned i = 0; i < FRAMES; i++)
         assert_int_equal(send(client, frame.bytes, frame.length, 0), frame.length);
     assert_int_equal(count_frames(server, &frame, FRAMES), FRAMES);
@@ -136,6 +147,7 @@ static void carries_frames_between_devices(void **state)
     assert_int_equal(count_frames(client, &frame, 1), 0);
     assert_int_equal(close(client), 0);
     assert_int_equal(close(server), 0);
+    assert_doca_ok(doca_flow_model_set_promiscuous(0, false));
     testbed_down();
 }
 

@@ -52,7 +52,7 @@ static struct doca_flow_pipe *slots(uint32_t count, const struct doca_flow_fwd *
 }
 
 /* Egress root of port 1: a tunnel per slot, to 2001:db8::b0, ::b1, ... */
-static void backends(uint32_t count)
+static struct doca_flow_pipe *backends(uint32_t count)
 {
     struct doca_flow_match match = {0}, mask = {.meta = {.pkt_meta = UINT32_MAX}};
     struct doca_flow_actions encap = {.encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED}, *templates[] = {&encap};
@@ -79,18 +79,19 @@ static void backends(uint32_t count)
         assert_doca_ok(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, &encap, NULL, NULL, 0, NULL, NULL));
     }
     testbed_process(1);
+    return pipe;
 }
 
 static void tunnels_each_client_to_its_backend(void **state)
 {
-    struct doca_flow_fwd next = to_port(1);
+    struct doca_flow_fwd next;
     struct frame frame;
     unsigned found[4] = {0};
 
     testbed_up("vnf,hws", 2);
     doca_flow_model_set_strict(true);
     assert_doca_ok(doca_flow_port_pair(testbed_port[0], testbed_port[1]));
-    backends(4);
+    next = to_pipe(backends(4));
     next = to_pipe(slots(4, &next));
     classify(&next);
     for (unsigned client = 0; client < 64; client++) {

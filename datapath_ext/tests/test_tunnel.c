@@ -108,10 +108,10 @@ static void add_inner(struct frame *frame, bool ip6, const char *text)
 
 static void encapsulates(enum doca_flow_l3_type l3)
 {
-    struct doca_flow_fwd fwd = to_port(1);
+    struct doca_flow_fwd fwd;
 
     testbed_up("vnf,hws", 2);
-    (void)encap_pipe(l3);
+    fwd = to_pipe(encap_pipe(l3));
     (void)testbed_all(0, &fwd);
     for (unsigned inner = 0; inner < 2; inner++) {
         bool outer6 = l3 == DOCA_FLOW_L3_TYPE_IP6;
@@ -139,6 +139,26 @@ static void encapsulates_in_ip4(void **state)
 static void encapsulates_in_ip6(void **state)
 {
     encapsulates(DOCA_FLOW_L3_TYPE_IP6);
+}
+
+/* A forward to the port leaves without the egress root; as up to 3.0, when told so, through it. */
+static void leaves_by_a_port_without_its_egress_pipes(void **state)
+{
+    struct doca_flow_fwd fwd = to_port(1);
+    struct doca_flow_model_result result;
+    struct frame in;
+
+    testbed_up("vnf,hws", 2);
+    (void)encap_pipe(DOCA_FLOW_L3_TYPE_IP6);
+    (void)testbed_all(0, &fwd);
+    frame_packet(&in, "192.0.2.1", "192.0.2.2", 17, 1, 2);
+    testbed_expect_frame(0, &in, 1, &in);
+    doca_flow_model_set_egress_by_port(true);
+    result = testbed_send(0, &in, DOCA_FLOW_MODEL_SENT);
+    doca_flow_model_set_egress_by_port(false);
+    assert_int_equal(result.outputs[0].length, in.length + 40);
+    doca_flow_model_result_free(&result);
+    testbed_down();
 }
 
 static struct doca_flow_pipe *decap_pipe(bool outer6, bool root, struct doca_flow_pipe *miss,
@@ -267,6 +287,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(encapsulates_in_ip4),
         cmocka_unit_test(encapsulates_in_ip6),
+        cmocka_unit_test(leaves_by_a_port_without_its_egress_pipes),
         cmocka_unit_test(decapsulates_all_four),
         cmocka_unit_test(encapsulates_in_vxlan_and_back),
     };

@@ -89,7 +89,7 @@ def test_a_translation() -> None:
     path = explained(EVERYTHING, "198.51.100.7", "192.0.2.3", Protocol.TCP)
     assert path.as_expected
     assert path.extension is not None
-    assert path.extension.pipes == ("classifier", "slots16-siit", "slots-siit", "to-ipv6", "translated", "plain")
+    assert path.extension.pipes == ("classifier", "slots16-siit", "slots-siit", "to-ipv6", "translated")
     assert "64:ff9b::c633:6407 > 2001:db8:a::2" in path.out[0][1]
 
 
@@ -99,7 +99,7 @@ def test_an_unpredicted_slot(vip: str, selection: str) -> None:
     assert path.as_expected
     assert (path.selection, path.slot) == (selection, None)
     assert path.extension is not None
-    assert path.extension.pipes == ("classifier", f"{selection}16-l2", "slots-l2", "plain")
+    assert path.extension.pipes == ("classifier", f"{selection}16-l2", "slots-l2")
     assert path.extension.target is not None
     assert path.extension.target.split("/")[1] == path.backend
     assert 0 < path.extension.share < 16

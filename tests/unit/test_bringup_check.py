@@ -90,6 +90,11 @@ def test_cores_that_are_not_there(bluefield: BlueField) -> None:
     bluefield.ovsdb(pmd_cpu_mask="0x10000000010")
     assert bluefield.look(("mtu: 9000", "pmd_cores: [4]"))["cores"].found.startswith("4; 4 not isolated")
     assert bluefield.wrong(cores)["cores"].found == "no core 40; there are 0 to 15"
+    extension = (
+        "  bringup:\n",
+        "  extension: {ingress: {port: ext-in}, egress: {port: ext-out}}\n  bringup:\n    extension_core: 16\n",
+    )
+    assert bluefield.wrong(extension)["cores"].found == "no core 16; there are 0 to 15"
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,8 @@ def test_the_unit_serves_at_the_specs_socket_and_asks_for_what_the_file_does_not
     text = bringup_files(setup(EXT))[EXTENSION_UNIT]
     assert f"ExecStart=/usr/bin/dnsteer-ext --program {PROGRAM} --socket /run/dnsteer-ext/control.sock\n" in text
     assert "ExecStartPost=-/usr/bin/systemctl --no-block start dnsteer-reconcile.service\n" in text
+    bound = bringup_files(setup(EXT, ("mtu: 1600", "extension_core: 0\n    mtu: 1600")))[EXTENSION_UNIT]
+    assert "--socket /run/dnsteer-ext/control.sock --core 0\n" in bound
     assert "RuntimeDirectory=dnsteer-ext\nRuntimeDirectoryMode=0700\n" in text
     other = ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    control: /var/lib/ext/sock")
     text = bringup_files(setup(EXT, other))[EXTENSION_UNIT]

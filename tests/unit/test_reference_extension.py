@@ -41,7 +41,11 @@ def left(expectation: Expectation) -> set[tuple[str, bytes]]:
 
 def in_tunnel(to_mac: str, end: str, inner: Packet) -> Packet:
     protocol = 4 if isinstance(inner, IP) else 41
-    outer = IPv6(src=ENDS[6], dst=end, nh=protocol) if ":" in end else IP(src=ENDS[4], dst=end, proto=protocol, id=0)
+    outer = (
+        IPv6(src=ENDS[6], dst=end, nh=protocol)
+        if ":" in end
+        else IP(src=ENDS[4], dst=end, proto=protocol, id=0, flags="DF")
+    )
     return Ether(dst=to_mac, src=VIPS, type=0x86DD if ":" in end else 0x0800) / outer / inner
 
 
@@ -84,7 +88,7 @@ def test_what_is_in_a_tunnel(frame: bytes, inner: bytes) -> None:
     assert expectation.backend is not None
     port, mac = FAR[expectation.backend]
     end = OF.get(expectation.backend) or BOTH[4]
-    head = IPv6(src=ENDS[6], dst=end, nh=4) if ":" in end else IP(src=ENDS[4], dst=end, proto=4, id=0)
+    head = IPv6(src=ENDS[6], dst=end, nh=4) if ":" in end else IP(src=ENDS[4], dst=end, proto=4, id=0, flags="DF")
     assert left(expectation) == {(port, raw(Ether(dst=f"02:00:00:00:{mac}", src=VIPS) / head / Raw(inner)))}
 
 

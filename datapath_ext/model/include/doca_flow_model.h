@@ -62,6 +62,10 @@ bool doca_flow_model_is_strict(void);
 /* Unproven things done with a warning since doca_flow_init(). */
 uint64_t doca_flow_model_unproven(void);
 
+/* Whether a forward to a port, from the default domain, goes through that port's egress root pipe, as up to DOCA 3.0
+ * (true), or out at once, as from 3.1 on (false, the default). Forwards of type PIPE lead there in both. */
+void doca_flow_model_set_egress_by_port(bool on);
+
 /* Replays what random numbers the model draws: packet randoms, junk in scratch words, random hash pipes. */
 void doca_flow_model_seed(uint64_t seed);
 /* Stops the clock of meters and aging and sets it, in ns; UINT64_MAX gives it back to the system. */
@@ -80,6 +84,10 @@ doca_error_t doca_flow_model_replay(size_t *frames);
 /* Connects a started port to a network device, with a thread that carries frames both ways until the port stops.
  * Needs CAP_NET_RAW. DOCA_ERROR_NOT_FOUND: no such device; DOCA_ERROR_OPERATING_SYSTEM: a socket call failed. */
 doca_error_t doca_flow_model_attach_netdev(uint16_t port_id, const char *name);
+/* What rte_eth_promiscuous_enable() and _disable() do on a card, before or after the port starts. Without it (the state
+ * at first, as DPDK's) a network device hands over only frames to its own MAC address and broadcasts.
+ * DOCA_ERROR_OPERATING_SYSTEM: the device refuses. */
+doca_error_t doca_flow_model_set_promiscuous(uint16_t port_id, bool on);
 
 struct doca_flow_model_port_stats {
     uint64_t received;    /* frames that came in */

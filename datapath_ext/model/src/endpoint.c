@@ -1,10 +1,13 @@
 #include "endpoint.h"
 
 #include <doca_log.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { PATH_MAX_ = 512 };
+
+static bool promiscuous[PORTS_MAX]; /* by port number: DPDK's ports have it before flow ports are started */
 
 bool endpoint_send(struct doca_flow_port *port, const uint8_t *frame, size_t length)
 {
@@ -80,19 +83,41 @@ doca_error_t doca_flow_model_attach_netdev(uint16_t port_id, const char *name)
 {
     struct endpoint *endpoint;
     doca_error_t result = DOCA_ERROR_UNKNOWN;
+    bool on;
 
-    if (name == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "attach_netdev without a name");
+    if (name == NULL || port_id >= PORTS_MAX)
+        return refuse(DOCA_ERROR_INVALID_VALUE, "attach_netdev without a name, or to port %u", port_id);
+    model_lock();
+    on = promiscuous[port_id];
+    model_unlock();
     endpoint = calloc(1, sizeof(*endpoint));
     if (endpoint == NULL)
         return refuse(DOCA_ERROR_NO_MEMORY, "no memory for an endpoint");
-    endpoint->netdev = netdev_open(name, port_id, &result);
+    endpoint->netdev = netdev_open(name, port_id, on, &result);
     if (endpoint->netdev != NULL)
         result = connect_port(port_id, endpoint);
     if (result != DOCA_SUCCESS) {
         netdev_close(endpoint->netdev);
         free(endpoint);
     }
+    return result;
+}
+
+doca_error_t doca_flow_model_set_promiscuous(uint16_t port_id, bool on)
+{
+    const struct doca_flow_port *port;
+    doca_error_t result = DOCA_SUCCESS;
+
+    if (port_id >= PORTS_MAX)
+        return refuse(DOCA_ERROR_INVALID_VALUE, "set_promiscuous of port %u", port_id);
+    model_lock();
+    port = port_find(port_id);
+    if (port != NULL && port->endpoint != NULL && port->endpoint->netdev != NULL &&
+        !netdev_set_promiscuous(port->endpoint->netdev, on))
+        result = refuse(DOCA_ERROR_OPERATING_SYSTEM, "promiscuous mode of port %u: %s", port_id, strerror(errno));
+    else
+        promiscuous[port_id] = on;
+    model_unlock();
     return result;
 }
 

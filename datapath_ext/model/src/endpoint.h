@@ -22,7 +22,8 @@ bool pcap_read(struct pcap_file *file, uint8_t *frame, size_t room, size_t *leng
 bool pcap_write(struct pcap_file *file, const uint8_t *frame, size_t length);
 
 /* netdev.c. Open without the lock; it starts a thread. NULL with a reason, and its code in *result. */
-struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *result);
+struct netdev *netdev_open(const char *name, uint16_t port_id, bool promiscuous, doca_error_t *result);
+bool netdev_set_promiscuous(struct netdev *netdev, bool on);
 /* Without the lock: waits for the thread. */
 void netdev_close(struct netdev *netdev);
 /* At once, or, from a thread of a device, with the next frames; what the device did not take then is in its losses. */

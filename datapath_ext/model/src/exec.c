@@ -23,6 +23,15 @@ struct run {
 
 enum { STEPS_MAX = 4096 };
 
+static bool egress_by_port;
+
+void doca_flow_model_set_egress_by_port(bool on)
+{
+    model_lock();
+    egress_by_port = on;
+    model_unlock();
+}
+
 /* The packet ends here; what is left of it goes to the result. */
 static void end(struct run *run, enum doca_flow_model_verdict verdict, uint16_t where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -77,7 +86,8 @@ static void leave(struct run *run, uint16_t port_id)
         return;
     }
     owner = owner_of(port);
-    if (!run->left && owner->root[DOCA_FLOW_PIPE_DOMAIN_EGRESS] != NULL) {
+    /* From 3.1 on a packet is in the egress domain only if a forward of type PIPE took it there. */
+    if (egress_by_port && !run->left && owner->root[DOCA_FLOW_PIPE_DOMAIN_EGRESS] != NULL) {
         run_pipe(run, owner->root[DOCA_FLOW_PIPE_DOMAIN_EGRESS], 0, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_HASH);
         return;
     }

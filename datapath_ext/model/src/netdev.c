@@ -32,7 +32,8 @@ struct netdev {
     unsigned room; /* per frame */
     pthread_t thread;
     bool running;
-    atomic_bool stop;
+    atomic_bool stop, promiscuous;
+    int index;
     atomic_ullong too_long; /* for the ring's room */
     uint16_t port_id;
     char name[IFNAMSIZ];
@@ -92,6 +93,9 @@ static void receive_frame(struct netdev *netdev, const struct tpacket2_hdr *head
     size_t length;
 
     if (from->sll_pkttype == PACKET_OUTGOING) /* what we or others sent */
+        return;
+    /* A card does not take these in. The kernel shows them to packet sockets, whatever the device's mode. */
+    if (!netdev->promiscuous && from->sll_pkttype != PACKET_HOST && from->sll_pkttype != PACKET_BROADCAST)
         return;
     if (header->tp_snaplen < header->tp_len || header->tp_len > FRAME_MAX - 4) {
         netdev->too_long++;
@@ -156,12 +160,24 @@ static unsigned room_wanted(const struct netdev *netdev)
     return wanted;
 }
 
-static doca_error_t open_ring(struct netdev *netdev, int index)
+bool netdev_set_promiscuous(struct netdev *netdev, bool on)
+{
+    struct packet_mreq membership = {.mr_ifindex = netdev->index, .mr_type = PACKET_MR_PROMISC};
+
+    if (netdev->promiscuous == on)
+        return true;
+    if (setsockopt(netdev->device.socket, SOL_PACKET, on ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &membership,
+                   sizeof(membership)) != 0)
+        return false;
+    netdev->promiscuous = on;
+    return true;
+}
+
+static doca_error_t open_ring(struct netdev *netdev, bool promiscuous)
 {
     struct tpacket_req request = {.tp_block_size = BLOCK_SIZE, .tp_block_nr = RING_SIZE / BLOCK_SIZE};
-    struct packet_mreq promiscuous = {.mr_ifindex = index, .mr_type = PACKET_MR_PROMISC};
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = DOCA_HTOBE16(ETH_P_ALL),
-                                  .sll_ifindex = index};
+                                  .sll_ifindex = netdev->index};
     int version = TPACKET_V2, yes = 1;
     void *ring;
 
@@ -170,7 +186,7 @@ static doca_error_t open_ring(struct netdev *netdev, int index)
     if (setsockopt(netdev->device.socket, SOL_PACKET, PACKET_VERSION, &version, sizeof(version)) != 0 ||
         setsockopt(netdev->device.socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof(request)) != 0 ||
         setsockopt(netdev->device.socket, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof(yes)) != 0 ||
-        setsockopt(netdev->device.socket, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof(promiscuous)) != 0)
+        !netdev_set_promiscuous(netdev, promiscuous))
         return refuse(DOCA_ERROR_OPERATING_SYSTEM, "setting up a socket on %s: %s", netdev->name, strerror(errno));
     ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, netdev->device.socket, 0);
     if (ring == MAP_FAILED)
@@ -194,7 +210,7 @@ static void release(struct tx_device *device)
     free(netdev);
 }
 
-struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *result)
+struct netdev *netdev_open(const char *name, uint16_t port_id, bool promiscuous, doca_error_t *result)
 {
     struct netdev *netdev = calloc(1, sizeof(*netdev));
     unsigned index = if_nametoindex(name);
@@ -208,6 +224,7 @@ struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *res
     netdev->device.users = 1;
     netdev->device.release = release;
     netdev->port_id = port_id;
+    netdev->index = (int)index;
     (void)snprintf(netdev->name, sizeof(netdev->name), "%s", name);
     if (index == 0) {
         *result = refuse(DOCA_ERROR_NOT_FOUND, "no network device %s: %s", name, strerror(errno));
@@ -220,7 +237,7 @@ struct netdev *netdev_open(const char *name, uint16_t port_id, doca_error_t *res
         *result = refuse(DOCA_ERROR_OPERATING_SYSTEM, "a packet socket for %s: %s", name, strerror(errno));
         goto close;
     }
-    *result = open_ring(netdev, (int)index);
+    *result = open_ring(netdev, promiscuous);
     if (*result != DOCA_SUCCESS)
         goto close;
     error = pthread_create(&netdev->thread, NULL, carry, netdev);

@@ -1,14 +1,15 @@
-/* ipip: in an IP packet to the backend, which decapsulates and owns the VIP: 4in4, 6in4, 4in6 or 6in6. Tunnels are root
- * pipes in the egress domain of the port out, as in the only public program that encapsulates IP in IP; the mark chooses
- * the tunnel. */
+/* ipip: in an IP packet to the backend, which decapsulates and owns the VIP: 4in4, 6in4, 4in6 or 6in6. Tunnels are pipes
+ * in the egress domain of the port out, entered by a forward to the root one, as in the only public program that
+ * encapsulates IP in IP; the mark chooses the tunnel. */
 #include "forward.h"
 
 #include <doca_bitfield.h>
 #include <string.h>
 
 #include "compat.h"
+#include "log.h"
 
-enum { HOPS = 64 };
+enum { HOPS = 64, HEADER4 = 20, HEADER6 = 40, USUAL_MTU = 1500 };
 enum { ENCAP4, ENCAP6, PLAIN }; /* egress of the port out */
 
 static bool check_backend(const struct program *program, const struct vip *vip, size_t number, unsigned slot,
@@ -24,22 +25,18 @@ static bool check_backend(const struct program *program, const struct vip *vip, 
                      "%s)", family, vip->name, backend->name);
 }
 
-/* A template for one outer and one inner IP version; entries bring MAC and IP addresses. */
-static void fill_template(struct doca_flow_actions *template, unsigned outer, unsigned inner)
+/* What all tunnels of one outer and one inner IP version have in common; 0 is what the rest has. ECN stays 0, "not
+ * capable": a tunnel's end that does not carry a mark over to the packet inside must not be sent any (RFC 6040, 4.3), and
+ * decap.bpf.c does not. */
+static struct doca_flow_header_format *fill_common(struct doca_flow_actions *actions, unsigned outer, unsigned inner)
 {
-    struct doca_flow_header_format *header = &template->encap_cfg.encap.outer;
-    struct address all = {.family = outer};
+    struct doca_flow_header_format *header = &actions->encap_cfg.encap.outer;
     uint8_t protocol = inner == 4 ? DOCA_FLOW_PROTO_IPV4 : DOCA_FLOW_PROTO_IPV6;
 
-    memset(template, 0, sizeof(*template));
-    memset(all.bytes, 0xff, sizeof(all.bytes));
-    template->encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
-    template->encap_cfg.is_l2 = false; /* the tunnel's Ethernet header takes the place of the packet's */
-    template->encap_cfg.encap.tun.type = DOCA_FLOW_TUN_IP_IN_IP;
-    memset(header->eth.src_mac, 0xff, 6);
-    memset(header->eth.dst_mac, 0xff, 6);
-    put_source(header, &all);
-    put_destination(header, &all);
+    memset(actions, 0, sizeof(*actions));
+    actions->encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
+    actions->encap_cfg.is_l2 = false; /* the tunnel's Ethernet header takes the place of the packet's */
+    actions->encap_cfg.encap.tun.type = DOCA_FLOW_TUN_IP_IN_IP;
     if (outer == 4) {
         header->eth.type = DOCA_HTOBE16(DOCA_FLOW_ETHER_TYPE_IPV4);
         header->ip4.ttl = HOPS;
@@ -49,6 +46,22 @@ static void fill_template(struct doca_flow_actions *template, unsigned outer, un
         header->ip6.hop_limit = HOPS;
         header->ip6.next_proto = protocol;
     }
+    return header;
+}
+
+/* Entries bring MAC and IP addresses, and the flags of IPv4, as public programs do. */
+static void fill_template(struct doca_flow_actions *template, unsigned outer, unsigned inner)
+{
+    struct doca_flow_header_format *header = fill_common(template, outer, inner);
+    struct address all = {.family = outer};
+
+    memset(all.bytes, 0xff, sizeof(all.bytes));
+    memset(header->eth.src_mac, 0xff, 6);
+    memset(header->eth.dst_mac, 0xff, 6);
+    put_source(header, &all);
+    put_destination(header, &all);
+    if (outer == 4)
+        header->ip4.flags_fragment_offset = UINT16_MAX;
 }
 
 static bool open_encap(struct flow_port *out, unsigned outer, const struct budgets *budgets,
@@ -67,7 +80,9 @@ static bool open_encap(struct flow_port *out, unsigned outer, const struct budge
     return pipe_create(out, &spec, pipe, fault);
 }
 
-/* Packets without a tunnel. What has no mark of a known mode is dropped. */
+/* Packets of other modes leave by a forward to the port. Up to DOCA 3.0 that led through the port's egress root, and the
+ * notes of one public program say so of 3.3 too; so they have a way through. What has no known mark is dropped and
+ * counted. */
 static bool open_plain(struct flow_port *out, struct doca_flow_pipe **pipe, struct fault *fault)
 {
     struct doca_flow_match match = {.meta = {.pkt_meta = DOCA_HTOBE32(MARK_PLAIN)}};
@@ -102,8 +117,7 @@ static bool open_pipes(struct forward_pipes *pipes, struct flow *flow, const str
 
 static struct doca_flow_fwd slots_fwd(const struct forward_pipes *pipes)
 {
-    (void)pipes;
-    return fwd_port(PORT_OUT);
+    return fwd_pipe(pipes->pipes[ENCAP4]);
 }
 
 static struct target_headers tunnel_headers(const struct program *program, const struct backend *backend)
@@ -116,21 +130,34 @@ static struct target_headers tunnel_headers(const struct program *program, const
     return headers;
 }
 
-static void fill_entry(const struct target_headers *headers, struct doca_flow_actions *actions)
+/* The template's constants are repeated: one public program found zeros on the wire where entries leave them out. */
+static void fill_entry(const struct target_headers *headers, unsigned inner, struct doca_flow_actions *actions)
 {
-    struct doca_flow_header_format *header = &actions->encap_cfg.encap.outer;
+    struct doca_flow_header_format *header = fill_common(actions, headers->dst.family, inner);
 
-    memset(actions, 0, sizeof(*actions));
-    actions->encap_type = DOCA_FLOW_RESOURCE_TYPE_NON_SHARED;
     memcpy(header->eth.src_mac, headers->src_mac, 6);
     memcpy(header->eth.dst_mac, headers->dst_mac, 6);
     put_source(header, &headers->src);
     put_destination(header, &headers->dst);
+    if (headers->dst.family == 4) /* the identification is 0 in all packets (RFC 6864) */
+        header->ip4.flags_fragment_offset = DOCA_HTOBE16(DOCA_FLOW_IP4_FLAG_DONT_FRAGMENT);
 }
 
 static struct doca_flow_pipe *encap_pipe(const struct forward_pipes *pipes, const struct target_headers *headers)
 {
     return pipes->pipes[headers->dst.family == 4 ? ENCAP4 : ENCAP6];
+}
+
+/* Said once for IPv4 and once for IPv6 outside: what is longer is lost, and nobody else says so. */
+static void warn_of_mtu(struct flow_port *out, unsigned outer)
+{
+    unsigned header = outer == 4 ? HEADER4 : HEADER6;
+
+    if (out->mtu == 0 || out->mtu >= USUAL_MTU + header || out->mtu_told & 1U << outer)
+        return;
+    out->mtu_told |= 1U << outer;
+    log_event(LOG_WARNING, "mtu", "{s:s, s:i, s:i, s:i, s:i}", "port", out->name, "found", (int)out->mtu, "expected",
+              (int)(USUAL_MTU + header), "tunnel_family", (int)outer, "longest_packet", (int)(out->mtu - header));
 }
 
 static bool add_tunnel(const struct forward_pipes *pipes, struct flow_port *out, uint32_t mark, unsigned inner,
@@ -139,7 +166,8 @@ static bool add_tunnel(const struct forward_pipes *pipes, struct flow_port *out,
     struct doca_flow_match match = {.meta = {.pkt_meta = DOCA_HTOBE32(mark)}};
     struct doca_flow_actions actions;
 
-    fill_entry(headers, &actions);
+    warn_of_mtu(out, headers->dst.family);
+    fill_entry(headers, inner, &actions);
     return flow_queued(out, compat_basic_add(encap_pipe(pipes, headers), &match, inner == 4 ? 0 : 1, &actions, out,
                                              entry), fault, "adding a tunnel");
 }
@@ -150,7 +178,7 @@ static bool update_tunnel(const struct forward_pipes *pipes, struct flow_port *o
 {
     struct doca_flow_actions actions;
 
-    fill_entry(headers, &actions);
+    fill_entry(headers, inner, &actions);
     return update_entry(out, encap_pipe(pipes, headers), inner == 4 ? 0 : 1, &actions, entry, fault,
                         "updating a tunnel");
 }

@@ -28,6 +28,7 @@ static struct slot_content slot_content(const struct backend *backend, const str
 
 static void slot_actions(const struct slot_content *content, struct doca_flow_actions *actions)
 {
+    actions->meta.pkt_meta = DOCA_HTOBE32(MARK_PLAIN); /* as in the template: see fill_entry() of ipip.c */
     memcpy(actions->outer.eth.dst_mac, content->mac, 6);
 }
 

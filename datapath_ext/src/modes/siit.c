@@ -177,6 +177,7 @@ static struct target_headers query_headers(const struct program *program, const 
 static void fill_query(const struct target_headers *headers, struct doca_flow_actions *actions)
 {
     memset(actions, 0, sizeof(*actions));
+    actions->meta.pkt_meta = DOCA_HTOBE32(MARK_PLAIN); /* as in the template: see fill_entry() of ipip.c */
     memcpy(actions->outer.eth.dst_mac, headers->dst_mac, 6);
     put_destination(&actions->outer, &headers->dst);
 }

@@ -79,9 +79,10 @@ def load_under_traffic(path, program, names):
     assert ask(path, command="load", program=program)["ok"]
 
 
-def run(directory, names):
+def start(directory, names, example, log):
+    """The program on the devices, and the path of its socket."""
     path = str(directory / "control.sock")
-    program = json.loads((PROGRAMS / "l2-slots.json").read_text())
+    program = json.loads((PROGRAMS / f"{example}.json").read_text())
     program["ports"] = {"in": names[0], "out": names[2]}
     (directory / "program.json").write_text(json.dumps(program))
     environment = {
@@ -90,12 +91,39 @@ def run(directory, names):
         "DOCA_FLOW_MODEL_PORTS": f"0=netdev:{names[0]} 1=netdev:{names[2]}",
     }
     arguments = [BINARY, "--program", str(directory / "program.json"), "--socket", path]
-    with (directory / "log").open("w") as log, subprocess.Popen(arguments, stderr=log, env=environment) as process:
+    return program, path, subprocess.Popen(arguments, stderr=log, env=environment)
+
+
+def wait_until_started(directory, process):
+    deadline = time.monotonic() + 20
+    while "started" not in (directory / "log").read_text():
+        assert time.monotonic() < deadline and process.poll() is None, (directory / "log").read_text()
+        time.sleep(0.05)
+
+
+def says_of_a_small_mtu(directory, names):
+    """Tunnels over IPv6 do not fit a port of 1530 bytes, those over IPv4 do."""
+    assert ip("link", "set", names[2], "mtu", "1530")
+    with (directory / "log").open("w") as log:
+        _, _, process = start(directory, names, "ipip", log)
+        with process:
+            try:
+                wait_until_started(directory, process)
+            finally:
+                process.kill()
+    assert ip("link", "set", names[2], "mtu", "1500")
+    lines = [json.loads(line) for line in (directory / "log").read_text().splitlines() if '"mtu"' in line]
+    wanted = {"level": "warning", "port": names[2], "found": 1530, "expected": 1540, "tunnel_family": 6}
+    assert [{key: line[key] for key in wanted} for line in lines] == [wanted], lines
+    (directory / "control.sock").unlink()
+
+
+def run(directory, names):
+    with (directory / "log").open("w") as log:
+        program, path, process = start(directory, names, "l2-slots", log)
+    with process:
         try:
-            deadline = time.monotonic() + 20
-            while not Path(path).exists() or "started" not in (directory / "log").read_text():
-                assert time.monotonic() < deadline and process.poll() is None, (directory / "log").read_text()
-                time.sleep(0.05)
+            wait_until_started(directory, process)
             with packets(names[1]) as client, packets(names[3]) as network:
                 for port in (1000, 1002):
                     client.send(query(port))
@@ -132,11 +160,12 @@ def main():
         for name in names:
             assert ip("link", "set", name, "up")
         with tempfile.TemporaryDirectory() as directory:
+            says_of_a_small_mtu(Path(directory), names)
             run(Path(directory), names)
     finally:
         ip("link", "del", names[0])
         ip("link", "del", names[2])
-    print("1 test")
+    print("2 tests")
 
 
 main()

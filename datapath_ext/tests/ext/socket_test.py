@@ -272,6 +272,16 @@ def test_tells_when_it_is_ready(directory):
             del ENVIRONMENT["NOTIFY_SOCKET"]
 
 
+def test_core(directory):
+    allowed = os.sched_getaffinity(0)
+    with running(directory, PROGRAMS / "l2-slots.json") as it:
+        assert it.ask(command="status")["ok"]
+        assert os.sched_getaffinity(it.process.pid) == allowed
+    with running(directory, PROGRAMS / "l2-slots.json", "--core", str(max(allowed))) as it:
+        assert it.ask(command="status")["ok"]
+        assert os.sched_getaffinity(it.process.pid) == {max(allowed)}
+
+
 def test_bad_starts(directory):
     def start(*arguments, **environment):
         return subprocess.run(
@@ -288,9 +298,17 @@ def test_bad_starts(directory):
         ["--program", program, "--socket", path, "more"],
         ["--nonsense"],
         ["--program", program, "--socket", path, "--log-level", "loud"],
+        *(
+            ["--program", program, "--socket", path, "--core", core]
+            for core in ("one", "", "-1", "1x", "100000", "1023")
+        ),
     ):
         result = start(*arguments)
         assert result.returncode == 2 and json.loads(result.stderr)["event"] == "options", result
+    result = start("--program", program, "--socket", path, "--core", "1023")
+    assert "--core: found 1023, expected the number of a core that this process may run on" in result.stderr, result
+    allowed = str(min(os.sched_getaffinity(0)))
+    assert start("--program", program, "--check", "--core", allowed).returncode == 0
     missing = start("--program", "/nonexistent", "--socket", path)
     assert missing.returncode == 1 and "/nonexistent" in missing.stderr, missing
     long = start("--program", program, "--socket", "/" + "x" * 200)

@@ -22,6 +22,38 @@ static void follows_the_source_port(void **state)
     rig_down();
 }
 
+/* The classifier's keys are the parser's, which looks behind VLAN tags; tags stay. */
+static void serves_tagged_queries(void **state)
+{
+    static const char macs[2][18] = {"02:00:00:00:00:99", "02:00:00:00:00:98"};
+    struct doca_flow_model_result result;
+    struct frame in;
+
+    rig_up("l2-slots");
+    for (unsigned tags = 1; tags <= 2; tags++)
+        for (unsigned ip6 = 0; ip6 < 2; ip6++) {
+            uint16_t type = ip6 ? 0x86dd : 0x0800;
+
+            frame_start(&in);
+            frame_eth(&in, macs[0], macs[1], 0x8100);
+            frame_vlan(&in, 0x2064, tags == 1 ? type : 0x8100);
+            if (tags == 2)
+                frame_vlan(&in, 0x0065, type);
+            frame_ip(&in, (struct ip){.src = ip6 ? "2001:db8::9" : "192.0.2.9",
+                                      .dst = ip6 ? "2001:db8:1::1" : "198.51.100.1", .proto = 17});
+            frame_udp(&in, 1000, 53);
+            frame_text(&in, "query");
+            frame_finish(&in);
+            result = rig_send(PORT_IN, &in, DOCA_FLOW_MODEL_SENT);
+            assert_int_equal(result.outputs[0].length, in.length);
+            assert_true(memcmp(result.outputs[0].frame + 6, in.bytes + 6, in.length - 6) == 0);
+            assert_int_equal(result.outputs[0].frame[5], 0x11);
+            doca_flow_model_result_free(&result);
+        }
+    assert_int_equal(rig_missed(), 0);
+    rig_down();
+}
+
 static void keeps_a_client_at_its_backend(void **state)
 {
     unsigned seen[256] = {0};
@@ -171,6 +203,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_the_source_port),
+        cmocka_unit_test(serves_tagged_queries),
         cmocka_unit_test(keeps_a_client_at_its_backend),
         cmocka_unit_test(sprays),
         cmocka_unit_test(drops_and_counts_other_packets),

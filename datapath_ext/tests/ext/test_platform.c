@@ -7,17 +7,23 @@
 
 #include <doca_dev.h>
 #include <doca_dpdk.h>
+#include <sched.h>
 
+#include "platform.h"
 #include "rig.h"
 
 int rte_errno;
 
+enum { MTU_MOST = 9978, HEADERS = 14 + 2 * 4 + 4 }; /* what these cards take; Ethernet, two VLAN tags, checksum */
+
 static char seen[2048];          /* calls, each with a line of its own */
-static char arguments[8][32];    /* of DPDK's environment */
+static char arguments[10][256];  /* of DPDK's environment */
 static int argument_count;
 static const char *failing = ""; /* the call that fails */
 static uint16_t probed;
 static char pool;
+static uint16_t mtu[PORTS] = {1600, 1540};
+static bool promiscuous[PORTS];
 
 static bool saw(const char *call, int number)
 {
@@ -37,7 +43,7 @@ const char *rte_strerror(int error)
 int rte_eal_init(int argc, char **argv)
 {
     assert_true(argv[argc] == NULL);
-    assert_true(argc <= 8);
+    assert_true(argc <= 10);
     argument_count = argc;
     for (int i = 0; i < argc; i++)
         (void)snprintf(arguments[i], sizeof(arguments[i]), "%s", argv[i]);
@@ -58,8 +64,8 @@ struct rte_mempool *rte_pktmbuf_pool_create(const char *name, unsigned count, un
     (void)count;
     (void)cache;
     (void)private_size;
-    (void)room;
     (void)socket;
+    assert_true(room >= RTE_PKTMBUF_HEADROOM + HEADERS + MTU_MOST); /* or the driver refuses the queue */
     return saw("buffers", -1) ? (struct rte_mempool *)&pool : NULL;
 }
 
@@ -71,11 +77,22 @@ void rte_mempool_free(struct rte_mempool *given)
 
 int rte_eth_dev_configure(uint16_t port, uint16_t receive_queues, uint16_t send_queues, const struct rte_eth_conf *conf)
 {
-    (void)port;
-    (void)conf;
     assert_int_equal(receive_queues, 1);
     assert_int_equal(send_queues, 1);
-    return 0;
+    mtu[port] = conf->rxmode.mtu != 0 ? (uint16_t)conf->rxmode.mtu : 1500; /* as DPDK */
+    return saw("configure", port) ? 0 : -22;
+}
+
+int rte_eth_dev_get_mtu(uint16_t port, uint16_t *found)
+{
+    *found = mtu[port];
+    return saw("mtu", port) ? 0 : -19;
+}
+
+int rte_eth_promiscuous_enable(uint16_t port)
+{
+    promiscuous[port] = saw("promiscuous", port);
+    return promiscuous[port] ? 0 : -1;
 }
 
 int rte_eth_rx_queue_setup(uint16_t port, uint16_t queue, uint16_t descriptors, unsigned socket,
@@ -167,6 +184,8 @@ doca_error_t __wrap_doca_flow_port_stop(struct doca_flow_port *port)
     return __real_doca_flow_port_stop(port);
 }
 
+#define PORT_UP(N) "probe " #N "\nmtu " #N "\nconfigure " #N "\npromiscuous " #N "\nstart " #N "\n"
+
 static void expect(const char *calls)
 {
     assert_string_equal(seen, calls);
@@ -176,7 +195,7 @@ static void expect(const char *calls)
 static void closes_in_the_reverse_order(void **state)
 {
     rig_up("l2-slots");
-    expect("environment\nbuffers\ndevice\nprobe 0\nstart 0\ndevice\nprobe 1\nstart 1\nflow\n");
+    expect("environment\nbuffers\ndevice\n" PORT_UP(0) "device\n" PORT_UP(1) "flow\n");
     rig_down();
     expect("flow port stops\nflow port stops\nno flow\n"
            "stop 1\nclose 1\nstop 0\nclose 0\nno buffers\nno environment\nno device\nno device\n");
@@ -186,15 +205,27 @@ static void closes_in_the_reverse_order(void **state)
 static void closes_what_was_opened(void **state)
 {
     static const struct {
-        const char *call, *calls;
+        const char *call, *calls, *reason;
     } cases[] = {
-        {"environment", "environment\n"},
-        {"buffers", "environment\nbuffers\nno environment\n"},
-        {"probe 0", "environment\nbuffers\ndevice\nprobe 0\nno buffers\nno environment\nno device\n"},
-        {"start 1", "environment\nbuffers\ndevice\nprobe 0\nstart 0\ndevice\nprobe 1\nstart 1\n"
-                    "stop 1\nclose 1\nstop 0\nclose 0\nno buffers\nno environment\nno device\nno device\n"},
-        {"flow", "environment\nbuffers\ndevice\nprobe 0\nstart 0\ndevice\nprobe 1\nstart 1\nflow\n"
-                 "stop 1\nclose 1\nstop 0\nclose 0\nno buffers\nno environment\nno device\nno device\n"},
+        {"environment", "environment\n", "DPDK's environment: "},
+        {"buffers", "environment\nbuffers\nno environment\n", "DPDK's buffers: "},
+        {"probe 0", "environment\nbuffers\ndevice\nprobe 0\nno buffers\nno environment\nno device\n",
+         "probing the device of port 0: "},
+        {"mtu 0", "environment\nbuffers\ndevice\nprobe 0\nmtu 0\n"
+                  "stop 0\nclose 0\nno buffers\nno environment\nno device\n",
+         "DPDK's port 0, its MTU: No such device"},
+        {"configure 0", "environment\nbuffers\ndevice\nprobe 0\nmtu 0\nconfigure 0\n"
+                        "stop 0\nclose 0\nno buffers\nno environment\nno device\n",
+         "DPDK's port 0, configuration: Invalid argument"},
+        {"promiscuous 0", "environment\nbuffers\ndevice\nprobe 0\nmtu 0\nconfigure 0\npromiscuous 0\n"
+                          "stop 0\nclose 0\nno buffers\nno environment\nno device\n",
+         "DPDK's port 0, promiscuous mode, without which no query comes in (the function must be trusted): Operation"},
+        {"start 1", "environment\nbuffers\ndevice\n" PORT_UP(0) "device\n" PORT_UP(1)
+                    "stop 1\nclose 1\nstop 0\nclose 0\nno buffers\nno environment\nno device\nno device\n",
+         "DPDK's port 1, start: "},
+        {"flow", "environment\nbuffers\ndevice\n" PORT_UP(0) "device\n" PORT_UP(1) "flow\n"
+                 "stop 1\nclose 1\nstop 0\nclose 0\nno buffers\nno environment\nno device\nno device\n",
+         "starting DOCA Flow: "},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -208,6 +239,8 @@ static void closes_what_was_opened(void **state)
         assert_true(!engine_open(&engine, program, &fault));
         failing = "";
         expect(cases[i].calls);
+        if (strncmp(fault.text, cases[i].reason, strlen(cases[i].reason)) != 0)
+            fail_msg("found \"%s\", expected \"%s\"", fault.text, cases[i].reason);
     }
 }
 
@@ -229,12 +262,75 @@ static void lets_dpdk_probe_nothing(void **state)
     assert_true(auxiliary);
 }
 
+/* Queries and probes have other MAC addresses than the functions, and tunnels are longer than 1500 bytes. */
+static void takes_all_addresses_and_keeps_the_mtu(void **state)
+{
+    memset(promiscuous, 0, sizeof(promiscuous));
+    rig_up("ipip");
+    for (unsigned i = 0; i < PORTS; i++)
+        assert_true(promiscuous[i]);
+    assert_int_equal(mtu[PORT_IN], 1600);
+    assert_int_equal(mtu[PORT_OUT], 1540);
+    assert_int_equal(rig.dataplane.flow.ports[PORT_OUT].mtu, 1540);
+    assert_int_equal(rig.dataplane.flow.ports[PORT_OUT].mtu_told, 0);
+    rig_down();
+    mtu[PORT_OUT] = 1539; /* enough for tunnels over IPv4 only */
+    rig_up("ipip");
+    assert_int_equal(rig.dataplane.flow.ports[PORT_OUT].mtu_told, 1U << 6);
+    rig_down();
+    seen[0] = '\0';
+}
+
+/* The value of an option of DPDK's environment; NULL: it is not there. */
+static const char *option(const char *name)
+{
+    for (int i = 0; i + 1 < argument_count; i++)
+        if (strcmp(arguments[i], name) == 0)
+            return arguments[i + 1];
+    return NULL;
+}
+
+/* One thread, on any core that the process may run on, or on the one that is asked for. */
+static void has_one_thread(void **state)
+{
+    cpu_set_t before, some;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+    rig_up("l2-slots");
+    rig_down();
+    assert_true(strncmp(option("--lcores"), "0@(", 3) == 0);
+
+    for (unsigned i = 0; i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, &before)) { /* the first alone */
+            char expected[32];
+
+            CPU_ZERO(&some);
+            CPU_SET(i, &some);
+            assert_int_equal(sched_setaffinity(0, sizeof(some), &some), 0);
+            rig_up("l2-slots");
+            rig_down();
+            (void)snprintf(expected, sizeof(expected), "0@(%u)", i);
+            assert_string_equal(option("--lcores"), expected);
+            break;
+        }
+    assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+
+    platform_set_core(3);
+    rig_up("l2-slots");
+    rig_down();
+    platform_set_core(ANY_CORE);
+    assert_string_equal(option("--lcores"), "0@3");
+    seen[0] = '\0';
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(closes_in_the_reverse_order),
         cmocka_unit_test(closes_what_was_opened),
         cmocka_unit_test(lets_dpdk_probe_nothing),
+        cmocka_unit_test(takes_all_addresses_and_keeps_the_mtu),
+        cmocka_unit_test(has_one_thread),
     };
 
     return cmocka_run_group_tests_name("ext_platform", tests, NULL, NULL);

@@ -22,6 +22,7 @@ _NOT_OF: dict[Flavor, dict[str, str]] = {
         **dict.fromkeys(
             _ESWITCH, "this flavor forwards everything in software; ovs-doca, ovs-dpdk and ovs-kernel offload"
         ),
+        "extension_core": "with this flavor bring-up sets up no extension; it runs on its software model, in the lab",
     },
     Flavor.OVS_KERNEL: {
         **dict.fromkeys(_DPDK, "this flavor does not use DPDK; ovs-dpdk and ovs-doca do"),
@@ -93,4 +94,16 @@ def _cores(scope: Scope, part: BringUp) -> Iterator[Finding]:
         yield scope.finding(
             (*_AT, "main_core"), f"{part.main_core}, which is among pmd_cores", "a core of its own",
             "DPDK's housekeeping would delay packets; leave main_core out if there is no other core",
+        )  # fmt: skip
+    if part.extension_core is None:
+        return
+    if part.extension_core in seen:
+        yield scope.finding(
+            (*_AT, "extension_core"), f"{part.extension_core}, which is among pmd_cores", "a core of its own",
+            "a PMD thread never gives its core up; leave extension_core out if there is no other core",
+        )  # fmt: skip
+    if scope.spec.switch.extension is None and scope.spec.switch.flavor is not Flavor.OVS_NETDEV:
+        yield scope.finding(
+            (*_AT, "extension_core"), "the key without switch.extension", "no such key, or switch.extension",
+            "it is the core of the extension's program",
         )  # fmt: skip

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#define RTE_MBUF_DEFAULT_BUF_SIZE 2176
+#define RTE_PKTMBUF_HEADROOM 128
 #define SOCKET_ID_ANY (-1)
 
 struct rte_mempool;

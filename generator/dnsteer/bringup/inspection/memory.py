@@ -65,7 +65,8 @@ def _mounted(machine: Machine, size: int) -> Item:
 
 
 def _cores(machine: Machine, setup: Setup) -> Iterator[Item]:
-    wanted = sorted({*setup.part.pmd_cores, *([setup.part.main_core] if setup.part.main_core is not None else [])})
+    single = (setup.part.main_core, setup.part.extension_core)
+    wanted = sorted({*setup.part.pmd_cores, *(core for core in single if core is not None)})
     if not wanted:
         return
     online = cores_in(machine.text("/sys/devices/system/cpu/online"))
@@ -74,7 +75,7 @@ def _cores(machine: Machine, setup: Setup) -> Iterator[Item]:
         return
     gone = [core for core in wanted if core not in online]
     if gone:
-        todo = "name cores of this machine in switch.bringup.pmd_cores and main_core"
+        todo = "name cores of this machine in switch.bringup.pmd_cores, main_core and extension_core"
         yield Item("cores", "missing", f"no core {', '.join(map(str, gone))}; there are {_ranges(online)}", todo)
         return
     alone = cores_in(machine.text("/sys/devices/system/cpu/isolated")) or set()

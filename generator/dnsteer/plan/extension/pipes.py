@@ -77,8 +77,6 @@ def queries_through(extension: ExtensionPlan, service: ExtendedService) -> Passa
     """Return the path of a service's queries, the longest if backends differ."""
     mode, targets = BY_PROGRAM[service.forward], [extension.targets[name] for name in service.slots]
     way = ("classifier", selector_name(service), f"slots-{service.forward}", *mode.stages({t.family for t in targets}))
-    if not mode.tunnels and any(BY_PROGRAM[s.forward].tunnels and s.reached for s in extension.services):
-        way += ("encap4", "encap6", "plain")  # what needs no tunnel passes the pipes of those that do, and misses them
     grows = [mode.added_bytes(target) for target in targets]
     own = 1 + 2 * len(service.slots) + (len(set(service.slots)) if mode.by_extension else 0)
     return Passage(way, mode.query_rewrites, own, sum(grows) / max(1, len(grows)), max(grows, default=0))

@@ -208,9 +208,13 @@ def header_damage(packet: Packet) -> str:
     return ""
 
 
-def ipv4_header(tos: int, length: int, protocol: int, source: bytes, destination: bytes) -> bytes:
-    """Return an IPv4 header for *length* bytes of payload. Identification and flags are zero."""
-    out = bytearray(struct.pack("!BBHIBBH", 0x45, tos, 20 + length, 0, _HOPS, protocol, 0))
+DONT_FRAGMENT = 0x4000
+"""The flag DF, in the 16 bits of an IPv4 header's flags and fragment offset."""
+
+
+def ipv4_header(tos: int, length: int, protocol: int, source: bytes, destination: bytes, flags: int = 0) -> bytes:
+    """Return an IPv4 header for *length* bytes of payload, with identification zero."""
+    out = bytearray(struct.pack("!BBHHHBBH", 0x45, tos, 20 + length, 0, flags, _HOPS, protocol, 0))
     out += source + destination
     struct.pack_into("!H", out, 10, checksum(bytes(out)))
     return bytes(out)

@@ -117,6 +117,10 @@ class BringUp(Part):
     main_core: Core | None = Field(
         default=None, description="Core of DPDK's own housekeeping. Left out: the lowest that Open vSwitch may run on."
     )
+    extension_core: Core | None = Field(
+        default=None,
+        description="Core of the extension's program, which has one thread of DPDK's. Left out: any that it may run on.",
+    )
     dpdk_extra: Arguments | None = Field(
         default=None,
         description="More arguments for DPDK's environment (`dpdk-extra`), after those that are rendered.",

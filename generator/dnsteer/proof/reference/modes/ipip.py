@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from dnsteer.proof.reference.modes.direct_return import DirectReturn
 from dnsteer.proof.reference.service import AddressService, ReachedBackend
-from dnsteer.proof.reference.wire import IPV4, IPV6, Packet, ipv4_header, ipv6_header
+from dnsteer.proof.reference.wire import DONT_FRAGMENT, IPV4, IPV6, Packet, ipv4_header, ipv6_header
 from dnsteer.spec.model.spec import Backend
 
 _PAYLOAD_PROTOCOL = {IPV4: 4, IPV6: 41}
@@ -31,8 +31,12 @@ class IpipReference(DirectReturn):
         payload = packet.data[packet.l3 :]
         protocol = _PAYLOAD_PROTOCOL[packet.ethertype]
         source = next(own for own in self.topology.tunnel_sources if len(own) == len(target.address))
-        make, ethertype = (ipv4_header, IPV4) if len(target.address) == 4 else (ipv6_header, IPV6)
-        header = make(0, len(payload), protocol, source, target.address)
+        if len(target.address) == 4:
+            ethertype = IPV4
+            header = ipv4_header(0, len(payload), protocol, source, target.address, DONT_FRAGMENT)
+        else:
+            ethertype = IPV6
+            header = ipv6_header(0, len(payload), protocol, source, target.address)
         return frozenset((target.mac + from_mac + struct.pack("!H", ethertype) + header + payload,))
 
     def as_served(self, delivered: bytes, query: bytes) -> bytes:
