@@ -9,13 +9,16 @@
 enum { PORT_IN = 0, PORT_OUT = 1, PORTS = 2 };
 
 struct doca_dev;
+struct removals;
 
 struct flow_port {
     struct doca_flow_port *port;
     struct doca_dev *dev;
     char name[NAME_SIZE];
     unsigned index; /* of the network device that has the name; 0: it is an RDMA device's */
-    unsigned outstanding, failed; /* operations that the callback has not reported, and that it reported as failed */
+    int outstanding; /* operations that the callback has not reported; below 0: it reported some before they were counted */
+    unsigned failed; /* those that it reported as failed */
+    struct removals *removals;    /* that are under way; NULL: none */
 };
 
 struct flow {

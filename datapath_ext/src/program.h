@@ -68,6 +68,12 @@ struct budgets {
     unsigned counters; /* one per slot, and COUNTERS_OWN */
 };
 
+/* Entries that pipes get: of slots as many more as a VIP has at most, of backends twice as many. What hardware does not
+ * update in place is put beside, and hardware may be full before its last entry. */
+uint32_t budgets_slot_entries(const struct budgets *budgets);
+uint32_t budgets_target_entries(const struct budgets *budgets);
+uint32_t budgets_counters(const struct budgets *budgets);
+
 struct program {
     json_t *source;
     const char *in, *out; /* devices: where packets come in, and where they leave */
