@@ -8,6 +8,8 @@
 #include "leftover.h"
 #include "removal.h"
 
+enum { TRIES = 3 };
+
 static const struct forward_pipes *pipes_of(const struct dataplane *dataplane)
 {
     return &dataplane->forwarding[forward_number(&forward_siit)];
@@ -97,7 +99,7 @@ static bool make_room(struct dataplane *dataplane, struct fault *fault)
     return true;
 }
 
-/* Which levels entries of the backend's answers from this port have in this list; *other: one of them is another VIP's. */
+/* Which levels entries of the backend's answers from this port have in this service; *other: it is another VIP's. */
 static unsigned levels_of(const struct service *service, const struct vip *vip, const struct address *backend, bool *other)
 {
     unsigned levels = 0;
@@ -112,9 +114,9 @@ static unsigned levels_of(const struct service *service, const struct vip *vip, 
     return levels;
 }
 
-/* The level of one more entry for the backend's answers: that of the service, unless another VIP's is there still. */
-static bool find_level(const struct dataplane *dataplane, const struct service *service, const struct vip *vip,
-                       const struct address *backend, uint32_t *priority, struct fault *fault)
+/* Whether the backend's answers may get an entry, and its level: that of the service, unless it is taken still. */
+static bool has_level(const struct dataplane *dataplane, const struct service *service, const struct vip *vip,
+                      const struct address *backend, uint32_t *priority)
 {
     uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
     uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
@@ -124,14 +126,25 @@ static bool find_level(const struct dataplane *dataplane, const struct service *
     for (const struct service *left = dataplane->leftovers; left != NULL; left = left->next)
         levels |= levels_of(left, vip, backend, &other);
     if (other)
-        return fault_set(fault, "hardware refuses to remove entries for the answers of a backend, which another VIP had");
+        return false; /* they would become another VIP's */
     for (size_t i = 0; i < dataplane->service_count; i++)
         levels |= levels_of(dataplane->services[i], vip, backend, &other);
     *priority = service->priority;
     if (levels & 1U << *priority)
         *priority = *priority == high ? low : high;
-    return (levels & 1U << *priority) == 0 ||
-           fault_set(fault, "hardware refuses to remove entries for the answers of a backend");
+    return (levels & 1U << *priority) == 0;
+}
+
+/* What is in the way may be what hardware did not let go before. */
+static bool find_level(struct dataplane *dataplane, const struct service *service, const struct vip *vip,
+                       const struct address *backend, uint32_t *priority, struct fault *fault)
+{
+    for (unsigned i = 0; i < TRIES; i++) {
+        if (has_level(dataplane, service, vip, backend, priority))
+            return true;
+        leftovers_retry(dataplane);
+    }
+    return fault_set(fault, "hardware refuses to remove entries for the answers of a backend; a later load can do it");
 }
 
 static bool add(struct dataplane *dataplane, struct service *service, const struct vip *vip,
