@@ -295,6 +295,49 @@ static void keeps_what_it_has_when_nothing_is_removed(void **state)
     down();
 }
 
+static void select_of(json_t *json, unsigned vip, const char *select)
+{
+    char path[32];
+
+    (void)snprintf(path, sizeof(path), "vips/%u/select", vip);
+    rig_put(json, path, json_string(select));
+}
+
+/* A service takes over by the upper level without a removal, by the lower one only with it: that is tried first, and undone
+ * by additions alone. */
+static void swaps_what_it_can_when_nothing_is_removed(void **state)
+{
+    json_t *json = rig_json("l2-slots");
+
+    rig_up("l2-slots");
+    select_of(json, 0, "spray");
+    rig_load(json_deep_copy(json)); /* VIP 0 has the lower level now, the others the upper one */
+    hardware((struct doca_flow_model_faults){.remove_one_in = 1});
+    select_of(json, 0, "slots");
+    select_of(json, 1, "spray");
+    assert_true(!load(json_deep_copy(json)));
+    assert_true(rig.consistent);
+    check_packets();
+    check_status();
+    select_of(json, 1, "slots");
+    rig_load(json_deep_copy(json)); /* VIP 0 alone */
+    assert_true(of_status("awaiting_removal") > 0);
+    check_packets();
+    check_status();
+    select_of(json, 0, "spray");
+    rig_refuse(json_deep_copy(json), "hardware refuses to remove the entry that the VIP had before");
+    check_packets();
+    rig_put(json, "vips/0", NULL);
+    rig_refuse(json_deep_copy(json), "hardware refuses to remove an entry that the VIP had before");
+    check_packets();
+    hardware((struct doca_flow_model_faults){0});
+    rig_load(json);
+    assert_int_equal(of_status("awaiting_removal"), 0);
+    check_packets();
+    check_status();
+    down();
+}
+
 /* Entries of pipes that are destroyed, while loads go on and at the end. */
 static void ignores_callbacks_of_what_goes_with_its_pipe(void **state)
 {
@@ -389,6 +432,7 @@ int main(void)
         cmocka_unit_test(has_entries_to_spare),
         cmocka_unit_test(works_on_while_removals_are_refused),
         cmocka_unit_test(keeps_what_it_has_when_nothing_is_removed),
+        cmocka_unit_test(swaps_what_it_can_when_nothing_is_removed),
         cmocka_unit_test(ignores_callbacks_of_what_goes_with_its_pipe),
         cmocka_unit_test(fares_as_the_program_says),
     };
