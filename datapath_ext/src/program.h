@@ -60,7 +60,7 @@ struct vip {
     uint16_t *numbers;         /* with a probe: what names the backend of each slot */
 };
 
-/* What the ports reserve when they start; a change needs a restart. */
+/* What programs may use, which the ports reserve when they start; a change needs a restart. */
 struct budgets {
     unsigned vips;     /* services that exist at once */
     unsigned slots;    /* entries of slots */
