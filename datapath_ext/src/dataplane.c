@@ -298,11 +298,14 @@ static void remove_others(struct dataplane *dataplane, const struct program *pro
 bool dataplane_apply(struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
     struct service **built, **services;
+    struct fault ignored = {0};
     bool done;
 
     dataplane->added = dataplane->replaced = dataplane->removed = 0;
     dataplane->slots_updated = dataplane->targets_updated = dataplane->targets_superseded = 0;
     dataplane->generation++;
+    for (unsigned i = 0; i < PORTS; i++)
+        (void)flow_wait(&dataplane->flow.ports[i], &ignored); /* what a load that failed left under way */
     leftovers_retry(dataplane);
     if (!check_constants(dataplane, program, fault) || !check_room(dataplane, program, fault) ||
         !leftovers_check(dataplane, fault))

@@ -34,21 +34,28 @@ static void on_entry(struct doca_flow_pipe_entry *entry, uint16_t queue, enum do
         port->failed++;
 }
 
-bool flow_wait(struct flow_port *port, struct fault *fault)
+static bool complete(struct flow_port *port, struct fault *fault)
 {
-    unsigned idle = 0, failed;
-    int before;
+    unsigned idle = 0;
 
     while (port->outstanding > 0 && idle < WAITS) {
-        doca_error_t result;
-
-        before = port->outstanding;
+        int before = port->outstanding;
         /* As many as are outstanding: with more, or with 0, the library waits until the timeout. */
-        result = doca_flow_entries_process(port->port, 0, WAIT_US, (uint32_t)port->outstanding);
+        doca_error_t result = doca_flow_entries_process(port->port, 0, WAIT_US, (uint32_t)port->outstanding);
+
         if (result != DOCA_SUCCESS)
             return fault_doca(fault, result, "completing operations of port %s", port->name);
         idle = port->outstanding < before ? 0 : idle + 1;
     }
+    return true;
+}
+
+bool flow_wait(struct flow_port *port, struct fault *fault)
+{
+    unsigned failed;
+
+    if (!complete(port, fault))
+        return false;
     failed = port->failed;
     port->failed = 0;
     if (failed > 0)
@@ -61,7 +68,7 @@ void flow_flush(struct flow_port *port)
 {
     struct fault ignored = {0};
 
-    (void)flow_wait(port, &ignored);
+    (void)complete(port, &ignored);
 }
 
 bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what)

@@ -34,7 +34,7 @@ void flow_down(struct flow *flow);
 bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
 /* Until all operations of the port are done; false if one failed or does not come back. */
 bool flow_wait(struct flow_port *port, struct fault *fault);
-/* The same where something failed already: what is under way comes back, whatever becomes of it. */
+/* What is under way comes back, whatever becomes of it; the next flow_wait() tells. */
 void flow_flush(struct flow_port *port);
 /* Whether the device is still there, and not another one of its name. */
 bool flow_port_present(const struct flow_port *port);

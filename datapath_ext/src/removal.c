@@ -7,7 +7,7 @@ enum { TRIES = 3 };
 void removals_begin(struct removals *removals, struct flow_port *port)
 {
     removals->port = port;
-    removals->count = removals->first = removals->refused = 0;
+    removals->count = removals->first = removals->refused = removals->lost = 0;
     removals->code = DOCA_SUCCESS;
     port->removals = removals;
 }
@@ -15,11 +15,17 @@ void removals_begin(struct removals *removals, struct flow_port *port)
 static void settle(struct removals *removals)
 {
     flow_flush(removals->port);
-    for (unsigned i = 0; i < removals->count; i++)
-        if (removals->states[i] == REMOVAL_REFUSED)
+    for (unsigned i = 0; i < removals->count; i++) {
+        if (removals->states[i] == REMOVAL_REFUSED) {
             removals->refused++;
-        else
-            *removals->handles[i] = NULL; /* also if it does not come back: hardware took it */
+            continue;
+        }
+        *removals->handles[i] = NULL;
+        if (removals->states[i] == REMOVAL_WAITS) { /* nobody waits for it from now on */
+            removals->lost++;
+            removals->port->outstanding--;
+        }
+    }
     removals->count = removals->first = 0;
 }
 
@@ -71,7 +77,7 @@ bool remove_entry(struct flow_port *port, struct doca_flow_pipe_entry **handle, 
         removals_begin(&removals, port);
         removals_add(&removals, handle);
         if (removals_end(&removals) == 0)
-            return true;
+            return removals.lost == 0 || fault_set(fault, "%s does not complete", what);
     }
     return fault_doca(fault, removals.code != DOCA_SUCCESS ? removals.code : DOCA_ERROR_DRIVER, "%s", what);
 }

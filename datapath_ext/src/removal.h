@@ -13,7 +13,7 @@ struct removals {
     struct doca_flow_pipe_entry **handles[REMOVALS_MAX];
     enum { REMOVAL_WAITS, REMOVAL_DONE, REMOVAL_REFUSED } states[REMOVALS_MAX];
     unsigned count, first; /* first: those before it were reported */
-    unsigned refused;
+    unsigned refused, lost; /* lost: hardware took them and does not report */
     doca_error_t code; /* of the latest that was refused at once */
 };
 

@@ -96,6 +96,17 @@ doca_error_t __wrap_compat_control_add(struct doca_flow_pipe *pipe, const struct
                                                        context, entry);
 }
 
+/* As if hardware had called back. */
+static bool reported(const struct doca_flow_pipe_entry *entry, bool refused)
+{
+    bool known = false;
+
+    for (unsigned i = 0; i < PORTS; i++)
+        known = known || (rig.dataplane.flow.ports[i].removals != NULL &&
+                          removals_report(rig.dataplane.flow.ports[i].removals, entry, refused));
+    return known;
+}
+
 doca_error_t __wrap_compat_remove(struct doca_flow_pipe_entry *entry)
 {
     void (*first)(void) = before_removal;
@@ -110,13 +121,11 @@ doca_error_t __wrap_compat_remove(struct doca_flow_pipe_entry *entry)
     if (stuck)
         return DOCA_ERROR_DRIVER;
     if (late_removals > 0 && --late_removals == 0 && !is_fake(entry)) {
-        for (unsigned i = 0; i < PORTS; i++)
-            if (rig.dataplane.flow.ports[i].removals != NULL)
-                kept += removals_report(rig.dataplane.flow.ports[i].removals, entry, true);
+        kept += reported(entry, true);
         silent = true;
         return DOCA_SUCCESS;
     }
-    silent = is_fake(entry);
+    silent = is_fake(entry) && reported(entry, false);
     return silent ? DOCA_SUCCESS : __real_compat_remove(entry);
 }
 
