@@ -104,6 +104,16 @@ static void match_packet(struct doca_flow_match *match, struct doca_flow_match *
         protocol == 17 ? DOCA_FLOW_L4_TYPE_EXT_UDP : DOCA_FLOW_L4_TYPE_EXT_TCP;
 }
 
+/* Two entries of one match are not supported, and control pipes have no call that updates one. So the entry of the upper
+ * level asks for one bit more, which every packet has that PRIORITY_DROP let pass: the matches overlap and differ. */
+static void match_level(struct doca_flow_match *match, struct doca_flow_match *mask, uint32_t priority)
+{
+    if (priority != PRIORITY_HIGH && priority != PRIORITY_PROBE_HIGH)
+        return;
+    match->parser_meta.outer_l3_ok = 1;
+    mask->parser_meta.outer_l3_ok = UINT8_MAX;
+}
+
 static struct doca_flow_header_l4_port *ports_of(struct doca_flow_match *match)
 {
     return match->outer.l4_type_ext == DOCA_FLOW_L4_TYPE_EXT_UDP ? &match->outer.udp.l4_port
@@ -129,6 +139,7 @@ bool classifier_add(struct classifier *classifier, const struct vip *vip, uint32
         memset(mask.outer.eth.dst_mac, 0xff, 6);
     }
     meta.u32[1] = DOCA_HTOBE32(id);
+    match_level(&match, &mask, priority);
     return add(classifier, &match, &mask, &meta, priority, &fwd, entry, fault);
 }
 
@@ -149,5 +160,6 @@ bool classifier_add_answer(struct classifier *classifier, const struct vip *vip,
     put_destination(&mask.outer, &prefix);
     ports_of(&match)->src_port = DOCA_HTOBE16(vip->port);
     ports_of(&mask)->src_port = UINT16_MAX;
+    match_level(&match, &mask, priority);
     return add(classifier, &match, &mask, &meta, priority, fwd, entry, fault);
 }

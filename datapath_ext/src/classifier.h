@@ -15,8 +15,8 @@ enum drop_reason {
     DROP_REASONS,
 };
 
-/* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. Probes
- * come before clients' packets, which their entries are a part of. */
+/* Two levels, so that an entry can be put beside the one it replaces: whichever wins, a packet meets one of them. Their
+ * matches differ by a bit that all packets have. Probes come before clients' packets, which their entries are a part of. */
 enum {
     PRIORITY_DROP = 0,
     PRIORITY_PROBE_HIGH = 1,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service.h"
+#include "leftover.h"
 
 /* Answers of each backend to each VIP and to its probes, or fewer if there are not so many slots; twice, for VIPs that
  * change. */
@@ -37,12 +37,7 @@ void dataplane_close(struct dataplane *dataplane)
     for (size_t i = 0; i < dataplane->service_count; i++)
         service_forget(dataplane->services[i]);
     free(dataplane->services);
-    while (dataplane->undeleted != NULL) {
-        struct service *service = dataplane->undeleted;
-
-        dataplane->undeleted = service->next;
-        service_forget(service);
-    }
+    leftovers_forget(dataplane);
     targets_forget(dataplane);
     while (dataplane->selectors != NULL) {
         struct selector *selector = dataplane->selectors;
@@ -65,12 +60,10 @@ bool dataplane_uses(const struct dataplane *dataplane, const struct program *pro
 
     for (size_t i = 0; i < dataplane->service_count && !used; i++)
         used = is_of(dataplane->services[i], program);
-    for (const struct service *service = dataplane->undeleted; service != NULL && !used; service = service->next)
-        used = is_of(service, program);
     return used;
 }
 
-static struct service *find_service(const struct dataplane *dataplane, const struct vip *vip)
+struct service *dataplane_find(const struct dataplane *dataplane, const struct vip *vip)
 {
     for (size_t i = 0; i < dataplane->service_count; i++)
         if (service_matches(dataplane->services[i], vip))
@@ -95,7 +88,7 @@ static bool check_constants(const struct dataplane *dataplane, const struct prog
 /* A VIP that does not change in place is there twice until the new one has taken over. */
 static bool check_room(const struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
-    unsigned long slots = 0, counters = COUNTERS_OWN;
+    unsigned long slots = leftovers_slots(dataplane), counters = COUNTERS_OWN + slots;
 
     for (size_t i = 0; i < dataplane->service_count; i++) {
         slots += dataplane->services[i]->slot_count;
@@ -103,7 +96,7 @@ static bool check_room(const struct dataplane *dataplane, const struct program *
     }
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];
-        const struct service *service = find_service(dataplane, vip);
+        const struct service *service = dataplane_find(dataplane, vip);
 
         if (service == NULL || !service_updatable(service, vip)) {
             slots += vip->slot_count;
@@ -128,20 +121,33 @@ static bool open_forwarding(struct dataplane *dataplane, const struct program *p
     return true;
 }
 
-/* Services beside the running ones, for VIPs that are new or cannot change in place: built[i] is that of VIP i. */
+/* A service beside the running one, if there is one: its entry of the classifier gets the other level. */
+static struct service *build_one(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                                 struct fault *fault)
+{
+    const struct service *service = dataplane_find(dataplane, vip);
+    uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
+    uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
+    uint32_t level = service == NULL || service->priority == low ? high : low;
+
+    if (leftover_find(dataplane, vip, level) != NULL) {
+        (void)fault_set(fault, "hardware refuses to remove the entry that the VIP had before; a later load can do it");
+        return NULL;
+    }
+    return service_build(dataplane, program, vip, level, fault);
+}
+
+/* For VIPs that are new or cannot change in place: built[i] is that of VIP i. */
 static bool build(struct dataplane *dataplane, const struct program *program, struct service **built,
                   struct fault *fault)
 {
     for (size_t i = 0; i < program->vip_count; i++) {
         const struct vip *vip = &program->vips[i];
-        const struct service *service = find_service(dataplane, vip);
-        uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
-        uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
+        const struct service *service = dataplane_find(dataplane, vip);
 
         if (service != NULL && service_updatable(service, vip))
             continue;
-        built[i] = service_build(dataplane, program, vip, service == NULL || service->priority == low ? high : low,
-                                 fault);
+        built[i] = build_one(dataplane, program, vip, fault);
         if (built[i] == NULL)
             return fault_about(fault, "vip", vip->name);
     }
@@ -150,44 +156,9 @@ static bool build(struct dataplane *dataplane, const struct program *program, st
 
 static void discard(struct dataplane *dataplane, struct service **built, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct fault ignored = {0};
-
-        if (built[i] == NULL)
-            continue;
-        if (service_detach(dataplane, built[i], &ignored)) {
-            /* Packets may have come to it for a moment. */
-            (void)service_remove(dataplane, built[i], find_service(dataplane, built[i]->vip), &ignored);
-        } else { /* it may have packets; the next load tries again */
-            built[i]->next = dataplane->undeleted;
-            dataplane->undeleted = built[i];
-        }
-    }
-}
-
-static bool remove_undeleted(struct dataplane *dataplane, struct fault *fault)
-{
-    while (dataplane->undeleted != NULL) {
-        struct service *service = dataplane->undeleted;
-
-        if (!service_detach(dataplane, service, fault))
-            return fault_about(fault, "vip", service->vip->name);
-        dataplane->undeleted = service->next;
-        if (!service_remove(dataplane, service, find_service(dataplane, service->vip), fault))
-            return false;
-    }
-    return true;
-}
-
-static bool remove_at(struct dataplane *dataplane, size_t number, struct fault *fault)
-{
-    struct service *service = dataplane->services[number];
-    const char *name = service->vip->name;
-
-    if (!service_detach(dataplane, service, fault))
-        return fault_about(fault, "vip", name);
-    dataplane->services[number] = dataplane->services[--dataplane->service_count];
-    return service_remove(dataplane, service, NULL, fault) || fault_about(fault, "vip", name);
+    for (size_t i = 0; i < count; i++)
+        if (built[i] != NULL)
+            leftover_add(dataplane, built[i]); /* packets may have come to it for a moment */
 }
 
 /* The new service takes the packets, then the one that had them goes. */
@@ -195,23 +166,100 @@ static bool replace(struct dataplane *dataplane, const struct program *program, 
                     struct service **built, struct fault *fault)
 {
     struct service *service = *built, *old;
+    struct fault refusal = {0};
 
     if (!service_attach(dataplane, service, fault))
         return false;
     for (size_t i = 0; i < dataplane->service_count; i++)
         if (service_matches(dataplane->services[i], vip)) {
-            if (!service_inherit_answers(dataplane, service, dataplane->services[i], program, fault) ||
-                !service_detach(dataplane, dataplane->services[i], fault))
+            old = dataplane->services[i];
+            if (!service_inherit_answers(dataplane, service, old, program, fault))
                 return false;
+            /* An entry of the lower level has no packets any more, also if hardware keeps it. */
+            if (!service_detach(dataplane, old, &refusal) && old->priority < service->priority)
+                return fault_set(fault, "%s", refusal.text);
             *built = NULL;
             dataplane->replaced++;
-            old = dataplane->services[i];
             dataplane->services[i] = service;
-            return service_remove(dataplane, old, service, fault);
+            leftover_add(dataplane, old);
+            return true;
         }
     *built = NULL;
     dataplane->added++;
     dataplane->services[dataplane->service_count++] = service;
+    return true;
+}
+
+/* What hardware does not update is built anew beside. */
+static bool update(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
+                   struct service **built, struct fault *fault)
+{
+    struct service *service = dataplane_find(dataplane, vip);
+    struct fault refusal = {0};
+
+    if (service_update(dataplane, service, program, vip, &refusal))
+        return true;
+    if (service->refused) {
+        *built = build_one(dataplane, program, vip, fault);
+        if (*built != NULL)
+            return replace(dataplane, program, vip, built, fault);
+    }
+    return fault_set(fault, "%s", refusal.text);
+}
+
+static bool is_wanted(const struct service *service, const struct program *program)
+{
+    bool wanted = false;
+
+    for (size_t v = 0; v < program->vip_count && !wanted; v++)
+        wanted = service_matches(service, &program->vips[v]);
+    return wanted;
+}
+
+/* Of VIPs that the program does not have. What is behind stays for now: adding one entry undoes it. */
+static bool detach_others(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+{
+    for (size_t i = 0; i < dataplane->service_count; i++) {
+        struct service *service = dataplane->services[i];
+
+        if (is_wanted(service, program))
+            continue;
+        if (leftover_find(dataplane, service->vip, 0) != NULL)
+            (void)fault_set(fault, "hardware refuses to remove an entry that the VIP had before; a later load can do it");
+        else if (service_detach(dataplane, service, fault))
+            continue;
+        return fault_about(fault, "vip", service->name);
+    }
+    return true;
+}
+
+/* In which order VIPs change: first what additions alone undo. A new one, or one that takes over by the upper level, can
+ * only be undone by a removal, which hardware may refuse. */
+enum pass { PASS_UPDATE, PASS_REPLACE_UPPER, PASS_REPLACE_LOWER, PASS_NEW, PASSES };
+
+static enum pass pass_of(const struct dataplane *dataplane, const struct vip *vip, const struct service *built)
+{
+    const struct service *service = dataplane_find(dataplane, vip);
+
+    if (built == NULL)
+        return PASS_UPDATE;
+    if (service == NULL)
+        return PASS_NEW;
+    return service->priority < built->priority ? PASS_REPLACE_UPPER : PASS_REPLACE_LOWER;
+}
+
+static bool change_vips(struct dataplane *dataplane, const struct program *program, struct service **built,
+                        struct fault *fault)
+{
+    for (enum pass pass = PASS_UPDATE; pass < PASSES; pass++)
+        for (size_t i = 0; i < program->vip_count; i++) {
+            const struct vip *vip = &program->vips[i];
+
+            if (pass_of(dataplane, vip, built[i]) != pass)
+                continue;
+            if (!(pass == PASS_UPDATE ? update : replace)(dataplane, program, vip, &built[i], fault))
+                return fault_about(fault, "vip", vip->name);
+        }
     return true;
 }
 
@@ -220,38 +268,29 @@ static bool switch_over(struct dataplane *dataplane, const struct program *progr
 {
     /* Backends answer from new addresses as soon as queries go there. */
     for (size_t i = 0; i < program->vip_count; i++)
-        if (built[i] == NULL && !service_sync_answers(dataplane, find_service(dataplane, &program->vips[i]), program,
+        if (built[i] == NULL && !service_sync_answers(dataplane, dataplane_find(dataplane, &program->vips[i]), program,
                                                         &program->vips[i], fault))
             return fault_about(fault, "vip", program->vips[i].name);
-    if (!targets_update(dataplane, program, fault))
+    if (!detach_others(dataplane, program, fault) || !targets_update(dataplane, program, fault))
         return false;
-    for (size_t i = 0; i < program->vip_count; i++) {
-        const struct vip *vip = &program->vips[i];
-        bool done = built[i] != NULL
-                        ? replace(dataplane, program, vip, &built[i], fault)
-                        : service_update(dataplane, find_service(dataplane, vip), program, vip, fault);
-
-        if (!done)
-            return fault_about(fault, "vip", vip->name);
-    }
-    return true;
+    for (size_t i = 0; i < program->vip_count && dataplane->targets_superseded > 0; i++)
+        if (built[i] != NULL && !service_refresh(dataplane, built[i], program, fault))
+            return fault_about(fault, "vip", program->vips[i].name);
+    return change_vips(dataplane, program, built, fault);
 }
 
-static bool remove_others(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+static void remove_others(struct dataplane *dataplane, const struct program *program)
 {
-    bool done = true;
-
     for (size_t i = dataplane->service_count; i-- > 0;) {
-        bool wanted = false;
+        struct service *service = dataplane->services[i];
 
-        for (size_t v = 0; v < program->vip_count && !wanted; v++)
-            wanted = service_matches(dataplane->services[i], &program->vips[v]);
-        if (wanted)
+        if (is_wanted(service, program))
             continue;
         dataplane->removed++;
-        done = remove_at(dataplane, i, fault) && done;
+        dataplane->services[i] = dataplane->services[--dataplane->service_count];
+        leftover_add(dataplane, service);
     }
-    return targets_prune(dataplane, fault) && done;
+    targets_prune(dataplane);
 }
 
 /* First all that can fail without a packet noticing: pipes, tunnels and whole services beside the running ones. Then
@@ -259,13 +298,17 @@ static bool remove_others(struct dataplane *dataplane, const struct program *pro
 bool dataplane_apply(struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
     struct service **built, **services;
+    struct fault ignored = {0};
     bool done;
 
     dataplane->added = dataplane->replaced = dataplane->removed = 0;
-    dataplane->slots_updated = dataplane->targets_updated = 0;
+    dataplane->slots_updated = dataplane->targets_updated = dataplane->targets_superseded = 0;
     dataplane->generation++;
+    for (unsigned i = 0; i < PORTS; i++)
+        (void)flow_wait(&dataplane->flow.ports[i], &ignored); /* what a load that failed left under way */
+    leftovers_retry(dataplane);
     if (!check_constants(dataplane, program, fault) || !check_room(dataplane, program, fault) ||
-        !remove_undeleted(dataplane, fault))
+        !leftovers_check(dataplane, fault))
         return false;
     built = calloc(program->vip_count + 1, sizeof(struct service *));
     services = realloc(dataplane->services,
@@ -277,8 +320,9 @@ bool dataplane_apply(struct dataplane *dataplane, const struct program *program,
         return fault_set(fault, "no memory for the program's VIPs");
     }
     done = open_forwarding(dataplane, program, fault) && targets_add(dataplane, program, fault) &&
-           build(dataplane, program, built, fault) && switch_over(dataplane, program, built, fault) &&
-           remove_others(dataplane, program, fault);
+           build(dataplane, program, built, fault) && switch_over(dataplane, program, built, fault);
+    if (done)
+        remove_others(dataplane, program);
     discard(dataplane, built, program->vip_count);
     free(built);
     return done;

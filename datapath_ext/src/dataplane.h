@@ -19,17 +19,20 @@ struct dataplane {
     struct target *targets;
     struct service **services;
     size_t service_count;
-    struct service *undeleted; /* built in vain, and hardware did not let them go */
+    struct service *leftovers; /* what hardware did not let go of services that are none any more */
     uint32_t next_id; /* of services and targets; never used twice */
     unsigned generation; /* programs that it was to apply so far */
     unsigned answer_count, answers_most; /* entries for answers, of all services */
     /* What the latest program took. */
-    unsigned added, replaced, removed, slots_updated, targets_updated;
+    unsigned added, replaced, removed, slots_updated, targets_updated, targets_superseded;
 };
 
 /* Ports and classifiers, with no VIP yet. */
 bool dataplane_open(struct dataplane *dataplane, const struct program *program, struct fault *fault);
 void dataplane_close(struct dataplane *dataplane);
+
+/* The service that has the VIP's packets; NULL: there is none. */
+struct service *dataplane_find(const struct dataplane *dataplane, const struct vip *vip);
 
 /* Whether anything of it still points into the program. */
 bool dataplane_uses(const struct dataplane *dataplane, const struct program *program);

@@ -2,7 +2,10 @@
 
 #include <string.h>
 
+#include "leftover.h"
 #include "log.h"
+
+enum { UNDO_TRIES = 3 }; /* what hardware refuses by chance it does not refuse each time */
 
 bool engine_open(struct engine *engine, struct program *program, struct fault *fault)
 {
@@ -70,6 +73,8 @@ static void log_load(const struct dataplane *dataplane, const struct program *pr
     log_event(LOG_INFO, "loaded", "{s:i, s:i, s:i, s:i, s:i, s:i}", "vips", (int)program->listed, "added",
               (int)dataplane->added, "replaced", (int)dataplane->replaced, "removed", (int)dataplane->removed,
               "slots_updated", (int)dataplane->slots_updated, "backends_updated", (int)dataplane->targets_updated);
+    if (leftovers_entries(dataplane) > 0)
+        log_event(LOG_WARNING, "not_removed", "{s:i}", "entries", (int)leftovers_entries(dataplane));
 }
 
 void engine_refuse(struct engine *engine, const struct fault *fault)
@@ -80,7 +85,7 @@ void engine_refuse(struct engine *engine, const struct fault *fault)
 
 bool engine_load(struct engine *engine, struct program *program, struct fault *fault)
 {
-    struct fault undoing = {0};
+    struct fault undoing;
 
     engine_check_ports(engine);
     if (!check_ports(engine, program, fault)) {
@@ -102,7 +107,11 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
     engine_refuse(engine, fault);
     program->next = engine->retained; /* services may point into it until it is undone */
     engine->retained = program;
-    engine->consistent = dataplane_apply(&engine->dataplane, engine->program, &undoing);
+    engine->consistent = false;
+    for (unsigned i = 0; i < UNDO_TRIES && !engine->consistent; i++) {
+        undoing = (struct fault){0};
+        engine->consistent = dataplane_apply(&engine->dataplane, engine->program, &undoing);
+    }
     free_retained(engine);
     if (!engine->consistent)
         log_event(LOG_ERROR, "not_undone", "{s:s}", "error", undoing.text);
@@ -159,6 +168,17 @@ bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, s
         return false;
     engine->draining = true;
     return true;
+}
+
+void engine_retry_removals(struct engine *engine)
+{
+    unsigned before = leftovers_entries(&engine->dataplane);
+
+    if (before == 0 || !engine->present[PORT_IN] || !engine->present[PORT_OUT])
+        return;
+    leftovers_retry(&engine->dataplane);
+    if (leftovers_entries(&engine->dataplane) == 0)
+        log_event(LOG_INFO, "removed_late", "{s:i}", "entries", (int)before);
 }
 
 void engine_check_ports(struct engine *engine)

@@ -27,6 +27,8 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
 void engine_refuse(struct engine *engine, const struct fault *fault);
 /* Moves the backend's slots to the next slots' backends, until the next load. */
 bool engine_drain(struct engine *engine, const char *backend, unsigned *slots, struct fault *fault);
+/* Tries again to remove what hardware refused to. */
+void engine_retry_removals(struct engine *engine);
 /* Looks whether the ports are still there, and logs what changed. */
 void engine_check_ports(struct engine *engine);
 

@@ -59,6 +59,7 @@ bool fault_doca(struct fault *fault, doca_error_t result, const char *format, ..
 
     if (fault->text[0] != '\0')
         return false;
+    fault->code = result;
 #ifdef DNSTEER_ON_MODEL
     reason = doca_flow_model_reason();
 #endif

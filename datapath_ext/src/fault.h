@@ -8,6 +8,7 @@
 
 struct fault {
     char text[512];
+    doca_error_t code; /* of the call that was refused; SUCCESS: it was none */
 };
 
 /* Both return false, so that `return fault_set(...)` reads as what it does. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "platform.h"
+#include "removal.h"
 
 enum {
     QUEUE_DEPTH = 1024,
@@ -20,42 +21,54 @@ static void on_entry(struct doca_flow_pipe_entry *entry, uint16_t queue, enum do
 {
     struct flow_port *port = context;
 
-    (void)entry;
+    bool refused = status != DOCA_FLOW_ENTRY_STATUS_SUCCESS;
+
     (void)queue;
     if (port == NULL || op == DOCA_FLOW_ENTRY_OP_AGED)
         return;
+    /* Entries that go with their pipe may be called back too. Nobody counted them, and nobody waits. */
+    if (op == DOCA_FLOW_ENTRY_OP_DEL && (port->removals == NULL || !removals_report(port->removals, entry, refused)))
+        return;
     port->outstanding--;
-    if (status != DOCA_FLOW_ENTRY_STATUS_SUCCESS)
+    if (refused && op != DOCA_FLOW_ENTRY_OP_DEL)
         port->failed++;
 }
 
-bool flow_wait(struct flow_port *port, struct fault *fault)
+static bool complete(struct flow_port *port, struct fault *fault)
 {
-    unsigned before, idle = 0, failed;
+    unsigned idle = 0;
 
     while (port->outstanding > 0 && idle < WAITS) {
-        doca_error_t result;
-
-        before = port->outstanding;
+        int before = port->outstanding;
         /* As many as are outstanding: with more, or with 0, the library waits until the timeout. */
-        result = doca_flow_entries_process(port->port, 0, WAIT_US, port->outstanding);
+        doca_error_t result = doca_flow_entries_process(port->port, 0, WAIT_US, (uint32_t)port->outstanding);
+
         if (result != DOCA_SUCCESS)
             return fault_doca(fault, result, "completing operations of port %s", port->name);
         idle = port->outstanding < before ? 0 : idle + 1;
     }
+    return true;
+}
+
+bool flow_wait(struct flow_port *port, struct fault *fault)
+{
+    unsigned failed;
+
+    if (!complete(port, fault))
+        return false;
     failed = port->failed;
     port->failed = 0;
     if (failed > 0)
         return fault_set(fault, "hardware refused %u operations of port %s", failed, port->name);
-    return port->outstanding == 0 ||
-           fault_set(fault, "%u operations of port %s do not complete", port->outstanding, port->name);
+    return port->outstanding <= 0 ||
+           fault_set(fault, "%d operations of port %s do not complete", port->outstanding, port->name);
 }
 
 void flow_flush(struct flow_port *port)
 {
     struct fault ignored = {0};
 
-    (void)flow_wait(port, &ignored);
+    (void)complete(port, &ignored);
 }
 
 bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what)
@@ -134,7 +147,7 @@ bool flow_port_present(const struct flow_port *port)
 
 static uint32_t action_memory(const struct budgets *budgets)
 {
-    uint64_t wanted = (2ULL * budgets->slots + 2ULL * budgets->backends + budgets->vips) * ACTION_BYTES + 1024;
+    uint64_t wanted = (2ULL * budgets_slot_entries(budgets) + 2ULL * budgets_target_entries(budgets) + budgets->vips) * ACTION_BYTES + 1024;
     uint32_t size = 64;
 
     while (size < wanted && size < 1U << 31)
@@ -155,9 +168,10 @@ static bool start_port(struct flow_port *port, uint16_t number, const struct bud
     if (result == DOCA_SUCCESS)
         result = doca_flow_port_cfg_set_actions_mem_size(cfg, action_memory(budgets));
     if (result == DOCA_SUCCESS)
-        result = doca_flow_port_cfg_set_nr_resources(cfg, DOCA_FLOW_RESOURCE_COUNTER, budgets->counters);
+        result = doca_flow_port_cfg_set_nr_resources(cfg, DOCA_FLOW_RESOURCE_COUNTER, budgets_counters(budgets));
     if (result == DOCA_SUCCESS && budgets->backends > 0)
-        result = doca_flow_port_cfg_set_nr_resources(cfg, DOCA_FLOW_RESOURCE_ENCAP, budgets->backends);
+        result = doca_flow_port_cfg_set_nr_resources(cfg, DOCA_FLOW_RESOURCE_ENCAP,
+                                                     budgets_target_entries(budgets));
     if (result == DOCA_SUCCESS)
         result = doca_flow_port_start(cfg, &port->port);
     (void)doca_flow_port_cfg_destroy(cfg);

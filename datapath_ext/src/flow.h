@@ -9,6 +9,7 @@
 enum { PORT_IN = 0, PORT_OUT = 1, PORTS = 2 };
 
 struct doca_dev;
+struct removals;
 
 struct flow_port {
     struct doca_flow_port *port;
@@ -17,7 +18,9 @@ struct flow_port {
     unsigned mtu; /* bytes; 0: not known */
     unsigned mtu_told; /* bits: of which headers the log has that they leave too little of it */
     unsigned index; /* of the network device that has the name; 0: it is an RDMA device's */
-    unsigned outstanding, failed; /* operations that the callback has not reported, and that it reported as failed */
+    int outstanding; /* operations that the callback has not reported; below 0: it reported some before they were counted */
+    unsigned failed; /* those that it reported as failed */
+    struct removals *removals;    /* that are under way; NULL: none */
 };
 
 struct flow {
@@ -33,7 +36,7 @@ void flow_down(struct flow *flow);
 bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
 /* Until all operations of the port are done; false if one failed or does not come back. */
 bool flow_wait(struct flow_port *port, struct fault *fault);
-/* The same where something failed already: what is under way comes back, whatever becomes of it. */
+/* What is under way comes back, whatever becomes of it; the next flow_wait() tells. */
 void flow_flush(struct flow_port *port);
 /* Whether the device is still there, and not another one of its name. */
 bool flow_port_present(const struct flow_port *port);

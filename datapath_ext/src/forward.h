@@ -63,7 +63,8 @@ struct answer_ops {
                     const struct program *program, struct fault *fault);
     /* Removes what is unused. */
     bool (*prune)(struct dataplane *dataplane, struct service *service, struct fault *fault);
-    bool (*remove)(struct dataplane *dataplane, struct service *service, struct fault *fault);
+    /* All that hardware lets go; the rest stays the service's. */
+    void (*remove)(struct dataplane *dataplane, struct service *service);
 };
 
 struct forward_ops {

@@ -21,7 +21,7 @@ struct pipe_spec {
 bool pipe_create(struct flow_port *port, const struct pipe_spec *spec, struct doca_flow_pipe **pipe,
                  struct fault *fault);
 
-/* Destroys a pipe that could not be filled; nothing points to it yet. */
+/* Destroys a pipe that nothing points to, with its entries. */
 void pipe_discard(struct flow_port *port, struct doca_flow_pipe **pipe);
 
 /* Updates a BASIC pipe's entry; waits first if another update of it is still under way. */

@@ -65,6 +65,26 @@ static bool read_probe(struct reader *top, struct program *program)
            read_address(&reader, "ipv4", 4, false, &program->probe.ip4) && reader_close(&reader);
 }
 
+static unsigned spare_slots(const struct budgets *budgets)
+{
+    return budgets->slots < SLOTS_MAX ? budgets->slots : SLOTS_MAX;
+}
+
+uint32_t budgets_slot_entries(const struct budgets *budgets)
+{
+    return budgets->slots + spare_slots(budgets);
+}
+
+uint32_t budgets_target_entries(const struct budgets *budgets)
+{
+    return 2 * budgets->backends;
+}
+
+uint32_t budgets_counters(const struct budgets *budgets)
+{
+    return budgets->counters + spare_slots(budgets);
+}
+
 static bool read_budgets(struct reader *top, struct budgets *budgets)
 {
     struct reader reader;

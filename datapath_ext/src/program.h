@@ -60,13 +60,19 @@ struct vip {
     uint16_t *numbers;         /* with a probe: what names the backend of each slot */
 };
 
-/* What the ports reserve when they start; a change needs a restart. */
+/* What programs may use, which the ports reserve when they start; a change needs a restart. */
 struct budgets {
     unsigned vips;     /* services that exist at once */
     unsigned slots;    /* entries of slots */
     unsigned backends; /* tunnels and translations: one per backend and IP version inside */
     unsigned counters; /* one per slot, and COUNTERS_OWN */
 };
+
+/* Entries that pipes get: of slots as many more as a VIP has at most, of backends twice as many. What hardware does not
+ * update in place is put beside, and hardware may be full before its last entry. */
+uint32_t budgets_slot_entries(const struct budgets *budgets);
+uint32_t budgets_target_entries(const struct budgets *budgets);
+uint32_t budgets_counters(const struct budgets *budgets);
 
 struct program {
     json_t *source;

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "service.h"
+#include "leftover.h"
 
 static json_t *seconds_since(const struct timespec *then)
 {
@@ -38,7 +38,7 @@ static json_t *ports(const struct engine *engine)
 static json_t *room(const struct dataplane *dataplane)
 {
     const struct budgets *budgets = &dataplane->budgets;
-    unsigned slots = 0, targets = 0, vips = 0;
+    unsigned slots = leftovers_slots(dataplane), targets = 0, vips = 0;
     unsigned long counters;
 
     for (size_t i = 0; i < dataplane->service_count; i++) {
@@ -57,12 +57,13 @@ json_t *report_status(const struct engine *engine)
 {
     bool good = engine->consistent && engine->present[PORT_IN] && engine->present[PORT_OUT];
 
-    return json_pack("{s:b, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:o}", "ok", 1, "state",
+    return json_pack("{s:b, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:o, s:o, s:o, s:o, s:i}", "ok", 1, "state",
                      good ? "running" : "degraded", "platform", platform(), "vips", (int)engine->program->listed,
                      "loads", (int)engine->loads, "refused", (int)engine->refused, "consistent",
                      (int)engine->consistent, "draining", (int)engine->draining, "up_seconds",
                      seconds_since(&engine->started), "loaded_seconds", seconds_since(&engine->loaded), "ports",
-                     ports(engine), "used_of_budget", room(&engine->dataplane));
+                     ports(engine), "used_of_budget", room(&engine->dataplane),
+                     "awaiting_removal", (int)leftovers_entries(&engine->dataplane));
 }
 
 static json_t *count_vip(struct service *service, struct fault *fault)

@@ -114,14 +114,14 @@ struct selector *selector_get(struct selector **all, struct flow_port *port, con
     return selector;
 }
 
-void selector_put(struct selector **all, struct selector *selector)
+void selector_put(struct selector **all, struct flow_port *port, struct selector *selector)
 {
     if (--selector->users > 0)
         return;
     while (*all != selector)
         all = &(*all)->next;
     *all = selector->next;
-    doca_flow_pipe_destroy(selector->pipe);
+    pipe_discard(port, &selector->pipe); /* its entries go with it */
     selector_free(selector);
 }
 

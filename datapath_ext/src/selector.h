@@ -63,7 +63,7 @@ bool selector_key_same(const struct selector_key *one, const struct selector_key
 struct selector *selector_get(struct selector **all, struct flow_port *port, const struct vip *vip,
                               struct doca_flow_pipe *slots, struct fault *fault);
 /* One user less; without users it goes. No entry may point to it any more. */
-void selector_put(struct selector **all, struct selector *selector);
+void selector_put(struct selector **all, struct flow_port *port, struct selector *selector);
 /* Its memory alone. */
 void selector_free(struct selector *selector);
 

@@ -178,6 +178,7 @@ static void watch(struct server *server, struct engine *engine)
         return;
     server->watched = now.tv_sec;
     engine_check_ports(engine);
+    engine_retry_removals(engine);
 }
 
 /* Tells whoever started us that packets flow and commands are taken, if it wants to know. */

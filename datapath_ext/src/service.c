@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compat.h"
+#include "leftover.h"
+#include "removal.h"
 #include "service_slots.h"
 
 bool service_matches(const struct service *service, const struct vip *vip)
@@ -69,8 +70,10 @@ static bool set_slot(struct dataplane *dataplane, struct service *service, unsig
             return false;
     } else if (!slot->current || memcmp(&slot->content, content, sizeof(*content)) != 0) {
         slot->current = false;
-        if (!slot_update(pipes, in, forward, content, slot->entry, fault))
+        if (!slot_update(pipes, in, forward, content, slot->entry, fault)) {
+            service->refused = true;
             return false;
+        }
         dataplane->slots_updated++;
     }
     slot->content = *content;
@@ -86,7 +89,10 @@ static bool set_slots(struct dataplane *dataplane, struct service *service, cons
 
     for (unsigned i = 0; i < vip->slot_count && done; i++)
         done = set_slot(dataplane, service, i, program->backends[vip->slots[i]].name, &contents[vip->slots[i]], fault);
-    done = flow_wait(&dataplane->flow.ports[PORT_IN], fault) && done;
+    if (!flow_wait(&dataplane->flow.ports[PORT_IN], fault)) {
+        service->refused = true;
+        done = false;
+    }
     for (unsigned i = 0; i < vip->slot_count && done; i++)
         service->slots[i].current = true;
     free(contents);
@@ -120,10 +126,11 @@ struct service *service_build(struct dataplane *dataplane, const struct program 
                               uint32_t priority, struct fault *fault)
 {
     struct service *service = calloc(1, sizeof(*service));
-    struct fault ignored = {0};
 
-    if (service == NULL || (service->slots = calloc(vip->slot_count, sizeof(*service->slots))) == NULL) {
-        free(service);
+    if (service == NULL || (service->name = strdup(vip->name)) == NULL ||
+        (service->slots = calloc(vip->slot_count, sizeof(*service->slots))) == NULL) {
+        if (service != NULL)
+            service_forget(service);
         (void)fault_set(fault, "no memory for a VIP");
         return NULL;
     }
@@ -140,8 +147,14 @@ struct service *service_build(struct dataplane *dataplane, const struct program 
     if (set_slots(dataplane, service, program, vip, fault) &&
         service_sync_answers(dataplane, service, program, vip, fault))
         return service;
-    (void)service_remove(dataplane, service, NULL, &ignored);
+    leftover_add(dataplane, service);
     return NULL;
+}
+
+bool service_refresh(struct dataplane *dataplane, struct service *service, const struct program *program,
+                     struct fault *fault)
+{
+    return set_slots(dataplane, service, program, service->vip, fault);
 }
 
 bool service_attach(struct dataplane *dataplane, struct service *service, struct fault *fault)
@@ -156,6 +169,7 @@ bool service_attach(struct dataplane *dataplane, struct service *service, struct
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault)
 {
+    service->refused = false;
     if (!set_slots(dataplane, service, program, vip, fault) || !prune_answers(dataplane, service, fault))
         return false;
     service->vip = vip;
@@ -166,36 +180,50 @@ bool service_update(struct dataplane *dataplane, struct service *service, const 
 
 bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
-    struct flow_port *in = &dataplane->flow.ports[PORT_IN];
-    doca_error_t result;
-
-    if (service->entry == NULL)
-        return true;
-    result = compat_remove(service->entry);
-    if (result != DOCA_SUCCESS)
-        return fault_doca(fault, result, "removing a VIP");
-    service->entry = NULL;
+    if (service->entry != NULL &&
+        !remove_entry(&dataplane->flow.ports[PORT_IN], &service->entry, fault, "removing a VIP"))
+        return false;
     service->attached = false;
-    return flow_queued(in, result, fault, "") && flow_wait(in, fault);
+    return true;
 }
 
-bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor,
-                    struct fault *fault)
+static void forget_counters(struct service *service)
 {
-    struct flow_port *in = &dataplane->flow.ports[PORT_IN];
-    bool done = true;
+    for (unsigned i = 0; i < service->counter_count; i++)
+        free(service->counters[i].name);
+    free(service->counters);
+    service->counters = NULL;
+    service->counter_count = 0;
+}
 
-    if (successor != NULL)
+void service_dismantle(struct dataplane *dataplane, struct service *service, struct service *successor)
+{
+    struct removals removals;
+
+    if (successor != NULL && service->counters != NULL)
         service_transfer_counts(service, successor);
+    forget_counters(service);
+    removals_begin(&removals, &dataplane->flow.ports[PORT_IN]);
     for (unsigned i = 0; i < service->slot_count; i++)
-        if (service->slots[i].entry != NULL)
-            done = flow_queued(in, compat_remove(service->slots[i].entry), fault, "removing a slot") && done;
-    done = flow_wait(in, fault) && done;
+        removals_add(&removals, &service->slots[i].entry);
+    (void)removals_end(&removals);
     if (service->vip->forward->answers != NULL)
-        done = service->vip->forward->answers->remove(dataplane, service, fault) && done;
-    selector_put(&dataplane->selectors, service->selector);
-    service_forget(service);
-    return done;
+        service->vip->forward->answers->remove(dataplane, service);
+    if (service->selector != NULL)
+        selector_put(&dataplane->selectors, &dataplane->flow.ports[PORT_IN], service->selector);
+    service->selector = NULL;
+}
+
+void service_part(struct service *service)
+{
+    static const struct probe any;
+
+    service->own = *service->vip;
+    service->own.name = service->name;
+    service->own.slots = NULL;
+    service->own.numbers = NULL;
+    service->own.probe = service->vip->probe != NULL ? &any : NULL;
+    service->vip = &service->own;
 }
 
 void service_forget(struct service *service)
@@ -206,9 +234,8 @@ void service_forget(struct service *service)
         service->answers = answer->next;
         free(answer);
     }
-    for (unsigned i = 0; i < service->counter_count; i++)
-        free(service->counters[i].name);
-    free(service->counters);
+    forget_counters(service);
     free(service->slots);
+    free(service->name);
     free(service);
 }

@@ -22,6 +22,7 @@ struct slot {
 struct answer {
     struct address backend;
     struct doca_flow_pipe_entry *entry;
+    uint32_t priority;
     bool added; /* hardware has it; false: it, or one added with it, was refused late */
     bool used;
     unsigned unused_since; /* the generation that took the backend's last slot; 0: it has slots */
@@ -30,6 +31,8 @@ struct answer {
 
 struct service {
     const struct vip *vip;
+    struct vip own; /* what is kept of it when the program may go */
+    char *name;     /* the VIP's when it was built */
     uint32_t id, priority;
     struct selector *selector;
     struct doca_flow_pipe_entry *entry; /* NULL until packets may come */
@@ -40,7 +43,8 @@ struct service {
     unsigned counter_count;
     struct answer *answers;
     struct doca_flow_pipe_entry *source; /* that puts the VIP into answers */
-    struct service *next;                /* among those that hardware did not let go */
+    bool refused;                        /* hardware refused to update a slot */
+    struct service *next;                /* among the leftovers */
 };
 
 /* Whether hardware's slots can become those of the VIP in place. */
@@ -51,8 +55,12 @@ bool service_matches(const struct service *service, const struct vip *vip);
 /* All but the entry that lets packets in. NULL if something was refused; then nothing of it is left. */
 struct service *service_build(struct dataplane *dataplane, const struct program *program, const struct vip *vip,
                               uint32_t priority, struct fault *fault);
+/* Slots again, of a service that has no packets yet: backends were moved to other targets. */
+bool service_refresh(struct dataplane *dataplane, struct service *service, const struct program *program,
+                     struct fault *fault);
 bool service_attach(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* Slots that differ, in place, after service_sync_answers(). */
+/* Slots that differ, in place, after service_sync_answers(). On failure `refused` says whether hardware refused that: then
+ * the service can be built anew beside. */
 bool service_update(struct dataplane *dataplane, struct service *service, const struct program *program,
                     const struct vip *vip, struct fault *fault);
 /* Entries for answers, for modes that have some; see struct answer_ops. */
@@ -62,10 +70,11 @@ bool service_inherit_answers(struct dataplane *dataplane, struct service *servic
                              const struct program *program, struct fault *fault);
 /* No packets come to it any more. On failure they may still. */
 bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* What service_detach() left of it, and the service itself, whatever fails. `successor`, if any, takes over its
- * counts. */
-bool service_remove(struct dataplane *dataplane, struct service *service, struct service *successor,
-                    struct fault *fault);
+/* After service_detach(): takes everything of it out of hardware that it lets go. `successor`, if any, takes over its counts,
+ * once. */
+void service_dismantle(struct dataplane *dataplane, struct service *service, struct service *successor);
+/* From now on it does not need the program that it is of. */
+void service_part(struct service *service);
 void service_forget(struct service *service);
 
 /* Brings the counters up to what hardware counted. */

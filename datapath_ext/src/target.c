@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compat.h"
 #include "dataplane.h"
+#include "removal.h"
 
 struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend)
 {
     for (struct target *target = dataplane->targets; target != NULL; target = target->next)
-        if (target->added && target->forward == vip->forward && target->inner == vip->address.family &&
+        if (target->added && !target->superseded && !target->leaving && target->forward == vip->forward && target->inner == vip->address.family &&
             target->outer == backend->address.family && strcmp(target->name, backend->name) == 0)
             return target;
     return NULL;
@@ -51,25 +51,25 @@ static void release(struct target *target)
     free(target);
 }
 
-static bool check_room(const struct dataplane *dataplane, struct fault *fault)
+static bool check_room(const struct dataplane *dataplane, uint32_t most, struct fault *fault)
 {
     unsigned count = 0;
 
     for (const struct target *target = dataplane->targets; target != NULL; target = target->next)
         count++;
-    return count < dataplane->budgets.backends ||
+    return count < most ||
            fault_set(fault, "out of entries for backends: $.budgets.backends is %u, and changing needs room for old and "
                      "new", dataplane->budgets.backends);
 }
 
 static bool add(struct dataplane *dataplane, const struct vip *vip, const struct backend *backend,
-                const struct target_headers *headers, struct fault *fault)
+                const struct target_headers *headers, uint32_t most, struct fault *fault)
 {
     struct target *target;
     struct flow_port *port;
     bool done;
 
-    if (!check_room(dataplane, fault))
+    if (!check_room(dataplane, most, fault))
         return false;
     target = calloc(1, sizeof(*target));
     if (target == NULL || (target->name = strdup(backend->name)) == NULL) {
@@ -105,7 +105,7 @@ static bool visit_add(struct dataplane *dataplane, const struct program *program
     struct target_headers headers = vip->forward->targets->headers(program, backend);
 
     if (target == NULL)
-        return add(dataplane, vip, backend, &headers, fault);
+        return add(dataplane, vip, backend, &headers, dataplane->budgets.backends, fault);
     target->used = true;
     return true;
 }
@@ -116,7 +116,15 @@ static bool visit_update(struct dataplane *dataplane, const struct program *prog
     struct target *target = target_find(dataplane, vip, backend);
     struct target_headers headers = vip->forward->targets->headers(program, backend);
 
-    return target == NULL || same(target, &headers) || update(dataplane, target, &headers, fault);
+    struct fault refusal = {0};
+
+    if (target == NULL || same(target, &headers) || update(dataplane, target, &headers, &refusal))
+        return true;
+    if (!add(dataplane, vip, backend, &headers, budgets_target_entries(&dataplane->budgets), fault))
+        return fault_set(fault, "%s", refusal.text);
+    target->superseded = true;
+    dataplane->targets_superseded++;
+    return true;
 }
 
 /* Each backend of the VIP once, however many slots it has. */
@@ -163,28 +171,35 @@ bool targets_update(struct dataplane *dataplane, const struct program *program, 
     return visit_all(dataplane, program, visit_update, fault);
 }
 
-bool targets_prune(struct dataplane *dataplane, struct fault *fault)
+void targets_retry(struct dataplane *dataplane)
 {
     struct target **link = &dataplane->targets;
+    struct removals removals;
 
+    for (unsigned port = 0; port < PORTS; port++) {
+        removals_begin(&removals, &dataplane->flow.ports[port]);
+        for (struct target *target = dataplane->targets; target != NULL; target = target->next)
+            if (target->leaving && target->forward->targets->port == port)
+                removals_add(&removals, &target->entry);
+        (void)removals_end(&removals);
+    }
     while (*link != NULL) {
         struct target *target = *link;
-        struct flow_port *port = port_of(dataplane, target);
-        doca_error_t result;
 
-        if (target->used) {
+        if (target->entry != NULL) {
             link = &target->next;
             continue;
         }
-        result = compat_remove(target->entry);
-        if (result != DOCA_SUCCESS)
-            return fault_doca(fault, result, "removing a backend");
         *link = target->next;
         release(target);
-        if (!flow_queued(port, result, fault, "removing a backend"))
-            return false;
     }
-    return flow_wait(&dataplane->flow.ports[PORT_IN], fault) && flow_wait(&dataplane->flow.ports[PORT_OUT], fault);
+}
+
+void targets_prune(struct dataplane *dataplane)
+{
+    for (struct target *target = dataplane->targets; target != NULL; target = target->next)
+        target->leaving = target->leaving || target->superseded || !target->used;
+    targets_retry(dataplane);
 }
 
 void targets_forget(struct dataplane *dataplane)

@@ -17,6 +17,8 @@ struct target {
     bool added;   /* hardware has it; false: it refused late, and what it has is to be removed */
     bool current; /* it has these values; false: it refused an update late, and may have others */
     bool used;
+    bool superseded; /* hardware refused to update it: another one takes its place, and slots move there */
+    bool leaving;    /* nothing points to it, and hardware did not let it go yet */
     struct target *next;
 };
 
@@ -24,10 +26,12 @@ struct target {
 struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend);
 /* Adds what the program needs and is not there; what it does not need is marked as unused. No packet sees a change. */
 bool targets_add(struct dataplane *dataplane, const struct program *program, struct fault *fault);
-/* Makes those that are there as the program needs them, in place. */
+/* Makes those that are there as the program needs them: in place, or by another one if hardware refuses that. */
 bool targets_update(struct dataplane *dataplane, const struct program *program, struct fault *fault);
 /* Removes what is unused. */
-bool targets_prune(struct dataplane *dataplane, struct fault *fault);
+void targets_prune(struct dataplane *dataplane);
+/* Removes what hardware did not let go before. */
+void targets_retry(struct dataplane *dataplane);
 void targets_forget(struct dataplane *dataplane);
 
 #endif

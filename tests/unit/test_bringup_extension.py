@@ -111,6 +111,11 @@ def test_pages_follow_the_budgets() -> None:
     (pages,) = setup(EXT, KERNEL, large).memory.pages
     assert pages.count == 1280 / 2
     assert pages.why == "1280 MB for the extension: 512 MB of actions at each of its ports, and DPDK's own"
+    spare = ("ipv4: 192.0.2.2", "ipv4: 192.0.2.2\n    budgets: {slots: 100000, backends: 65536}")
+    (pages,) = setup(
+        EXT, KERNEL, spare
+    ).memory.pages  # (2 * (100000 + 32768) + 2 * 2 * 65536 + 256) * 128 bytes: 64.4 MB
+    assert pages.why == "512 MB for the extension: 128 MB of actions at each of its ports, and DPDK's own"
     said = ("mtu: 1600", "hugepages: {count: 4000}\n    mtu: 1600")
     assert [p.count for p in setup(EXT, said).memory.pages] == [4000]  # the spec's word counts
 

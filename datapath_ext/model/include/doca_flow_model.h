@@ -4,6 +4,8 @@
  * A program that knows nothing of this header is steered by the environment:
  *   DOCA_FLOW_MODEL_STRICT=1           refuse what no public program or document proves
  *   DOCA_FLOW_MODEL_DEVICES="a b"      names under which doca_devinfo_create_list() offers devices
+ *   DOCA_FLOW_MODEL_UPDATES_MOST, _REMOVE_ONE_IN, _FULL_ONE_IN, _FULL_AT_SIZE, _DESTROY_CALLBACKS
+ *                                      numbers: struct doca_flow_model_faults
  *   DOCA_FLOW_MODEL_PORTS="0=netdev:NAME 1=pcap:IN:OUT"
  *                                      connects ports as they start (IN or OUT may be empty) */
 #ifndef DOCA_FLOW_MODEL_H_
@@ -65,6 +67,17 @@ uint64_t doca_flow_model_unproven(void);
 /* Whether a forward to a port, from the default domain, goes through that port's egress root pipe, as up to DOCA 3.0
  * (true), or out at once, as from 3.1 on (false, the default). Forwards of type PIPE lead there in both. */
 void doca_flow_model_set_egress_by_port(bool on);
+
+/* What hardware is reported to refuse or to do, and the model does only on request. All 0: nothing of it. */
+struct doca_flow_model_faults {
+    uint32_t updates_most;   /* updates in place that an entry takes, the next one is refused: IN_USE; 0: any number */
+    uint32_t remove_one_in;  /* one in so many removals is refused, by chance: UNKNOWN; 0: none, 1: all */
+    uint32_t full_one_in;    /* one in so many additions finds no place, by chance: FULL; 0: none, 1: all */
+    bool full_at_size;       /* an update needs a free entry of its pipe: FULL if it has none, and for additions too */
+    bool destroy_callbacks;  /* entries of pipes that are destroyed or flushed are called back, as removed */
+};
+/* From now on; NULL: none. Until the first call the environment says it. Chance is seeded by doca_flow_model_seed(). */
+void doca_flow_model_set_faults(const struct doca_flow_model_faults *faults);
 
 /* Replays what random numbers the model draws: packet randoms, junk in scratch words, random hash pipes. */
 void doca_flow_model_seed(uint64_t seed);

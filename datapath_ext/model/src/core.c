@@ -8,6 +8,7 @@
 
 #include <doca_log.h>
 
+#include "faults.h"
 #include "log.h"
 
 struct library model;
@@ -119,6 +120,7 @@ void doca_flow_model_seed(uint64_t seed)
 {
     model_lock();
     random_state = seed != 0 ? seed : 1;
+    faults_seed(seed);
     model_unlock();
 }
 

@@ -1,5 +1,6 @@
 /* What all kinds of entries have in common: adding, updating, removing, querying. */
 #include "entry.h"
+#include "faults.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,9 @@ doca_error_t entry_begin(struct doca_flow_pipe *pipe, enum doca_flow_pipe_type t
         return refuse(DOCA_ERROR_INVALID_VALUE, "entry of pipe %s on queue %u, which the pipe excludes",
                       pipe->cfg.name, queue);
     result = queue_check(pipe->cfg.port, queue, flags, "add_entry");
+    if (result != DOCA_SUCCESS)
+        return result;
+    result = faults_check_add(pipe);
     if (result != DOCA_SUCCESS)
         return result;
     if (pipe->entry_count >= pipe->cfg.nr_entries)
@@ -116,6 +120,8 @@ doca_error_t entry_update(enum doca_flow_pipe_type type, uint16_t queue, struct 
         result = queue_check(pipe->cfg.port, queue, flags, "update_entry");
     if (result == DOCA_SUCCESS && entry->update != NULL)
         result = refuse(DOCA_ERROR_AGAIN, "update of an entry of pipe %s that waits for another one", pipe->cfg.name);
+    if (result == DOCA_SUCCESS)
+        result = faults_check_update(entry);
     if (result == DOCA_SUCCESS) {
         update = calloc(1, sizeof(*update));
         if (update == NULL)
@@ -132,6 +138,7 @@ doca_error_t entry_update(enum doca_flow_pipe_type type, uint16_t queue, struct 
         result = queue_put(entry, queue, OPERATION_UPDATE, (flags & DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH) != 0);
         if (result == DOCA_SUCCESS) {
             update = NULL;
+            entry->updates++;
         } else {
             entry->update = NULL;
             effect_clear(pipe->cfg.port, update);
@@ -154,6 +161,8 @@ doca_error_t doca_flow_pipe_remove_entry(uint16_t pipe_queue, uint32_t flags, st
         result = refuse(DOCA_ERROR_INVALID_VALUE, "remove of an entry that is being removed");
     else
         result = queue_check(entry->pipe->cfg.port, pipe_queue, flags, "remove_entry");
+    if (result == DOCA_SUCCESS)
+        result = faults_check_remove(entry);
     if (result == DOCA_SUCCESS) {
         entry->removing = true;
         result = queue_put(entry, pipe_queue, OPERATION_REMOVE, (flags & DOCA_FLOW_ENTRY_FLAGS_WAIT_FOR_BATCH) != 0);

@@ -48,6 +48,18 @@ doca_error_t doca_flow_pipe_basic_update_entry(uint16_t pipe_queue, struct doca_
     return entry_update(DOCA_FLOW_PIPE_BASIC, pipe_queue, pipe, action_idx, actions, monitor, fwd, flags, entry);
 }
 
+/* Two entries of one match are not supported: public text names the update call instead, and there is none for control
+ * pipes. Conditions are not compared: entries that have one are no duplicates. */
+static doca_error_t check_control_match(const struct doca_flow_pipe *pipe, const struct doca_flow_pipe_entry *new)
+{
+    for (const struct doca_flow_pipe_entry *entry = pipe->entries; entry != NULL; entry = entry->next)
+        if (!entry->removing && !entry->condition.used && !new->condition.used &&
+            matcher_same(&entry->matcher, &new->matcher))
+            return unproven("two entries of one match in control pipe %s, with priorities %u and %u", pipe->cfg.name,
+                            entry->priority, new->priority);
+    return DOCA_SUCCESS;
+}
+
 doca_error_t doca_flow_pipe_control_add_entry(
     uint16_t pipe_queue, struct doca_flow_pipe *pipe, const struct doca_flow_match *match,
     const struct doca_flow_match *match_mask, const struct doca_flow_match_condition *condition,
@@ -75,8 +87,10 @@ doca_error_t doca_flow_pipe_control_add_entry(
         result = template_copy(actions, actions_mask, action_descs, &template);
     if (result == DOCA_SUCCESS) {
         new->priority = priority;
-        result = effect_create_literal(pipe, &template, monitor, fwd, &new->effect);
+        result = check_control_match(pipe, new);
     }
+    if (result == DOCA_SUCCESS)
+        result = effect_create_literal(pipe, &template, monitor, fwd, &new->effect);
     result = entry_end(new, pipe_queue, 0, result, entry);
     template_clear(&template);
     model_unlock();

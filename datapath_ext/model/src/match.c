@@ -204,23 +204,6 @@ void matcher_clear(struct matcher *matcher)
     memset(matcher, 0, sizeof(*matcher));
 }
 
-void matcher_entry_key(const struct matcher *matcher, const struct doca_flow_match *match, uint8_t *key)
-{
-    for (size_t i = 0; i < matcher->count; i++) {
-        const struct match_part *part = &matcher->parts[i];
-        const uint8_t *value = match != NULL ? value_in(match, part->place) : NULL;
-
-        for (size_t j = 0; j < part->place.field->size; j++) {
-            size_t at = part->at + j;
-
-            if (part->constant)
-                key[at] = matcher->value[at];
-            else
-                key[at] = (uint8_t)(value != NULL ? value[j] & matcher->mask[at] : 0);
-        }
-    }
-}
-
 /* Under the mask; as many bytes at a time as there are. */
 static bool same(const uint8_t *number, const uint8_t *value, const uint8_t *mask, size_t size)
 {
@@ -238,6 +221,38 @@ static bool same(const uint8_t *number, const uint8_t *value, const uint8_t *mas
         if (((number[at] ^ value[at]) & mask[at]) != 0)
             return false;
     return true;
+}
+
+bool matcher_same(const struct matcher *one, const struct matcher *other)
+{
+    if (one->count != other->count || one->size != other->size)
+        return false;
+    /* Values first: they tell most apart. */
+    if (one->size != 0 && (!same(one->value, other->value, one->mask, one->size) ||
+                           memcmp(one->mask, other->mask, one->size) != 0))
+        return false;
+    for (size_t i = 0; i < one->count; i++)
+        if (one->parts[i].place.section != other->parts[i].place.section ||
+            one->parts[i].place.field != other->parts[i].place.field)
+            return false;
+    return true;
+}
+
+void matcher_entry_key(const struct matcher *matcher, const struct doca_flow_match *match, uint8_t *key)
+{
+    for (size_t i = 0; i < matcher->count; i++) {
+        const struct match_part *part = &matcher->parts[i];
+        const uint8_t *value = match != NULL ? value_in(match, part->place) : NULL;
+
+        for (size_t j = 0; j < part->place.field->size; j++) {
+            size_t at = part->at + j;
+
+            if (part->constant)
+                key[at] = matcher->value[at];
+            else
+                key[at] = (uint8_t)(value != NULL ? value[j] & matcher->mask[at] : 0);
+        }
+    }
 }
 
 bool matcher_packet_key(const struct matcher *matcher, const struct packet *packet, uint8_t *key)

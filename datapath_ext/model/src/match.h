@@ -37,6 +37,8 @@ struct matcher {
 doca_error_t matcher_create(enum match_rule rule, const struct doca_flow_match *match,
                             const struct doca_flow_match *mask, struct matcher *matcher);
 void matcher_clear(struct matcher *matcher);
+/* Whether both, literal ones, take the same packets by the same bits. */
+bool matcher_same(const struct matcher *one, const struct matcher *other);
 
 /* The key of an entry with this match (NULL: all zero), `matcher->size` bytes; constant parts are the pipe's. */
 void matcher_entry_key(const struct matcher *matcher, const struct doca_flow_match *match, uint8_t *key);

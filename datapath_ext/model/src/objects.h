@@ -127,6 +127,7 @@ struct doca_flow_pipe_entry {
     enum doca_flow_entry_status status;
     bool active, removing;
     unsigned pending; /* operations in queues */
+    unsigned updates; /* so far */
     struct effect effect, *update;
     uint64_t hit_ns;
     bool aged;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "faults.h"
 #include "objects.h"
 
 /* A mask of what a longest-prefix pipe looks at: what the match leaves open, and what the mask asks for exactly. */
@@ -172,6 +173,9 @@ static void release(struct doca_flow_pipe *pipe)
         struct doca_flow_pipe_entry *entry = pipe->entries;
 
         pipe->entries = entry->next;
+        if (faults_call_back_on_destroy() && model.cfg.entry_cb != NULL)
+            model.cfg.entry_cb(entry, entry->queue, DOCA_FLOW_ENTRY_STATUS_SUCCESS, DOCA_FLOW_ENTRY_OP_DEL,
+                               entry->user_ctx);
         entry_release(entry);
         free(entry);
     }

@@ -71,7 +71,7 @@ static bool open_encap(struct flow_port *out, unsigned outer, const struct budge
     struct doca_flow_actions inner4, inner6;
     struct doca_flow_fwd fwd = fwd_port(PORT_OUT), next = fwd_pipe(miss);
     struct pipe_spec spec = {.name = outer == 4 ? "encap4" : "encap6", .type = DOCA_FLOW_PIPE_BASIC,
-                             .root = outer == 4, .egress = true, .entries = budgets->backends, .match = &match,
+                             .root = outer == 4, .egress = true, .entries = budgets_target_entries(budgets), .match = &match,
                              .mask = &mask, .templates = {&inner4, &inner6}, .template_count = 2, .fwd = &fwd,
                              .miss = &next};
 

@@ -136,7 +136,7 @@ static bool open_pipes(struct forward_pipes *pipes, struct flow *flow, const str
     put_source(&to_probe.outer, &all4);
     memset(to_probe.outer.eth.dst_mac, 0xff, 6);
     return (pipe[SIIT_TRANSLATED] != NULL ||
-            open_rewrite(in, &query, NULL, budgets->backends, PORT_OUT, "translated", &pipe[SIIT_TRANSLATED], fault)) &&
+            open_rewrite(in, &query, NULL, budgets_target_entries(budgets), PORT_OUT, "translated", &pipe[SIIT_TRANSLATED], fault)) &&
            (pipe[SIIT_TO_IP6] != NULL ||
             open_list(in, DOCA_FLOW_L3_TYPE_IP4, pipe[SIIT_TRANSLATED], &pipe[SIIT_TO_IP6], fault)) &&
            (pipe[SIIT_ANSWERS] != NULL ||

@@ -5,7 +5,10 @@
 #include <string.h>
 
 #include "compat.h"
-#include "service.h"
+#include "leftover.h"
+#include "removal.h"
+
+enum { TRIES = 3 };
 
 static const struct forward_pipes *pipes_of(const struct dataplane *dataplane)
 {
@@ -35,30 +38,47 @@ static struct answer *find(const struct service *service, const struct address *
     return NULL;
 }
 
-/* Removes what is unused. */
-static bool prune(struct dataplane *dataplane, struct service *service, struct fault *fault)
+/* Forgets those that are not in hardware any more. */
+static void drop_removed(struct dataplane *dataplane, struct service *service)
 {
-    struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
     struct answer **link = &service->answers;
 
     while (*link != NULL) {
         struct answer *answer = *link;
-        doca_error_t result;
 
-        if (answer->used) {
+        if (answer->entry != NULL) {
             link = &answer->next;
             continue;
         }
-        result = compat_remove(answer->entry);
-        if (result != DOCA_SUCCESS)
-            return fault_doca(fault, result, "removing answers of a backend");
         *link = answer->next;
         free(answer);
         dataplane->answer_count--;
-        if (!flow_queued(out, result, fault, "removing answers of a backend"))
-            return false;
     }
-    return flow_wait(out, fault);
+}
+
+static void remove_unused(struct dataplane *dataplane, struct service *service)
+{
+    struct removals removals;
+
+    removals_begin(&removals, &dataplane->flow.ports[PORT_OUT]);
+    for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
+        if (!answer->used)
+            removals_add(&removals, &answer->entry);
+    (void)removals_end(&removals);
+    drop_removed(dataplane, service);
+}
+
+/* Removes what is unused: another VIP's answers may come that way now, so all of it must go. */
+static bool prune(struct dataplane *dataplane, struct service *service, struct fault *fault)
+{
+    bool done = true;
+
+    remove_unused(dataplane, service);
+    for (struct answer *answer = service->answers; answer != NULL && done; answer = answer->next)
+        done = answer->used || remove_entry(&dataplane->flow.ports[PORT_OUT], &answer->entry, fault,
+                                            "removing answers of a backend");
+    drop_removed(dataplane, service);
+    return done;
 }
 
 /* Room for one more: if there is none, answers of backends that had lost their last slot before this load go. Without
@@ -79,6 +99,54 @@ static bool make_room(struct dataplane *dataplane, struct fault *fault)
     return true;
 }
 
+/* Which levels entries of the backend's answers from this port have in this service; *other: it is another VIP's. */
+static unsigned levels_of(const struct service *service, const struct vip *vip, const struct address *backend, bool *other)
+{
+    unsigned levels = 0;
+
+    if (service->vip->port != vip->port || service->vip->protocol != vip->protocol ||
+        (service->vip->probe != NULL) != (vip->probe != NULL))
+        return 0;
+    for (const struct answer *answer = service->answers; answer != NULL; answer = answer->next)
+        if (memcmp(&answer->backend, backend, sizeof(*backend)) == 0)
+            levels |= 1U << answer->priority;
+    *other = *other || (levels != 0 && !service_matches(service, vip));
+    return levels;
+}
+
+/* Whether the backend's answers may get an entry, and its level: that of the service, unless it is taken still. */
+static bool has_level(const struct dataplane *dataplane, const struct service *service, const struct vip *vip,
+                      const struct address *backend, uint32_t *priority)
+{
+    uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
+    uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
+    unsigned levels = 0;
+    bool other = false;
+
+    for (const struct service *left = dataplane->leftovers; left != NULL; left = left->next)
+        levels |= levels_of(left, vip, backend, &other);
+    if (other)
+        return false; /* they would become another VIP's */
+    for (size_t i = 0; i < dataplane->service_count; i++)
+        levels |= levels_of(dataplane->services[i], vip, backend, &other);
+    *priority = service->priority;
+    if (levels & 1U << *priority)
+        *priority = *priority == high ? low : high;
+    return (levels & 1U << *priority) == 0;
+}
+
+/* What is in the way may be what hardware did not let go before. */
+static bool find_level(struct dataplane *dataplane, const struct service *service, const struct vip *vip,
+                       const struct address *backend, uint32_t *priority, struct fault *fault)
+{
+    for (unsigned i = 0; i < TRIES; i++) {
+        if (has_level(dataplane, service, vip, backend, priority))
+            return true;
+        leftovers_retry(dataplane);
+    }
+    return fault_set(fault, "hardware refuses to remove entries for the answers of a backend; a later load can do it");
+}
+
 static bool add(struct dataplane *dataplane, struct service *service, const struct vip *vip,
                 const struct address *backend, struct fault *fault)
 {
@@ -86,24 +154,26 @@ static bool add(struct dataplane *dataplane, struct service *service, const stru
     struct prefix clients = {.address = {.family = 6, .bytes = {0x00, 0x64, 0xff, 0x9b}}, .length = 96};
     struct doca_flow_fwd fwd = fwd_list(pipes_of(dataplane)->pipes[SIIT_TO_IP4]);
     struct answer *answer;
+    uint32_t priority;
     bool done;
 
     if (vip->probe != NULL) {
         memcpy(&clients.address.bytes[12], vip->probe->ip4.bytes, 4);
         clients.length = 128;
     }
-    if (!make_room(dataplane, fault))
+    if (!make_room(dataplane, fault) || !find_level(dataplane, service, vip, backend, &priority, fault))
         return false;
     answer = calloc(1, sizeof(*answer));
     if (answer == NULL)
         return fault_set(fault, "no memory for answers");
-    done = classifier_add_answer(&dataplane->answers, vip, backend, &clients, service->id, service->priority, &fwd,
+    done = classifier_add_answer(&dataplane->answers, vip, backend, &clients, service->id, priority, &fwd,
                                  &answer->entry, fault);
     if (answer->entry == NULL) {
         free(answer);
         return false;
     }
     answer->backend = *backend;
+    answer->priority = priority;
     answer->used = true;
     answer->next = service->answers;
     service->answers = answer;
@@ -196,17 +266,19 @@ static bool sync_answers(struct dataplane *dataplane, struct service *service, c
     return complete(dataplane, service, add_missing(dataplane, service, program, vip, fault), fault);
 }
 
-static bool remove_all(struct dataplane *dataplane, struct service *service, struct fault *fault)
+/* The source last: answers that are still let in need it. */
+static void remove_all(struct dataplane *dataplane, struct service *service)
 {
-    struct flow_port *out = &dataplane->flow.ports[PORT_OUT];
-    bool done;
+    struct removals removals;
 
     for (struct answer *answer = service->answers; answer != NULL; answer = answer->next)
         answer->used = false;
-    done = prune(dataplane, service, fault);
-    if (service->source != NULL)
-        done = flow_queued(out, compat_remove(service->source), fault, "removing the source of answers") && done;
-    return flow_wait(out, fault) && done;
+    remove_unused(dataplane, service);
+    if (service->answers != NULL)
+        return;
+    removals_begin(&removals, &dataplane->flow.ports[PORT_OUT]);
+    removals_add(&removals, &service->source);
+    (void)removals_end(&removals);
 }
 
 const struct answer_ops siit_answers = {

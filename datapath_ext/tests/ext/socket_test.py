@@ -19,12 +19,14 @@ ENVIRONMENT = {**os.environ, "DOCA_FLOW_MODEL_DEVICES": "ext-in ext-out"}
 class Running:
     """A process of the program, with its socket and its log."""
 
-    def __init__(self, directory, program, *options):
+    def __init__(self, directory, program, *options, **environment):
         self.path = str(directory / "control.sock")
         self.log = directory / "log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [BINARY, "--program", str(program), "--socket", self.path, *options], stderr=log, env=ENVIRONMENT
+                [BINARY, "--program", str(program), "--socket", self.path, *options],
+                stderr=log,
+                env={**ENVIRONMENT, **environment},
             )
 
     def connect(self):
@@ -55,8 +57,8 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(directory, program, *options):
-    it = Running(directory, program, *options)
+def running(directory, program, *options, **environment):
+    it = Running(directory, program, *options, **environment)
     try:
         yield it
     finally:
@@ -100,6 +102,24 @@ def test_load_and_stop(directory):
         assert it.ask(command="stop") == {"ok": True}
         assert it.process.wait(20) == 0
         assert {"loaded", "refused", "stopped"} <= {event["event"] for event in it.events()}
+
+
+def test_what_hardware_refuses_to_remove(directory):
+    """It is counted, takes its room, and is tried again without another load."""
+    with running(directory, PROGRAMS / "l2-slots.json", DOCA_FLOW_MODEL_REMOVE_ONE_IN="2") as it:
+        slots = it.ask(command="status")["used_of_budget"]["slots"][0]
+        program = read("l2-slots.json")
+        program["vips"][0]["select"] = "spray"
+        answer = it.ask(command="load", program=program)
+        assert answer["ok"] and answer["replaced"] == 1, answer
+        status = it.ask(command="status")
+        while status["awaiting_removal"] > 0:
+            assert slots < status["used_of_budget"]["slots"][0] <= slots + status["awaiting_removal"], status
+            status = it.ask(command="status")
+        assert status["used_of_budget"]["slots"][0] == slots, status
+        told = [(event["event"], event["entries"]) for event in it.events() if "entries" in event]
+        assert [event for event, _ in told] == ["not_removed", "removed_late"], told
+        assert told[0][1] > 0, told
 
 
 def test_kill_and_restart(directory):

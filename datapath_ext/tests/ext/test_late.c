@@ -1,6 +1,8 @@
 /* Hardware that accepts an operation and refuses it when it completes: what was to be added is not there, what was to be
  * updated is as it was. The linker puts the functions here in place of the compat's. */
 #include "change.h"
+#include "leftover.h"
+#include "removal.h"
 #include "report.h"
 #include "rig.h"
 #include "wraps.h"
@@ -15,6 +17,9 @@ static bool lasting;
 static char fakes[FAKES_MAX]; /* entries that are not there */
 static unsigned fake_count;
 static void (*before_removal)(void), (*after_update)(void);
+static unsigned refusals; /* removals that are refused next */
+static unsigned late_removals; /* removals until one is accepted and refused when it completes; 0: none is */
+static unsigned kept;          /* that were */
 
 static bool is_fake(const struct doca_flow_pipe_entry *entry)
 {
@@ -91,18 +96,36 @@ doca_error_t __wrap_compat_control_add(struct doca_flow_pipe *pipe, const struct
                                                        context, entry);
 }
 
+/* As if hardware had called back. */
+static bool reported(const struct doca_flow_pipe_entry *entry, bool refused)
+{
+    bool known = false;
+
+    for (unsigned i = 0; i < PORTS; i++)
+        known = known || (rig.dataplane.flow.ports[i].removals != NULL &&
+                          removals_report(rig.dataplane.flow.ports[i].removals, entry, refused));
+    return known;
+}
+
 doca_error_t __wrap_compat_remove(struct doca_flow_pipe_entry *entry)
 {
     void (*first)(void) = before_removal;
 
     before_removal = NULL;
-    if (first != NULL) {
+    if (first != NULL)
         first();
+    if (refusals > 0) {
+        refusals--;
         return DOCA_ERROR_DRIVER;
     }
     if (stuck)
         return DOCA_ERROR_DRIVER;
-    silent = is_fake(entry);
+    if (late_removals > 0 && --late_removals == 0 && !is_fake(entry)) {
+        kept += reported(entry, true);
+        silent = true;
+        return DOCA_SUCCESS;
+    }
+    silent = is_fake(entry) && reported(entry, false);
     return silent ? DOCA_SUCCESS : __real_compat_remove(entry);
 }
 
@@ -171,10 +194,13 @@ static void a_late_refusal_that_cannot_be_undone_is_put_right(void **state)
 /* However often it is tried: only programs that a service still is of are kept. */
 static void trying_again_keeps_nothing(void **state)
 {
-    unsigned held = 0;
+    unsigned held = 0, number = 1;
 
-    start(3, true);
-    for (unsigned i = 0; i < 20; i++)
+    for (start(number, true); !change_load(change_after()) && rig.consistent; start(++number, true)) {
+        stuck = false;
+        rig_down();
+    }
+    for (unsigned i = 1; i < 20; i++)
         assert_true(!change_load(change_after()));
     assert_true(!rig.consistent);
     for (const struct program *program = rig.retained; program != NULL; program = program->next)
@@ -209,6 +235,27 @@ static void a_late_refusal_at_the_start_leaves_nothing_open(void **state)
     rig_down();
 }
 
+/* Its callback has the entry, so its handle is kept and tried again. */
+static void keeps_what_is_not_removed_when_it_completes(void **state)
+{
+    unsigned waited = 0, number = 0;
+
+    do {
+        start(0, false);
+        late_removals = ++number;
+        kept = 0;
+        assert_true(change_load(change_after()));
+        change_check_after();
+        waited += leftovers_entries(&rig.dataplane);
+        late_removals = 0;
+        assert_true(change_load(change_before()));
+        assert_int_equal(leftovers_entries(&rig.dataplane), 0);
+        change_check_before();
+        rig_down();
+    } while (kept > 0);
+    assert_true(number > 5 && waited > 0);
+}
+
 static void send_one(void)
 {
     assert_int_equal(rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .protocol = 6}), 0x11);
@@ -223,17 +270,23 @@ static json_t *chosen_by(const char *select)
     return json;
 }
 
-/* A service that takes over is there beside the old one for a moment; if it has to go, what it counted stays. */
-static void counts_what_came_to_a_service_in_vain(void **state)
+/* A service that takes over is there beside the old one for a moment; whichever stays, what both counted does. Hardware
+ * refuses to remove the other one's entry: of the upper level for good, then the swap is undone. */
+static void counts_what_comes_during_a_swap(void **state)
 {
     rig_up_json(chosen_by("slots"));
+    before_removal = send_one;
+    refusals = 3;
+    assert_true(!change_load(chosen_by("spray")));
+    assert_true(before_removal == NULL && rig.consistent);
     rig_load(chosen_by("spray"));
     send_one();
     before_removal = send_one;
-    assert_true(!change_load(chosen_by("slots")));
-    assert_true(before_removal == NULL && rig.consistent);
+    refusals = 1;
+    rig_load(chosen_by("slots"));
+    assert_true(before_removal == NULL);
     send_one();
-    assert_int_equal(rig_counter("vips/1/packets"), 3);
+    assert_int_equal(rig_counter("vips/1/packets"), 4);
     rig_down();
 }
 
@@ -270,7 +323,8 @@ int main(void)
         cmocka_unit_test(a_late_refusal_that_cannot_be_undone_is_put_right),
         cmocka_unit_test(trying_again_keeps_nothing),
         cmocka_unit_test(a_late_refusal_at_the_start_leaves_nothing_open),
-        cmocka_unit_test(counts_what_came_to_a_service_in_vain),
+        cmocka_unit_test(keeps_what_is_not_removed_when_it_completes),
+        cmocka_unit_test(counts_what_comes_during_a_swap),
         cmocka_unit_test(lets_answers_in_before_it_asks),
     };
 

@@ -112,12 +112,14 @@ static void undoes_what_hardware_refuses(void **state)
     json_t *json = rig_json("l2-slots");
 
     rig_up("l2-slots");
-    rig.dataplane.budgets.counters = 1000; /* the port got 320 */
+    rig.dataplane.budgets.counters = 1000; /* the port got fewer */
     rig.dataplane.budgets.slots = 1000;
     rig_put(json, "budgets/counters", json_integer(1000));
     rig_put(json, "budgets/slots", json_integer(1000));
+    rig_put(json, "budgets/vips", json_integer(16));
+    rig.dataplane.budgets.vips = 16;
     rig_put(json, "vips/0/slots/1", json_string("b1"));
-    for (unsigned i = 3; i < 8; i++) {
+    for (unsigned i = 3; i < 15; i++) {
         char path[16], name[16], address[32];
         json_t *slots = json_array();
 
@@ -139,7 +141,7 @@ static void undoes_what_hardware_refuses(void **state)
         rig.program->budgets = program->budgets; /* as if it had always been so */
         assert_true(!engine_load(&rig, program, &fault));
         (void)fprintf(stderr, "%s\n", fault.text);
-        assert_true(strstr(fault.text, "vip more6: adding a slot: DOCA_ERROR_") == fault.text);
+        assert_true(strstr(fault.text, ": adding a slot: DOCA_ERROR_") != NULL);
         assert_true(rig.consistent);
         after = dump();
         assert_true(strcmp(before, after) == 0);

@@ -86,7 +86,7 @@ def _extension(switch: Switch) -> tuple[int, str]:
     if switch.extension is None or switch.flavor is Flavor.OVS_NETDEV:
         return 0, ""
     budgets = switch.extension.budgets
-    least = (2 * budgets.slots + 2 * budgets.backends + budgets.vips) * _ACTION_BYTES
+    least = (2 * budgets.slot_entries + 2 * budgets.backend_entries + budgets.vips) * _ACTION_BYTES
     each = 1 << (least - 1).bit_length()
     mb = -(-(2 * (each >> 20) + _OWN_MB) // 256) * 256
     return mb, f"{mb} MB for the extension: {each >> 20} MB of actions at each of its ports, and DPDK's own"

@@ -46,6 +46,11 @@ class ExtensionView:
         return self.state == "running" and not self.faults
 
     @property
+    def awaiting_removal(self) -> int:
+        """Entries that hardware refused to remove so far; the program tries again every second."""
+        return int(self.answer.get("awaiting_removal") or 0)
+
+    @property
     def warnings(self) -> list[str]:
         """What an operator should know."""
         missed = self.dropped.get("missed", 0)
@@ -63,6 +68,8 @@ class ExtensionView:
             return f"cannot be reached: {self.away}"
         n, loads = self.answer.get("vips", 0), self.answer.get("loads", 0)
         parts = [self.state, f"{n} service{'s' if n != 1 else ''}", f"{loads} load{'s' if loads != 1 else ''}"]
+        waiting = self.awaiting_removal
+        parts += [f"{waiting} entries that hardware has not removed yet"] if waiting else []
         drops = sum(sum(self.dropped.get(side, {}).values()) for side in ("in", "out"))
         return ", ".join([*parts, *([f"{drops} packets dropped"] if drops else []), f"socket {self.socket}"])
 
@@ -71,7 +78,8 @@ class ExtensionView:
         return {
             "socket": self.socket, "reachable": not self.away, "reason": self.away or None, "state": self.state,
             "loads": self.answer.get("loads"), "up_seconds": self.answer.get("up_seconds"),
-            "used_of_budget": self.answer.get("used_of_budget"), "dropped": self.dropped or None,
+            "used_of_budget": self.answer.get("used_of_budget"), "awaiting_removal": self.awaiting_removal,
+            "dropped": self.dropped or None,
             "vips": [{"name": s.name, **self.rates.of([s]).as_json()} for s in self.served],
         }  # fmt: skip
 

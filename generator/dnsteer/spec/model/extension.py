@@ -14,6 +14,7 @@ HASH_FIELDS = ("src_ip", "dst_ip", "src_port", "dst_port")
 """Fields that a slot can be chosen by."""
 MAX_VIPS, MAX_SLOTS, MAX_TUNNELS = 4096, 1_048_576, 65_536
 """Bounds of the program's budgets (datapath_ext/program.schema.json)."""
+_MAX_SLOTS_OF_A_SERVICE = 32_768
 
 
 def _socket(value: Any) -> str:
@@ -39,7 +40,10 @@ class ExtensionPort(Device):
 
 
 class Budgets(Part):
-    """What the extension reserves in hardware when it starts. After a change the extension must be restarted."""
+    """What the extension may use of hardware, reserved when it starts. After a change the extension must be restarted.
+
+    It reserves entries to spare besides, for what hardware does not update in place (datapath_ext/src/README.md).
+    """
 
     vips: Annotated[int, whole(1, MAX_VIPS), bounds(1, MAX_VIPS)] = Field(
         default=256, description="Services (addresses times protocols and ports)."
@@ -52,6 +56,16 @@ class Budgets(Part):
     backends: Annotated[int, whole(1, MAX_TUNNELS), bounds(1, MAX_TUNNELS)] = Field(
         default=4096, description="Tunnels and translations: one for each backend and inner IP version."
     )
+
+    @property
+    def slot_entries(self) -> int:
+        """Entries of slots that the program's pipes get: with room for one more service (datapath_ext/src/program.c)."""
+        return self.slots + min(self.slots, _MAX_SLOTS_OF_A_SERVICE)
+
+    @property
+    def backend_entries(self) -> int:
+        """Entries of tunnels and translations that they get: each may be there twice."""
+        return 2 * self.backends
 
 
 class Extension(Part):
