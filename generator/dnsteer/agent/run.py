@@ -359,6 +359,13 @@ class Agent:
             self._notices.begin(world)
         self._report.look(found, repair=repair, decision=decision)
 
+    def datapath_read(self, not_understood: str) -> None:
+        """The datapath was read for the metrics: what it told in a form that is not known; empty: nothing."""
+        if not_understood:
+            self._report.fails("the datapath", not_understood)
+        else:
+            self._report.works("the datapath", "what the datapath tells is understood again")
+
     @property
     def _world(self) -> World | None:
         """The state that is followed."""

@@ -76,6 +76,8 @@ class Collector:
         self._behind: counters.Sample = {}
         """What the extension counted when it was asked last."""
         self._seen = Datapath()
+        self.not_understood = ""
+        """What the datapath told last in a form that is not known, so that its figures are left out."""
         self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
         self._traffic: Mapping[str, Sequence[Label]] = {}
         """The labels of each word of _TRAFFIC."""
@@ -164,6 +166,8 @@ class Collector:
         except (SwitchError, OSError):
             self._seen = Datapath()
             return
+        self.not_understood = self._seen.not_understood
+        self._lookups.keep(self._seen.counters)
         self._lookups.add(((name, CounterReading((n,))) for name, n in self._seen.counters.items()), str)
         self._workers.keep(self._seen.workers)
         self._workers.add(
