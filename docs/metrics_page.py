@@ -42,6 +42,9 @@ Counters are read when somebody scrapes: from the tables vip and forward, the fl
 scrapers cost as much as one; that of a large spec is shared for 20 times as long as it took, at most 10 s. The table of slots, by far the largest, is never read, and no lock is taken. Slots and states are computed from the record, which the agent reads
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
+With `flavor: ovs-doca`, where the switch has `ovs-appctl metrics/show`, its own metrics follow under their own names (counters end in `_total`), without the label `bridge`: they are of all of ovs-vswitchd, and are
+documented by NVIDIA (docs.nvidia.com, OVS Metrics). They are passed on up to 5,000 series. The command's format is Prometheus's, as NVIDIA's own tools read it; its names were not seen here.
+
 The counters of the datapath's threads are understood as Open vSwitch prints them up to 3.7 and as 4.0 does (`dpif-netdev/pmd-perf-show`; its form is taken from its source, that version
 was not run). 4.0 says idle and processing cycles only as rounded shares since the start, which make no counter: `dnsteer_datapath_worker_cycles_total` is absent there. Where a version prints another form, the
 metrics of threads and recirculations are absent, and the agent says so: a trouble in its log, in `status`, `top` and the console.

@@ -107,9 +107,12 @@ class Switch:
 
     def __init__(self, **answers: str) -> None:
         self.answers, self.asked = answers, list[str]()
+        self.named = list[str]()
+        """The datapaths that commands named."""
 
     def run(self, command: str, *args: str) -> str:
         self.asked.append(command)
+        self.named += [arg for arg in args if "@" in arg]
         name = re.sub(r"\W", "_", command)
         if name not in self.answers:
             raise SwitchError(f"{command}: not a valid command")
@@ -159,6 +162,17 @@ def test_the_userspace_datapath_adds_its_threads(threads: str, *, cycles: bool) 
         if cycles
         else {}
     )
+
+
+def test_the_datapath_of_doca_3_5_is_found_by_its_own_name() -> None:
+    switch = netdev(UP_TO_3_7)
+    name = ("netdev@ovs-netdev", "doca@ovs-doca")
+    switch.answers = {command: text.replace(*name) for command, text in switch.answers.items()}
+    switch.answers["dpctl_dump_dps"] = "system@ovs-system\ndoca@ovs-doca\n"
+    for datapath_type in ("netdev", "doca"):
+        found = DatapathReader(Clock()).read(switch, datapath_type)
+        assert (found.gauges["megaflows"], found.counters["recirculations"]) == (77, 105)
+    assert set(switch.named) == {"doca@ovs-doca"}
 
 
 def test_what_the_threads_tell_in_another_form_is_left_out_and_said() -> None:

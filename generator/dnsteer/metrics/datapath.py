@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dnsteer.switch.datapaths import USERSPACE, find_datapath, pick_datapath
 from dnsteer.switch.masks import show_mask
 from dnsteer.switch.megaflows import read_megaflow
 from dnsteer.switch.thread_counters import NotUnderstoodError, ThreadCounters, read_threads, show_threads
@@ -43,7 +44,7 @@ class Datapath:
 
 
 class DatapathReader:
-    """Reads the datapath of a *kind*, `netdev` or `system`. *clock* counts seconds."""
+    """Reads the datapath of bridges of a *kind*: `netdev`, `doca` or `system`. *clock* counts seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -61,7 +62,7 @@ class DatapathReader:
             self._dumped = None
             return
         if self._dumped is None or self._clock() >= self._dumped[0] + _DUMP_AGAIN:
-            text = switch.run("dpctl/dump-flows", "-m", _name(switch.run("dpctl/dump-dps"), kind))
+            text = switch.run("dpctl/dump-flows", "-m", find_datapath(switch, kind))
             self._dumped = (self._clock(), *_read_dump(text))
         found.gauges = {**self._dumped[1], **found.gauges}
         found.mask_packets = self._dumped[2]
@@ -86,7 +87,7 @@ def read_figures(switch: Appctl, kind: str) -> Datapath:
         found.gauges["megaflows_limit"] = int(m[1])
     if m := _REVALIDATION.search(upcalls):
         found.gauges["revalidation_seconds"] = int(m[1]) / 1000
-    if kind == "netdev":
+    if kind in USERSPACE:
         try:
             _add_threads(read_threads(show_threads(switch)), found)
         except NotUnderstoodError as err:
@@ -125,20 +126,12 @@ def _megaflow_lines(text: str) -> Iterator[str]:
 
 
 def _section(text: str, kind: str) -> str:
-    """The part of a datapath of that kind: lines that are indented below its name."""
+    """The part of the datapath of that kind: lines that are indented below its name."""
+    parts: dict[str, list[str]] = {}
     lines: list[str] = []
-    inside = False
     for line in text.splitlines():
         if line and not line.startswith(" "):
-            inside = line.startswith(f"{kind}@")
-        elif inside:
+            lines = parts.setdefault(line, [])
+        else:
             lines.append(line)
-    return "\n".join(lines)
-
-
-def _name(text: str, kind: str) -> str:
-    """The name of the datapath of that kind. Raises SwitchError if there is none."""
-    found = next((line.strip() for line in text.splitlines() if line.startswith(f"{kind}@")), None)
-    if found is None:
-        raise SwitchError(f"there is no datapath of the kind {kind}")
-    return found
+    return "\n".join(parts.get(pick_datapath(parts, kind), []))

@@ -82,7 +82,9 @@ class Harness:
         switch.vsctl(*args)
         # Besides flow-limit, the switch has a dynamic limit, which starts at 10,000 and follows the revalidator's speed.
         switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
-        switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
+        switch.appctl(
+            *min_fragment.setting(min_fragment.SMALLEST, "dummy@ovs-dummy")
+        )  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         check_own_template_rows()
         lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)
