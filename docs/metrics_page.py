@@ -42,6 +42,13 @@ Counters are read when somebody scrapes: from the tables vip and forward, the fl
 scrapers cost as much as one; that of a large spec is shared for 20 times as long as it took, at most 10 s. The table of slots, by far the largest, is never read, and no lock is taken. Slots and states are computed from the record, which the agent reads
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
+With `flavor: ovs-doca`, where the switch has `ovs-appctl metrics/show`, its own metrics follow under their own names (counters end in `_total`), without the label `bridge`: they are of all of ovs-vswitchd, and are
+documented by NVIDIA (docs.nvidia.com, OVS Metrics). They are passed on up to 5,000 series. The command's format is Prometheus's, as NVIDIA's own tools read it; its names were not seen here.
+
+The counters of the datapath's threads are understood as Open vSwitch prints them up to 3.7 and as 4.0 does (`dpif-netdev/pmd-perf-show`; its form is taken from its source, that version
+was not run). 4.0 says idle and processing cycles only as rounded shares since the start, which make no counter: `dnsteer_datapath_worker_cycles_total` is absent there. Where a version prints another form, the
+metrics of threads and recirculations are absent, and the agent says so: a trouble in its log, in `status`, `top` and the console.
+
 What a reading costs, measured among 122,648 flows (1,000 VIPs in 100 pools of 16 backends) on two shared cores: 0.10 s of CPU time of the agent, with the page, 0.09 s of ovs-ofctl and
 0.05 s of the switch. With a scrape each 15 s that is 0.8 % of two cores. Of queries at the most that the switch takes, 13,400 a second there, 0.004 s were missing around each of 37 scrapes, with a
 standard error of 0.014 s: 0.03 % of 15 s, ± 0.09 %. None of 6.2 million was lost. `make bench-metrics` measures both.

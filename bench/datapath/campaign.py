@@ -13,6 +13,7 @@ from bench.datapath.counters import Sample
 from bench.datapath.rig import PORTS, Rig
 from bench.datapath.summary import row, spread
 from bench.datapath.traffic import write_fresh, write_queries
+from dnsteer.switch.tools import SwitchError
 
 _LEAST_FORWARDED = 0.99  # of packets received
 _MAX_UPCALLS = 200
@@ -104,8 +105,11 @@ class Campaign:
                     counters = self.rig.feed_once(f"net_pcap{{n}},rx_pcap={file}")
                     if counters.received != packets:
                         self.problems.append(f"fresh {case.name}: {counters.received} of {packets} packets came in")
+                    if counters.processing is None:
+                        raise SwitchError("Open vSwitch 4.0 does not print the cycles of processing; measure with 3.7")
                     figures = {
-                        name: getattr(counters, name) / counters.received for name in ("busy", "emc", "smc", "megaflow")
+                        name: getattr(counters, name) / counters.received
+                        for name in ("processing", "emc", "smc", "megaflow")
                     }
                     found.setdefault((case.name, setting.name), []).append(figures)
         file.unlink()
@@ -113,7 +117,7 @@ class Campaign:
             {
                 "case": case,
                 "settings": setting,
-                "cycles": spread([r["busy"] for r in rounds]),
+                "cycles": spread([r["processing"] for r in rounds]),
                 **{name: round(rounds[0][name], 3) for name in ("emc", "smc", "megaflow")},
             }
             for (case, setting), rounds in found.items()

@@ -5,57 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 
+from dnsteer.switch.thread_counters import MAIN, ThreadCounters, read_threads
 from dnsteer.switch.tools import SwitchError
 
 
-@dataclass(frozen=True)
-class Counters:
-    """`dpif-netdev/pmd-stats-show` of the forwarding thread. Cycles are of the time stamp counter."""
-
-    received: int
-    recirculated: int
-    simple: int
-    emc: int
-    smc: int
-    megaflow: int
-    lookups: float
-    upcalls: int
-    lost: int
-    batch: float
-    idle: int
-    busy: int
-
-
-_WHERE = {
-    "received": "packets received",
-    "recirculated": "packet recirculations",
-    "simple": "simple match hits",
-    "emc": "emc hits",
-    "smc": "smc hits",
-    "megaflow": "  megaflow hits",
-    "lookups": r"avg\. subtable lookups per megaflow hit",
-    "upcalls": "miss with success upcall",
-    "lost": "miss with failed upcall",
-    "batch": r"avg\. packets per output batch",
-    "idle": "idle cycles",
-    "busy": "processing cycles",
-}
-_FRACTIONS = ("lookups", "batch")
-
-
-def read_counters(text: str) -> Counters:
-    """Read the counters of the one forwarding thread. Missing ones are zero: OVS leaves out cycles when there are none.
-
-    Raises SwitchError when there is not exactly one such thread.
-    """
-    threads = [part for part in text.split("thread")[1:] if part.startswith(" numa_id")]
+def read_counters(text: str) -> ThreadCounters:
+    """Read the counters of the one forwarding thread. Raises SwitchError when there is not exactly one such thread."""
+    threads = [each for each in read_threads(text) if each.name != MAIN]
     if len(threads) != 1:
         raise SwitchError(f"OVS-DPDK has {len(threads)} forwarding threads, not one")
-    values: dict[str, float] = {}
-    for name, words in _WHERE.items():
-        found = re.search(rf"{words}: ([\d.]+)", threads[0])
-        values[name] = float(found[1]) if found else 0
-    return Counters(**{k: v if k in _FRACTIONS else int(v) for k, v in values.items()})  # type: ignore[arg-type]
+    return threads[0]
 
 
 @dataclass(frozen=True)
@@ -101,9 +60,9 @@ class Sample:
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
-def sample_of(counters: Counters, hertz: float, forwarded: int, waited: float) -> Sample:
+def sample_of(counters: ThreadCounters, hertz: float, forwarded: int, waited: float) -> Sample:
     """Figures per packet. Raises SwitchError when there was none."""
-    packets, cycles = counters.received, counters.idle + counters.busy
+    packets, cycles = counters.received, counters.used
     if not packets or not cycles:
         raise SwitchError("the forwarding thread received nothing")
     return Sample(
@@ -111,7 +70,7 @@ def sample_of(counters: Counters, hertz: float, forwarded: int, waited: float) -
         cycles=cycles / packets,
         forwarded=forwarded / packets,
         waited=waited,
-        passes=1 + counters.recirculated / packets,
+        passes=1 + counters.recirculations / packets,
         simple=counters.simple / packets,
         emc=counters.emc / packets,
         smc=counters.smc / packets,

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
-from bench.datapath.counters import Counters, Sample, read_counters, read_port, sample_of
+from bench.datapath.counters import Sample, read_counters, read_port, sample_of
 from bench.datapath.dpdk import DpdkSwitch
 from dnsteer.plan import min_fragment
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.thread_counters import ThreadCounters
 from dnsteer.switch.tools import SwitchError
 
 BRIDGE = "br-dns"
@@ -111,14 +112,15 @@ class Rig:
         """Clear the forwarding thread's counters, which it does itself, when it next comes round."""
         start = time.monotonic()
         self.switch.appctl("dpif-netdev/pmd-stats-clear")
+        time.sleep(0.002)  # 4.0 prints no counters in the millisecond in which they were cleared
         while True:
             counters, elapsed = self.counters(), time.monotonic() - start
-            if counters.idle + counters.busy <= elapsed * self.hertz:
+            if (counters.used or 0) <= elapsed * self.hertz:
                 return
             if elapsed > _PATIENCE:
                 raise SwitchError(f"the forwarding thread did not clear its counters within {_PATIENCE:g} s")
 
-    def counters(self) -> Counters:
+    def counters(self) -> ThreadCounters:
         """What the forwarding thread counted since they were cleared."""
         return read_counters(self.switch.appctl("dpif-netdev/pmd-stats-show"))
 
@@ -130,7 +132,7 @@ class Rig:
         """Seconds that the thread was ready to run and did not."""
         return int((thread / "schedstat").read_text().split()[1]) / 1e9
 
-    def feed_once(self, arguments: str, patience: float = 60) -> Counters:
+    def feed_once(self, arguments: str, patience: float = 60) -> ThreadCounters:
         """Let p0's new device bring its packets in once, as fast as they are taken, and count until no more come.
 
         Raises SwitchError when that takes longer than *patience* seconds.

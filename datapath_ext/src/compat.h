@@ -5,15 +5,24 @@
 #include <doca_flow.h>
 #include <doca_version.h>
 
-/* 32 or 33: what the calls look like. A test sets it to compile the older ones. */
+/* 32 or 33: what the calls look like. Whoever builds against a release beyond these chooses one by hand: meson setup
+ * -Ddoca_api=33. A test sets 32 to compile the older ones. */
 #ifndef COMPAT_API
-#if DOCA_VERSION_MAJOR > 3 || (DOCA_VERSION_MAJOR == 3 && DOCA_VERSION_MINOR >= 3)
+#if DOCA_VERSION_MAJOR == 3 && DOCA_VERSION_MINOR == 3
 #define COMPAT_API 33
 #elif DOCA_VERSION_MAJOR == 3 && DOCA_VERSION_MINOR == 2
 #define COMPAT_API 32
+#elif DOCA_VERSION_MAJOR == 3 && DOCA_VERSION_MINOR == 4
+#error "found DOCA 3.4, expected 3.2 or 3.3: its calls were not compared. To try those of 3.3: meson setup -Ddoca_api=33"
+#elif DOCA_VERSION_MAJOR == 3 && DOCA_VERSION_MINOR == 5
+#error "found DOCA 3.5, expected 3.2 or 3.3: its calls were not compared. To try those of 3.3: meson setup -Ddoca_api=33"
+#elif DOCA_VERSION_MAJOR > 3 || (DOCA_VERSION_MAJOR == 3 && DOCA_VERSION_MINOR > 5)
+#error "found a DOCA after 3.5 (doca_version.h), expected 3.2 or 3.3. To try the calls of 3.3: meson setup -Ddoca_api=33"
 #else
-#error "dnsteer-ext knows the calls of DOCA 3.2 and 3.3"
+#error "found a DOCA before 3.2 (doca_version.h), expected 3.2 or 3.3: install one of these"
 #endif
+#elif COMPAT_API != 32 && COMPAT_API != 33
+#error "COMPAT_API: expected 32 or 33"
 #endif
 
 /* The ordered list's NAT64 element came with 3.3; without it there is no proven way to translate. */

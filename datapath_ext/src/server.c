@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -14,6 +13,7 @@
 
 #include "client.h"
 #include "log.h"
+#include "notify.h"
 
 enum { CLIENTS = 8, TICK_MS = 1000 };
 
@@ -179,35 +179,14 @@ static void watch(struct server *server, struct engine *engine)
     server->watched = now.tv_sec;
     engine_check_ports(engine);
     engine_retry_removals(engine);
-}
-
-/* Tells whoever started us that packets flow and commands are taken, if it wants to know. */
-static void tell_ready(void)
-{
-    static const char ready[] = "READY=1";
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = path != NULL ? strlen(path) : 0;
-    int fd;
-
-    if (length < 2 || length >= sizeof(address.sun_path))
-        return;
-    memcpy(address.sun_path, path, length);
-    if (path[0] == '@') /* an abstract name */
-        address.sun_path[0] = '\0';
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || sendto(fd, ready, sizeof(ready) - 1, MSG_NOSIGNAL, (const struct sockaddr *)&address,
-                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
-        log_event(LOG_WARNING, "not_notified", "{s:s}", "error", strerror(errno));
-    if (fd >= 0)
-        (void)close(fd);
+    notify_alive(); /* by nothing but this loop: a loop that hangs is not alive */
 }
 
 bool server_run(struct server *server, struct engine *engine, struct fault *fault)
 {
     bool stop = false;
 
-    tell_ready();
+    notify_systemd("READY=1"); /* packets flow and commands are taken */
     while (!stop) {
         struct pollfd ready[CLIENTS + 2] = {{.fd = server->listener, .events = POLLIN},
                                             {.fd = server->signals, .events = POLLIN}};
@@ -227,5 +206,6 @@ bool server_run(struct server *server, struct engine *engine, struct fault *faul
         if (ready[1].revents != 0)
             stop = take_signal(server) || stop;
     }
+    notify_systemd("STOPPING=1");
     return true;
 }

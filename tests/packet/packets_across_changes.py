@@ -30,9 +30,9 @@ from dnsteer.proof.traffic.craft import stacked
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Spec
-from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
+from dnsteer.switch.thread_counters import read_counters
 from tests.packet.switches import Switch
 
 CLIENT, PREFIX = "198.18.0.9", "64:ff9b::c612:9"

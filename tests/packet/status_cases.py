@@ -18,8 +18,8 @@ from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.switch.megaflows import read_counters
 from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.thread_counters import read_counters
 from tests.packet.command import on
 from tests.packet.switches import LARGE, Switch, spec_of
 

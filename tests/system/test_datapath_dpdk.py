@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from bench.datapath.campaign import Campaign, Pace
 from bench.datapath.cases import CASES, SETTINGS, spec
-from bench.datapath.counters import Counters, read_counters, sample_of
+from bench.datapath.counters import read_counters, sample_of
 from bench.datapath.dpdk import DpdkSwitch
 from bench.datapath.rig import PORTS, Rig
 from bench.datapath.summary import targets
@@ -27,6 +27,7 @@ from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import Vector, vectors
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.thread_counters import ThreadCounters
 from dnsteer.switch.tools import SwitchError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -211,16 +212,24 @@ pmd thread numa_id 0 core_id 1:
   processing cycles: 9000 (90.00%)
 main thread:
   packets received: 7
+  packet recirculations: 0
+  simple match hits: 0
+  emc hits: 0
+  megaflow hits: 0
+  avg. subtable lookups per megaflow hit: 0.00
+  miss with success upcall: 7
+  miss with failed upcall: 0
 """
 
 
 def test_counters_become_figures_per_packet() -> None:
     counters = read_counters(PMD)
-    assert counters == Counters(200, 100, 20, 30, 40, 210, 1.25, 1, 2, 3.5, 1000, 9000)
+    name = "numa_id 0 core_id 1"
+    assert counters == ThreadCounters(name, 200, 100, 20, 30, 40, 210, 1.25, 1, 2, 3.5, 1000, 9000, 10000)
     sample = sample_of(counters, 2e9, 190, 0.5)
     assert (sample.cycles, sample.mpps, sample.passes, sample.megaflow) == (50, 40, 1.5, 1.05)
     assert (sample.forwarded, sample.upcalls) == (0.95, 3)
     with pytest.raises(SwitchError, match="2 forwarding threads"):
-        read_counters(PMD + PMD)
+        read_counters(PMD + PMD.replace("core_id 1", "core_id 2"))
     with pytest.raises(SwitchError, match="received nothing"):
-        sample_of(read_counters("pmd thread numa_id 0 core_id 1:\n  packets received: 0\n"), 2e9, 0, 0)
+        sample_of(ThreadCounters(name, 0, 0), 2e9, 0, 0)

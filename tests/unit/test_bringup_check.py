@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,8 @@ def test_the_look_writes_nothing(bluefield: BlueField) -> None:
         Machine(bluefield.root, lambda argv: asked.append(" ".join(argv)) or bluefield.run(argv)), setup(DOCA), REMOTE
     )
     assert sorted((p, p.lstat().st_mtime_ns) for p in bluefield.root.rglob("*")) == before
-    assert asked and all(any(w in a for w in (" show", " list ", "--version", " -k ", "-get-status")) for a in asked)
+    reads = (" show", " list ", "--version", " -k ", "-get-status", "/dump-dps")
+    assert asked and all(any(word in a for word in reads) for a in asked)
 
 
 def one(bluefield: BlueField, name: str, state: str, found: str, todo: str, *changes: tuple[str, str]) -> None:
@@ -52,6 +54,19 @@ def one(bluefield: BlueField, name: str, state: str, found: str, todo: str, *cha
     assert wrong[name].state == state
     assert found in wrong[name].found
     assert todo in wrong[name].todo
+
+
+def test_the_tracker_of_a_datapath_that_doca_names_itself_is_asked(bluefield: BlueField) -> None:
+    asked = []
+    run = bluefield.run
+
+    def run_doca(argv: Sequence[str]) -> RunResult:
+        asked.append(argv)
+        return RunResult(0, "doca@ovs-doca\n") if argv[-1] == "dpctl/dump-dps" else run(argv)
+
+    list(inspect(Machine(bluefield.root, run_doca), setup(DOCA), REMOTE))
+    (of_tracker,) = [argv for argv in asked if "dpctl/ipf-get-status" in argv]
+    assert of_tracker[-1] == "doca@ovs-doca"
 
 
 def test_a_connection_tracker_that_drops_small_fragments(bluefield: BlueField) -> None:

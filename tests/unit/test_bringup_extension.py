@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -164,6 +165,32 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert analyzed(unit) == (0, "")
     unit.write_text(unit.read_text().replace("Type=notify", "Type=notice"))
     assert "notice" in analyzed(unit)[1]
+
+
+def test_the_unit_is_bounded() -> None:
+    """What DPDK's guide of mlx5 asks for, and nothing that this would take away (docs/extension.md)."""
+    settings = dict(
+        line.split("=", 1) for line in bringup_files(setup(EXT))[EXTENSION_UNIT].splitlines() if re.match(r"\w+=", line)
+    )
+    assert settings["Requires"] == "dnsteer-bringup.service"
+    assert set(settings["CapabilityBoundingSet"].split()) == {
+        "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_IPC_LOCK", "CAP_SYS_ADMIN", "CAP_SYS_RAWIO", "CAP_DAC_OVERRIDE",
+    }  # fmt: skip
+    assert (settings["MemoryMax"], settings["LimitMEMLOCK"], settings["WatchdogSec"]) == ("4G", "infinity", "120")
+    assert (settings["StartLimitIntervalSec"], settings["StartLimitBurst"]) == ("600", "20")
+    # The driver's devices, its files in /sys, and calls that DPDK makes where it can.
+    assert not {"PrivateDevices", "DevicePolicy", "ProtectKernelTunables", "MemoryDenyWriteExecute"} & settings.keys()
+    assert "@raw-io" not in settings["SystemCallFilter"] and settings["SystemCallErrorNumber"] == "EPERM"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_systemd_finds_the_unit_less_exposed_than_one_without_bounds(tmp_path: Path) -> None:
+    unit = written(tmp_path / "here", EXT) / EXTENSION_UNIT
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--threshold=60", str(unit)],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("changes", [(), (KERNEL,), DPDK, NETDEV, (("    mtu: 1600\n", ""),)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 
@@ -13,8 +14,10 @@ from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.report import Reporter
+from dnsteer.agent.run import Agent
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics
-from dnsteer.metrics.collect import _Made, read_drops
+from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
@@ -25,6 +28,8 @@ from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError
+from tests.unit.spec_text import SPEC, load
+from tests.unit.thread_texts import FROM_4_0, JUST_CLEARED, UP_TO_3_7
 
 
 class Clock:
@@ -102,9 +107,12 @@ class Switch:
 
     def __init__(self, **answers: str) -> None:
         self.answers, self.asked = answers, list[str]()
+        self.named = list[str]()
+        """The datapaths that commands named."""
 
     def run(self, command: str, *args: str) -> str:
         self.asked.append(command)
+        self.named += [arg for arg in args if "@" in arg]
         name = re.sub(r"\W", "_", command)
         if name not in self.answers:
             raise SwitchError(f"{command}: not a valid command")
@@ -132,36 +140,81 @@ def test_the_datapath_of_the_kernel() -> None:
         assert f"dnsteer_datapath_{name}" in BY_NAME or f"dnsteer_datapath_{name}_total" in BY_NAME
 
 
-def test_the_userspace_datapath_adds_its_threads() -> None:
-    threads = """\
-pmd thread numa_id 0 core_id 1:
-  packet recirculations: 4
-  megaflow hits: 100
-  avg. subtable lookups per megaflow hit: 1.00
-pmd thread numa_id 0 core_id 2:
-  packets received: 7
-  packet recirculations: 5
-  megaflow hits: 300
-  avg. subtable lookups per megaflow hit: 3.00
-  idle cycles: 900 (90.00%)
-  processing cycles: 100 (10.00%)
-main thread:
-  packets received: 1
-"""
-    switch = Switch(
+def netdev(threads: str) -> Switch:
+    return Switch(
         dpctl_show=KERNEL, upcall_show=UPCALLS.replace("system@ovs-system", "netdev@ovs-netdev"),
         dpctl_dump_dps="netdev@ovs-netdev\n", dpctl_dump_flows=DUMP, dpif_netdev_pmd_stats_show=threads,
     )  # fmt: skip
-    found = DatapathReader(Clock()).read(switch, "netdev")
-    assert found.counters["recirculations"] == 9
+
+
+@pytest.mark.parametrize(("threads", "cycles"), [(UP_TO_3_7, True), (FROM_4_0, False)])
+def test_the_userspace_datapath_adds_its_threads(threads: str, *, cycles: bool) -> None:
+    found = DatapathReader(Clock()).read(netdev(threads), "netdev")
+    assert (found.counters["recirculations"], found.not_understood) == (105, "")
     assert found.gauges["packets_lookups_ratio"] == 2.5
     assert (found.gauges["megaflows"], found.gauges["masks"]) == (77, 2)
-    assert found.workers == {
-        ("packets", "numa_id 0 core_id 2"): 7,
-        ("cycles", "numa_id 0 core_id 2", "idle"): 900,
-        ("cycles", "numa_id 0 core_id 2", "processing"): 100,
-        ("packets", "main"): 1,
-    }
+    first, second = "numa_id 0 core_id 1", "numa_id 1 core_id 2"
+    assert {key: n for key, n in found.workers.items() if key[0] == "packets"} == {
+        ("packets", first): 200, ("packets", second): 300, ("packets", "main"): 0,
+    }  # fmt: skip
+    assert {key[1:]: n for key, n in found.workers.items() if key[0] == "cycles"} == (
+        {(first, "idle"): 1000, (first, "processing"): 9000, (second, "idle"): 900, (second, "processing"): 100}
+        if cycles
+        else {}
+    )
+
+
+def test_the_datapath_of_doca_3_5_is_found_by_its_own_name() -> None:
+    switch = netdev(UP_TO_3_7)
+    name = ("netdev@ovs-netdev", "doca@ovs-doca")
+    switch.answers = {command: text.replace(*name) for command, text in switch.answers.items()}
+    switch.answers["dpctl_dump_dps"] = "system@ovs-system\ndoca@ovs-doca\n"
+    for datapath_type in ("netdev", "doca"):
+        found = DatapathReader(Clock()).read(switch, datapath_type)
+        assert (found.gauges["megaflows"], found.counters["recirculations"]) == (77, 105)
+    assert set(switch.named) == {"doca@ovs-doca"}
+
+
+def test_what_the_threads_tell_in_another_form_is_left_out_and_said() -> None:
+    found = DatapathReader(Clock()).read(netdev("main thread:\n  packets in: 7\n"), "netdev")
+    assert "recirculations" not in found.counters and not found.workers
+    assert "pmd-stats-show answers in a form that dnsteer does not know" in found.not_understood
+    assert DatapathReader(Clock()).read(netdev(JUST_CLEARED), "netdev").not_understood == ""
+
+
+def test_a_trouble_of_the_datapath_is_said_once_and_metrics_of_it_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    switch, texts = netdev(UP_TO_3_7), list[str]()
+
+    class Here(contextlib.nullcontext[Switch]):
+        def __init__(self, *_: object) -> None:
+            super().__init__(switch)
+
+    monkeypatch.setattr("dnsteer.metrics.collect.Unixctl", Here)
+    monkeypatch.setattr("dnsteer.metrics.collect.control_socket", lambda _: None)
+    collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
+    agent = Agent.__new__(Agent)
+    agent._report = Reporter(lambda text, *_, **__: texts.append(text))
+    known = Known("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
+
+    def read() -> set[str]:
+        collector._read_datapath(known)
+        agent.datapath_read(collector.not_understood)
+        made = _Made("br-dns", {})
+        collector._add_traffic(made)
+        return {*made.metrics}
+
+    ours = {"dnsteer_datapath_recirculations_total", "dnsteer_datapath_worker_packets_total"}
+    assert read() >= ours
+    switch.answers["dpif_netdev_pmd_stats_show"] = "main thread:\n  packets in: 7\n"
+    found = read(), read()
+    assert not ours & found[0] and found[0] == found[1] and "dnsteer_datapath_hits_total" in found[0]
+    (text,) = texts
+    assert text.startswith(
+        "the counters of the datapath's threads are left out: dpif-netdev/pmd-stats-show answers in a"
+    )
+    switch.answers["dpif_netdev_pmd_stats_show"] = FROM_4_0
+    assert read() >= ours
+    assert texts[1:] == ["what the datapath tells is understood again"]
 
 
 def test_megaflows_are_dumped_once_a_minute_and_only_where_they_are_few() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dnsteer.checks.load import load_spec
+from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.spec.document import MAX_BYTES, bridge_of, parse_document
 from dnsteer.spec.errors import MAX_FINDINGS, MAX_SHOWN, SpecError
 from dnsteer.spec.loaded import digest
@@ -290,3 +291,9 @@ def test_nesting_that_is_too_deep_is_said_alike_by_all_versions_of_the_parser(le
     (finding,) = caught.value.findings
     assert (finding.line, finding.found) == (2, "more than 32 levels of nesting")
     assert finding.hint == "look for brackets that are not closed"
+
+
+@pytest.mark.parametrize(("line", "expected"), [("", "netdev"), ("\n  datapath_type: doca", "doca")])
+def test_the_datapath_type_of_ovs_doca_can_be_chosen(line: str, expected: str) -> None:
+    spec = load(changed(("flavor: ovs-netdev", f"flavor: ovs-doca{line}"))).spec
+    assert wanted_bridge(spec).datapath_type == expected

@@ -389,6 +389,13 @@ class Agent:
         """Set the port of probes up again after a look, which has put it back where it was gone."""
         await self._probe_port.keep(world.spec, work, loop.time())
 
+    def datapath_read(self, not_understood: str) -> None:
+        """The datapath was read for the metrics: what it told in a form that is not known; empty: nothing."""
+        if not_understood:
+            self._report.fails("the datapath", not_understood)
+        else:
+            self._report.works("the datapath", "what the datapath tells is understood again")
+
     @property
     def _world(self) -> World | None:
         """The state that is followed."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.model.device import Device
+from dnsteer.spec.model.spec import Flavor
 from dnsteer.spec.scope import Scope
 
 TYPES = (
@@ -20,9 +22,10 @@ _OPTIONS = (
     "tx-flow-ctrl", "flow-ctrl-autoneg", "rx-steering", "vhost-server-path", "tx-retries-max", "vhost-max-queue-pairs",
     "peer", "xdp-mode", "use-need-wakeup", "remote_ip", "local_ip", "in_key", "out_key", "key", "dst_port", "tos", "ttl",
     "df_default", "csum", "exts", "egress_pkt_mark", "packet_type", "seq", "erspan_ver", "erspan_idx", "erspan_dir",
-    "erspan_hwid", "tx_pcap", "rxq_pcap", "pcap", "stream", "pstream",
+    "erspan_hwid", "tx_pcap", "rxq_pcap", "pcap", "stream", "pstream", "sw-meter",
 )  # fmt: skip
 """Names that are right, so that they are not taken for others."""
+_SW_METER = re.compile(r"pps:[1-9]\d{0,9}:[1-9]\d{0,9}")
 _ALIKE_TYPES, _ALIKE_OPTIONS = 0.75, 0.88
 """How alike a name is to a known one, as difflib has it, so that it is that one misspelt; options are all alike."""
 
@@ -45,6 +48,25 @@ def check_devices(scope: Scope) -> Iterator[Finding]:
                     "an option that Open vSwitch reads",
                     f'did you mean "{meant}"?',
                 )
+        yield from _software_meter(scope, path, device)
+
+
+def _software_meter(scope: Scope, path: Path, device: Device) -> Iterator[Finding]:
+    """Check NVIDIA's limit of the packets of a port that ovs-vswitchd handles in software."""
+    found, flavor = device.options.get("sw-meter"), scope.spec.switch.flavor
+    where = (*path, "options", "sw-meter")
+    if found is None:
+        return
+    if flavor is not Flavor.OVS_DOCA:
+        yield scope.finding(
+            where, f"sw-meter with flavor {flavor.value}", "no such option: only OVS-DOCA reads it",
+            "leave it out; upstream's limit of a port is ingress_policing_kpkts_rate, which dnsteer does not set",
+        )  # fmt: skip
+    elif not _SW_METER.fullmatch(str(found)):
+        yield scope.finding(
+            where, f'"{found}"', "pps:RATE:BURST, in packets a second and packets",
+            "for example pps:200000:32: packets of this port that hardware does not forward, beyond these, are dropped",
+        )  # fmt: skip
 
 
 def unknown_types(scope: Scope) -> Iterator[Finding]:

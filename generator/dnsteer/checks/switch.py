@@ -20,9 +20,20 @@ _NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "p
 
 def check_switch(scope: Scope) -> Iterator[Finding]:
     """All findings of the switch."""
+    yield from _datapath_type(scope)
     yield from _ports(scope)
     yield from _macs(scope)
     yield from _return_path(scope)
+
+
+def _datapath_type(scope: Scope) -> Iterator[Finding]:
+    switch = scope.spec.switch
+    if switch.datapath_type is not None and switch.flavor is not Flavor.OVS_DOCA:
+        yield scope.finding(
+            ("switch", "datapath_type"), f'"{switch.datapath_type}" with flavor {switch.flavor.value}',
+            "no such key: the flavor says which datapath the bridge has",
+            "only ovs-doca has a choice: leave it out, or set flavor: ovs-doca",
+        )  # fmt: skip
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:

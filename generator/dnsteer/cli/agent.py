@@ -122,6 +122,7 @@ def agent(
     say = lines.say
     served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given, say)
     working = Agent(switch, bridge, say, partial(run_request, say), served.recorder)
+    served.begin(working)
 
     async def run() -> None:
         task = asyncio.current_task()
@@ -151,10 +152,11 @@ def agent(
 
 @dataclass(frozen=True)
 class Served:
-    """What the agent tells of its work, what serves it, what reads its files again, and what ends it."""
+    """What the agent tells of its work, what serves it and tells the agent, what reads its files again, and what ends it."""
 
     recorder: Recorder | None = None
     serving: Serving = field(default_factory=dict)
+    begin: Callable[[Agent], None] = lambda _: None
     read_again: Callable[[], None] = lambda: None
     close: Callable[[], None] = lambda: None
 
@@ -184,7 +186,8 @@ def _served(
     what = "console" if console else "metrics"
     security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
     told = SeenMetrics() if console is None else ConsoleRecorder()
-    pages = MetricsPages(Collector(switch, told))
+    collector = Collector(switch, told)
+    pages = MetricsPages(collector)
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 
     async def with_console(agent: Agent, at: At, of: ConsoleRecorder) -> None:
@@ -211,7 +214,10 @@ def _served(
         say("asked to read tokens and certificates again (SIGHUP); a spec is read by dnsteer apply alone", "access")
         security.read_again()
 
-    return Served(told, serving, read_again, pages.close)
+    def begin(agent: Agent) -> None:
+        pages.on_read = lambda: agent.datapath_read(collector.not_understood)
+
+    return Served(told, serving, begin, read_again, pages.close)
 
 
 def _takes_loads(at: At | None, say: Say) -> Serving:

@@ -34,17 +34,18 @@ _COUNTERS = ("hits", "upcalls", "lost")
 class DatapathView:
     """What ovs-vswitchd tells of its datapath: numbers by the end of their metrics' names, rates by counter.
 
-    *why* is why nothing can be read.
+    *why* is why nothing can be read, *not_understood* what was told in a form that is not known.
     """
 
     gauges: Mapping[str, float] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     why: str = ""
+    not_understood: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         rates = {f"{name}_per_second": round(rate, 1) for name, rate in self.rates.items()}
-        return {**self.gauges, **rates, "reason": self.why or None}
+        return {**self.gauges, **rates, "reason": self.why or self.not_understood or None}
 
 
 class DatapathWatch:
@@ -71,9 +72,9 @@ class DatapathWatch:
         if before is not None:
             for name in _COUNTERS:
                 more = found.counters.get(name, 0) - before[1].get(name, 0)
-                if name in found.counters and more >= 0:  # less after a restart
+                if name in found.counters and name in before[1] and more >= 0:  # less after a restart
                     rates[name] = more / (at - before[0])
-        return DatapathView(found.gauges, rates)
+        return DatapathView(found.gauges, rates, not_understood=found.not_understood)
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _datapath(frame: TopFrame) -> Text:
             words.append(f"{shown_rate(rates['lost'])} lost/s")
     if gauges.get("megaflows_offloaded"):
         words.append(f"{gauges['megaflows_offloaded']:,.0f} offloaded")
-    return _line([("  ".join(words), "")])
+    return _line([("  ".join(words), ""), (f"  {escape(found.not_understood)}" if found.not_understood else "", "dim")])
 
 
 def _attention(frame: TopFrame, size: Size, away: str) -> list[Text]:

@@ -27,6 +27,7 @@ from dnsteer.offload.running_switch import RunningSwitch, read_running_switch
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.datapaths import actual_name
 from dnsteer.switch.tools import SwitchError
 
 AGAIN, RARELY = 10.0, 60.0
@@ -151,7 +152,8 @@ class OffloadWatch:
             view = OffloadView(at, known, found, judged_as, None, figures, settings)
             if flows > TOO_MANY:
                 return replace(view, again=RARELY)
-            reading = self._reader.read(commands, running.datapath, self._judge_of(known, loaded, found, running))
+            datapath = actual_name(commands, running.datapath)
+            reading = self._reader.read(commands, datapath, self._judge_of(known, loaded, found, running))
         missing = frozenset((each.flow.thread, each.flow.ufid) for each in reading.flows if each.missing)
         late, self._missing = missing & self._missing, missing
         again = RARELY if reading.total + reading.elsewhere > MANY else AGAIN

@@ -32,7 +32,8 @@ from dnsteer.lab.topology import Topology, plan_network
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.lab.zone import WHOAMI
 from dnsteer.spec.model.spec import Selection, Spec
-from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
+from dnsteer.switch.megaflows import Megaflow, read_megaflows
+from dnsteer.switch.thread_counters import Counters, read_counters
 
 OUTSTANDING = 100
 """Queries in flight. The raw sockets of the userspace datapath hold about 250 small frames (rmem_default 212,992 bytes)."""

@@ -20,7 +20,8 @@ from dnsteer.lab.extension_counters import ExtensionCounters
 from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.lab.traffic import Load, LoadResult
 from dnsteer.render.atomic_files import write_file
-from dnsteer.switch.megaflows import Counters, Megaflow, masks
+from dnsteer.switch.megaflows import Megaflow, masks
+from dnsteer.switch.thread_counters import Counters
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,20 @@ from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.switch_metrics import read_switch_metrics
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import service_name
 from dnsteer.spec.errors import DefinitionError
+from dnsteer.spec.model.spec import Flavor
 from dnsteer.status import counters, extension
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.state import BridgeRecord, DamagedError
+from dnsteer.switch.thread_counters import NotUnderstoodError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 from dnsteer.tables.cookies import Category, cookie
@@ -76,6 +79,10 @@ class Collector:
         self._behind: counters.Sample = {}
         """What the extension counted when it was asked last."""
         self._seen = Datapath()
+        self.not_understood = ""
+        """What the switch told last in a form that is not known, so that its figures are left out."""
+        self._of_switch: list[Metric] = []
+        """The metrics that OVS-DOCA has of itself."""
         self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
         self._traffic: Mapping[str, Sequence[Label]] = {}
         """The labels of each word of _TRAFFIC."""
@@ -111,7 +118,8 @@ class Collector:
         made.add("dnsteer_reading_duration_seconds", (), time.monotonic() - began)
         self._samples = made.samples
         own = [_with_bridge(metric, bridge) for metric in self._agent.registry.collect()]
-        return [*made.metrics.values(), *own, *self._process.collect()]
+        of_switch = self._of_switch if known is not None else []
+        return [*made.metrics.values(), *own, *self._process.collect(), *of_switch]
 
     def _read_flows(self, client: OpenFlow, known: Known, extended: bool) -> None:
         if self._labels[0] is not known:
@@ -158,12 +166,21 @@ class Collector:
     def _read_datapath(self, known: Known) -> None:
         """Read what there is; without a control socket here, nothing."""
         kind = wanted_bridge(known.spec).datapath_type or "system"
+        self._of_switch = []
+        not_understood = ""
         try:
             with Unixctl(control_socket(self._switch.remote), self._switch.timeout) as switch:
                 self._seen = self._datapath.read(switch, kind)
+                if known.spec.switch.flavor is Flavor.OVS_DOCA:
+                    try:
+                        self._of_switch = read_switch_metrics(switch)
+                    except NotUnderstoodError as err:
+                        not_understood = str(err)
         except (SwitchError, OSError):
             self._seen = Datapath()
             return
+        self.not_understood = "; ".join(filter(None, [self._seen.not_understood, not_understood]))
+        self._lookups.keep(self._seen.counters)
         self._lookups.add(((name, CounterReading((n,))) for name, n in self._seen.counters.items()), str)
         self._workers.keep(self._seen.workers)
         self._workers.add(

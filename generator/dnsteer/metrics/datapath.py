@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from dnsteer.switch.datapaths import USERSPACE, find_datapath, pick_datapath
 from dnsteer.switch.masks import show_mask
-from dnsteer.switch.megaflows import read_counters, read_megaflow
+from dnsteer.switch.megaflows import read_megaflow
+from dnsteer.switch.thread_counters import NotUnderstoodError, ThreadCounters, read_threads, show_threads
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Appctl
 
@@ -24,12 +25,7 @@ _FLOWS = re.compile(r"^  flows: (\d+)", re.M)
 _MASKS = re.compile(r"masks: hit:(\d+) total:(\d+)")
 _LIMIT = re.compile(r"flows +:.*\(limit (\d+)\)")
 _REVALIDATION = re.compile(r"dump duration : (\d+)ms")
-_PER_HIT = re.compile(r"avg\. subtable lookups per megaflow hit: ([\d.]+)")
-_MEGAFLOW_HITS = re.compile(r"megaflow hits: (\d+)")
 _PACKETS = re.compile(r"packets:(\d+)")
-_THREAD = re.compile(r"^(?:pmd thread (numa_id \d+ core_id \d+)|(main) thread):\n((?:[ \t].*\n?)*)", re.M)
-_RECEIVED = re.compile(r"packets received: (\d+)")
-_CYCLES = re.compile(r"(idle|processing) cycles: (\d+)")
 
 
 @dataclass
@@ -37,16 +33,18 @@ class Datapath:
     """A reading: counters and gauges by the end of their names, after `dnsteer_datapath_`; packets by mask, if dumped.
 
     *workers* has counters of each thread that forwards packets: ("packets", worker), and ("cycles", worker, what for).
+    *not_understood* says what the switch told in a form that is not known: its figures are left out.
     """
 
     counters: dict[str, int] = field(default_factory=dict)
     gauges: dict[str, float] = field(default_factory=dict)
     mask_packets: dict[str, int] = field(default_factory=dict)
     workers: dict[tuple[str, ...], int] = field(default_factory=dict)
+    not_understood: str = ""
 
 
 class DatapathReader:
-    """Reads the datapath of a *kind*, `netdev` or `system`. *clock* counts seconds."""
+    """Reads the datapath of bridges of a *kind*: `netdev`, `doca` or `system`. *clock* counts seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -64,7 +62,7 @@ class DatapathReader:
             self._dumped = None
             return
         if self._dumped is None or self._clock() >= self._dumped[0] + _DUMP_AGAIN:
-            text = switch.run("dpctl/dump-flows", "-m", _name(switch.run("dpctl/dump-dps"), kind))
+            text = switch.run("dpctl/dump-flows", "-m", find_datapath(switch, kind))
             self._dumped = (self._clock(), *_read_dump(text))
         found.gauges = {**self._dumped[1], **found.gauges}
         found.mask_packets = self._dumped[2]
@@ -89,23 +87,27 @@ def read_figures(switch: Appctl, kind: str) -> Datapath:
         found.gauges["megaflows_limit"] = int(m[1])
     if m := _REVALIDATION.search(upcalls):
         found.gauges["revalidation_seconds"] = int(m[1]) / 1000
-    if kind == "netdev":
-        with suppress(SwitchError):
-            _read_threads(switch.run("dpif-netdev/pmd-stats-show"), found)
+    if kind in USERSPACE:
+        try:
+            _add_threads(read_threads(show_threads(switch)), found)
+        except NotUnderstoodError as err:
+            found.not_understood = str(err)
+        except SwitchError:
+            pass  # it has none, or several datapaths
     return found
 
 
-def _read_threads(text: str, found: Datapath) -> None:
-    found.counters["recirculations"] = read_counters(text).recirculations
-    pairs = zip(_PER_HIT.findall(text), _MEGAFLOW_HITS.findall(text), strict=False)
-    threads = [(float(each), int(hits)) for each, hits in pairs]
-    if total := sum(hits for _, hits in threads):
-        found.gauges["packets_lookups_ratio"] = sum(each * hits for each, hits in threads) / total
-    for core, main, lines in _THREAD.findall(text):
-        worker = core or main
-        if m := _RECEIVED.search(lines):
-            found.workers["packets", worker] = int(m[1])
-        found.workers.update((("cycles", worker, what), int(n)) for what, n in _CYCLES.findall(lines))
+def _add_threads(threads: Sequence[ThreadCounters], found: Datapath) -> None:
+    if not threads:
+        return
+    found.counters["recirculations"] = sum(each.recirculations for each in threads)
+    if total := sum(each.megaflow for each in threads):
+        found.gauges["packets_lookups_ratio"] = sum(each.lookups * each.megaflow for each in threads) / total
+    for each in threads:
+        found.workers["packets", each.name] = each.received
+        for state, cycles in (("idle", each.idle), ("processing", each.processing)):
+            if cycles is not None:
+                found.workers["cycles", each.name, state] = cycles
 
 
 def _read_dump(text: str) -> tuple[dict[str, float], dict[str, int]]:
@@ -124,20 +126,12 @@ def _megaflow_lines(text: str) -> Iterator[str]:
 
 
 def _section(text: str, kind: str) -> str:
-    """The part of a datapath of that kind: lines that are indented below its name."""
+    """The part of the datapath of that kind: lines that are indented below its name."""
+    parts: dict[str, list[str]] = {}
     lines: list[str] = []
-    inside = False
     for line in text.splitlines():
         if line and not line.startswith(" "):
-            inside = line.startswith(f"{kind}@")
-        elif inside:
+            lines = parts.setdefault(line, [])
+        else:
             lines.append(line)
-    return "\n".join(lines)
-
-
-def _name(text: str, kind: str) -> str:
-    """The name of the datapath of that kind. Raises SwitchError if there is none."""
-    found = next((line.strip() for line in text.splitlines() if line.startswith(f"{kind}@")), None)
-    if found is None:
-        raise SwitchError(f"there is no datapath of the kind {kind}")
-    return found
+    return "\n".join(parts.get(pick_datapath(parts, kind), []))

@@ -80,6 +80,8 @@ class MetricsPages:
         self._reading: _Reading | None = None
         self._expositions: dict[str, Exposition] = {}
         """By content type."""
+        self.on_read: Callable[[], None] = lambda: None
+        """Called on the event loop after each reading."""
 
     def _shared(self) -> _Reading:
         """The reading that is less than SHARED old, or under way, or else one that begins now."""
@@ -112,6 +114,7 @@ class MetricsPages:
     def _done(self, reading: _Reading, began: float, _: object) -> None:
         reading.ended = now = self._clock()
         reading.until = now + min(max(SHARED, (now - began) / SHARE), LONGEST)
+        self.on_read()
 
     def close(self) -> None:
         """End the thread, once it is done with what it reads."""

@@ -170,7 +170,7 @@ SWITCH: tuple[Family, ...] = (
         "CPU cycles of a worker; state is processing (packets) or idle (asking ports that have none).",
         ("worker", "state"),
         "2 for each worker",
-        when=_NETDEV,
+        when=f"{_NETDEV}, up to Open vSwitch 3.7",
         panel=Panel("Cycles by worker", "short", ("worker", "state")),
     ),
     Family(

@@ -18,6 +18,7 @@ from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.datapaths import actual_name
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Appctl
 
@@ -153,9 +154,10 @@ def observe(
     """
     plan = build_plan(loaded)
     judge_flows = FlowJudge(loaded, plan, profile, running)
+    datapath = actual_name(switch, running.datapath)
 
     def read() -> tuple[list[ObservedFlow], list[Unreadable]]:
-        found = dump(switch, running.datapath)
+        found = dump(switch, datapath)
         bad = [flow for flow, _ in found if isinstance(flow, Unreadable)]
         return judge_flows.judged((f, v) for f, v in found if isinstance(f, DatapathFlow)), bad
 
@@ -167,7 +169,7 @@ def observe(
         flows = [o for o in again if not o.missing or (o.flow.thread, o.flow.ufid) in before]
     known = switch.commands()
     # Upstream's command needs the datapath's name if there are several; NVIDIA's commands take no such argument.
-    args = {STATISTICS: (running.datapath,)}
+    args = {STATISTICS: (datapath,)}
     extras = {command: _output(switch, command, *args.get(command, ())) for command in EXTRAS if command in known}
     part = plan.extension
     extension_ports = (part.ingress.name, part.egress.name) if part is not None and part.services else ()

@@ -14,8 +14,9 @@ LIBRARIES = ("dpdk", "doca")
 
 @dataclass(frozen=True)
 class RunningSwitch:
-    """The bridge's datapath by its name in dpctl, other_config, and which libraries ovs-vswitchd has started.
+    """The bridge's datapath, other_config, and which libraries ovs-vswitchd has started.
 
+    *datapath* is the name in dpctl that follows from the bridge's type; `switch/datapaths.py` has the one that is there.
     *started* has only the libraries for which the database has a column: the one for DOCA exists only in NVIDIA's.
     """
 

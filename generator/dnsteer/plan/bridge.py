@@ -50,7 +50,7 @@ def ports_of(switch: Switch) -> dict[str, Device]:
 def wanted_bridge(spec: Spec) -> WantedBridge:
     """The bridge of a spec."""
     switch = spec.switch
-    kind = INTERFACE_TYPE[switch.flavor]
+    of_port = INTERFACE_TYPE[switch.flavor]
     ports = tuple(
         WantedPort(
             name,
@@ -59,7 +59,7 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
             else "port of backends"
             if name in switch.ports
             else "port of the extension",
-            port.type if port.type is not None else kind,
+            port.type if port.type is not None else of_port,
             dict(sorted(port.options.items())),
         )
         for name, port in ports_of(switch).items()
@@ -67,4 +67,5 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
     if switch.probe is not None:
         mac = probe_mac(switch, switch.probe)
         ports += (WantedPort(switch.probe.port, "port for probes", "internal", {}, mac),)
-    return WantedBridge(switch.bridge, DATAPATH_TYPE[switch.flavor], ports, {t.number: t.name for t in TABLES})
+    kind = switch.datapath_type or DATAPATH_TYPE[switch.flavor]
+    return WantedBridge(switch.bridge, kind, ports, {t.number: t.name for t in TABLES})

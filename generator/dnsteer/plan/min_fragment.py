@@ -13,20 +13,22 @@ SMALLEST = 400
 """Bytes, IP header included: the least that Open vSwitch can be told. The last one of a datagram may be shorter."""
 DEFAULT = 1200
 NAME = "the connection tracker's smallest IPv4 fragment"
-_USERSPACE = "netdev"
+DATAPATH = "netdev@ovs-netdev"
+"""The datapath whose tracker has such a limit. OVS-DOCA may call it doca@ovs-doca (switch/datapaths.py)."""
+_USERSPACE = ("netdev", "doca")
 
 
 def required_size(plan: Plan, datapath_type: str) -> int | None:
     """Return the size that it must have, in bytes; None if no fragment of the plan passes such a tracker."""
     tracked = any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
-    return SMALLEST if tracked and datapath_type == _USERSPACE else None
+    return SMALLEST if tracked and datapath_type in _USERSPACE else None
 
 
-def setting(size: int, datapath_type: str = _USERSPACE) -> list[str]:
-    """Return the ovs-appctl arguments that set it to *size* bytes."""
-    return ["dpctl/ipf-set-min-frag", f"{datapath_type}@ovs-{datapath_type}", "v4", str(size)]
+def setting(size: int, datapath: str = DATAPATH) -> list[str]:
+    """Return the ovs-appctl arguments that set it to *size* bytes in the *datapath* of this name."""
+    return ["dpctl/ipf-set-min-frag", datapath, "v4", str(size)]
 
 
-def reading(datapath_type: str = _USERSPACE) -> list[str]:
+def reading(datapath: str = DATAPATH) -> list[str]:
     """Return the ovs-appctl arguments that print it after "min v4 frag size:"."""
-    return ["dpctl/ipf-get-status", f"{datapath_type}@ovs-{datapath_type}"]
+    return ["dpctl/ipf-get-status", datapath]

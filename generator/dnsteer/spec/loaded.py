@@ -19,7 +19,8 @@ _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bri
 """Keys that change no flow."""
 _AGENT = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_AGENT_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce")
+_LATER_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type")
+"""Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _AGENT_OF_VIP = ("announce",)
 _LATER_OF_BALANCE = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
@@ -88,8 +89,8 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     about = _ABOUT
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
         about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
-    # Likewise for the agent's keys.
-    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _AGENT_OF_SWITCH)}}
+    # Likewise for these keys, most of them the agent's.
+    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_OF_SWITCH)}}
     about = {**about, "pools": {name: _about_the_agent(pool) for name, pool in spec.pools.items()}}
     about = {**about, "vips": {name: _defaults_of(vip, _AGENT_OF_VIP) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

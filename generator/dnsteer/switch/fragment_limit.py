@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from dnsteer.plan.min_fragment import DEFAULT, NAME, reading, setting
+from dnsteer.plan.min_fragment import DATAPATH, DEFAULT, NAME, reading, setting
+from dnsteer.switch.datapaths import actual_name
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 
@@ -55,11 +58,11 @@ class Tracker:
 
     def read(self) -> int:
         """Return the size in bytes."""
-        return _found_in(self._ask(reading()))
+        return _found_in(self._ask(reading))
 
     def set(self, size: int) -> None:
         """Set the size in bytes."""
-        self._ask(setting(size))
+        self._ask(partial(setting, size))
 
     def compare(self, size: int) -> Smallest:
         """Return the current size beside the wanted *size*. Raises nothing."""
@@ -79,7 +82,8 @@ class Tracker:
             return Smallest(size, was.now, str(err))
         return was
 
-    def _ask(self, words: list[str]) -> str:
+    def _ask(self, words: Callable[[str], list[str]]) -> str:
+        """Run a command, of which *words* makes the arguments for the datapath of this name."""
         if not self._remote.startswith("unix:"):
             raise UnavailableError(f"ovs-vswitchd's control socket cannot be reached through {self._remote}")
         try:
@@ -88,7 +92,7 @@ class Tracker:
             raise UnavailableError(f"there is no control socket of ovs-vswitchd next to {self._remote}") from None
         try:
             with Unixctl(path, self._timeout) as control:
-                return control.run(*words)
+                return control.run(*words(actual_name(control, DATAPATH)))
         except PermissionError as err:
             raise NotPermittedError(f"{err.filename}: {err.strerror}; run as root or as the owner") from None
 

@@ -1,4 +1,4 @@
-"""Datapath flows and packet counters, as the switch shows them."""
+"""Datapath flows, as the switch shows them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ovs.flow.odp import ODPFlow
 from dnsteer.switch.masks import Mask, mask_of_match
 from dnsteer.switch.megaflow_fields import every_name_is_known, fields_of
 
-_COUNTER = re.compile(r"^\s*packets? (received|recirculations): (\d+)", re.M)
 _VALUE = re.compile(r"(?<=[=(])(0x[0-9a-f]+|\d[\d.]*|[0-9a-f]*:[0-9a-f:.]*)(?:/([0-9a-fx.:]+))?(?=[,)])")
 """A number or an address that a field has to be, and the mask."""
 _UFID = re.compile(r"^ufid:[0-9a-f-]+, ")
@@ -20,22 +19,6 @@ _FIRST_PASS = re.compile(r"\brecirc_id\(0(x0)?\)")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _MAX_SHAPES = 4096
 _MASKS: dict[str, Mask] = {}  # of matches by their shape: the match without its values
-
-
-@dataclass(frozen=True)
-class Counters:
-    """Packets that the userspace datapath received, and their recirculations."""
-
-    received: int
-    recirculations: int
-
-
-def read_counters(text: str) -> Counters:
-    """Read `dpif-netdev/pmd-stats-show`, all threads together."""
-    sums = {"received": 0, "recirculations": 0}
-    for name, value in _COUNTER.findall(text):
-        sums[name] += int(value)
-    return Counters(**sums)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dnsteer.bringup.inspection.machine import Item, Machine
 from dnsteer.bringup.setup import Setup
 from dnsteer.plan import min_fragment
 from dnsteer.spec.model.spec import Flavor
+from dnsteer.switch.datapaths import pick_datapath
 
 _SETTINGS, _BRIDGE = "run 30-openvswitch.sh", "run 40-bridge.sh"
 _DEBIAN = (
@@ -135,9 +136,10 @@ def _fragments(machine: Machine, size: int, remote: str) -> Item:
     process = machine.number(f"{folder}/ovs-vswitchd.pid") if kind == "unix" else None
     if process is None:
         return Item(name, "unknown", "no running ovs-vswitchd was found next to the database", todo)
-    result = machine.run(
-        ["ovs-appctl", "--timeout=5", "-t", f"{folder}/ovs-vswitchd.{process}.ctl", *min_fragment.reading()]
-    )
+    ask = ["ovs-appctl", "--timeout=5", "-t", f"{folder}/ovs-vswitchd.{process}.ctl"]
+    datapaths = machine.run([*ask, "dpctl/dump-dps"])
+    datapath = pick_datapath(datapaths.out.split(), min_fragment.DATAPATH.partition("@")[0]) or min_fragment.DATAPATH
+    result = machine.run([*ask, *min_fragment.reading(datapath)])
     found = re.search(r"min v4 frag size: (\d+)", result.out)
     if not result.ok or found is None:
         message = result.err.splitlines()[-1] if result.err else "the output of ovs-appctl could not be parsed"

@@ -20,10 +20,11 @@ from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, H
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.render.template_rows import check_own_template_rows
-from dnsteer.switch.megaflows import Counters, Megaflow, read_counters, read_megaflows
+from dnsteer.switch.megaflows import Megaflow, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.table_changes import compare_tables
+from dnsteer.switch.thread_counters import Counters, read_counters
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from dnsteer.tables.ingress import PortRow, ProbeRow
 
@@ -81,7 +82,9 @@ class Harness:
         switch.vsctl(*args)
         # Besides flow-limit, the switch has a dynamic limit, which starts at 10,000 and follows the revalidator's speed.
         switch.appctl("upcall/set-flow-limit", _KEPT["flow-limit"])
-        switch.appctl(*min_fragment.setting(min_fragment.SMALLEST, "dummy"))  # as a bring-up and an apply set it
+        switch.appctl(
+            *min_fragment.setting(min_fragment.SMALLEST, "dummy@ovs-dummy")
+        )  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         check_own_template_rows()
         lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)

@@ -39,6 +39,9 @@ class Hardware(str, Enum):
     BLUEFIELD_3 = "bluefield-3"
 
 
+DatapathType = Literal["netdev", "doca"]
+
+
 class Selection(str, Enum):
     """How a packet finds its slot."""
 
@@ -170,6 +173,11 @@ class Switch(Part):
         "a spec with another name, or none, is refused.",
     )
     flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; this decides what can be offloaded.")
+    datapath_type: DatapathType | None = Field(
+        default=None,
+        description="The bridge's datapath type in OVSDB, with ovs-doca: `netdev`, or `doca`, which only newer releases of "
+        "OVS-DOCA have. Left out: `netdev`.",
+    )
     hardware: Hardware | None = Field(
         default=None,
         description="The card that forwards offloaded packets, for `dnsteer capacity`. Left out: none is named.",
