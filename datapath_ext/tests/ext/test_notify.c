@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "doca_assert.h"
+#include "engine.h"
 #include "server.h"
 
 enum { ROUNDS = 4 };
@@ -99,6 +100,7 @@ static int tear_down(void **state)
 
 static void run(void)
 {
+    struct engine engine = {0}; /* nothing to look after */
     struct fault fault = {0};
     struct server *server;
     char path[64];
@@ -107,7 +109,7 @@ static void run(void)
     server = server_open(path, &fault);
     assert_string_equal(fault.text, "");
     assert_non_null(server);
-    assert_true(server_run(server, NULL, &fault));
+    assert_true(server_run(server, &engine, &fault));
     server_close(server);
 }
 
