@@ -147,7 +147,8 @@ bool flow_port_present(const struct flow_port *port)
 
 static uint32_t action_memory(const struct budgets *budgets)
 {
-    uint64_t wanted = (2ULL * budgets_slot_entries(budgets) + 2ULL * budgets_target_entries(budgets) + budgets->vips) * ACTION_BYTES + 1024;
+    uint64_t entries = 2ULL * budgets_slot_entries(budgets) + 2ULL * budgets_target_entries(budgets) + budgets->vips;
+    uint64_t wanted = entries * ACTION_BYTES + 1024;
     uint32_t size = 64;
 
     while (size < wanted && size < 1U << 31)

@@ -28,8 +28,8 @@ static bool open_slots(struct forward_pipes *pipes, struct flow *flow, const str
     struct doca_flow_fwd fwd = forward->slots_fwd(pipes), drop = fwd_drop();
     char name[64];
     struct pipe_spec spec = {.name = name, .type = DOCA_FLOW_PIPE_BASIC, .counters = true, .miss_counter = true,
-                             .entries = budgets_slot_entries(budgets), .match = &match, .mask = &mask, .templates = {&template},
-                             .template_count = 1, .fwd = &fwd, .miss = &drop};
+                             .entries = budgets_slot_entries(budgets), .match = &match, .mask = &mask,
+                             .templates = {&template}, .template_count = 1, .fwd = &fwd, .miss = &drop};
 
     (void)snprintf(name, sizeof(name), "slots-%s", forward->name);
     mask.meta.u32[0] = mask.meta.u32[1] = UINT32_MAX;

@@ -9,8 +9,9 @@
 struct target *target_find(const struct dataplane *dataplane, const struct vip *vip, const struct backend *backend)
 {
     for (struct target *target = dataplane->targets; target != NULL; target = target->next)
-        if (target->added && !target->superseded && !target->leaving && target->forward == vip->forward && target->inner == vip->address.family &&
-            target->outer == backend->address.family && strcmp(target->name, backend->name) == 0)
+        if (target->added && !target->superseded && !target->leaving && target->forward == vip->forward &&
+            target->inner == vip->address.family && target->outer == backend->address.family &&
+            strcmp(target->name, backend->name) == 0)
             return target;
     return NULL;
 }
