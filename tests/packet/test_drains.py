@@ -254,13 +254,13 @@ def test_a_pool_that_would_lose_everybody(applied: Switch, tmp_path: Path, choic
     done = on(applied)("down", "spare/sp2", "--yes")
     assert done.code == 0
     assert "warning" in done.err
-    assert "every backend is down" in done.err
+    assert "every backend is out of service" in done.err
     assert slots(applied) == (one_left if choice == "keep" else one_left - spare(one_left))
     status = on(applied)("status", "--interval", "0.5s")
-    assert "every backend is down" in status.out + status.err
+    assert "every backend is out of service" in status.out + status.err
     assert on(applied)("verify", file).code == 0
     assert on(applied)("plan", file).code == 0
-    assert "every backend is down" in on(applied)("apply", file).err
+    assert "every backend is out of service" in on(applied)("apply", file).err
     assert on(applied)("up", "spare/sp2", "--yes").code == 0
     assert slots(applied) == one_left
 

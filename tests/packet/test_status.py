@@ -182,7 +182,7 @@ def test_overdue_maintenance_and_pools_without_backends_are_warnings(switch: Swi
     assert backends(found, "hashed")["b"]["overdue"] is True
     assert [a["overdue"] for a in found["overlay"]] == [False, False, True]
     all_down, over = found["warnings"]
-    assert "pool direct: every backend is down" in all_down
+    assert "pool direct: every backend is out of service" in all_down
     assert re.search(r"hashed/b was to be drained only until .*dnsteer reconcile", over)
 
 

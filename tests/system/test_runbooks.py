@@ -337,7 +337,10 @@ def test_rollback_after_a_deploy_that_was_rolled_back_goes_to_the_state_before_b
     named = played.text.index(f"dpu-1: goes from state {first + 3} back to state {first}, applied 20")
     assert named < played.text.index("TASK [dnsteer : Roll back]")
     assert (deployed.folder / "etc-dpu-1" / "spec.yaml").read_text() == QUICKSTART.read_text()
-    nowhere = deployed.play("rollback.yml", "--limit", "dpu-1")
+    for _ in range(first):  # states of the tests before are there too
+        nowhere = deployed.play("rollback.yml", "--limit", "dpu-1")
+        if nowhere.code:
+            break
     assert nowhere.code != 0
     assert nowhere.said("rolled back from and can be named: -e dnsteer_rollback_to=N"), nowhere.output
 

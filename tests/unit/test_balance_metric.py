@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dnsteer.agent.balance.decide import Counted, Moves
@@ -178,6 +178,7 @@ def test_one_gives_and_gets_a_part_at_once_and_a_large_slot_waits() -> None:
 @given(
     st.lists(st.tuples(st.floats(0, 1e6), st.none() | st.floats(0, 1e300), st.integers(1, 9)), min_size=2, max_size=6)
 )
+@example([(0.0, 4.8e-284, 1), (1.4e-58, 5e-324, 1)])
 def test_load_is_shared_out_whole(rows: list[tuple[float, float | None, int]]) -> None:
     names = [f"b{n}" for n in range(len(rows))]
     load = {name: row[0] for name, row in zip(names, rows, strict=True)}

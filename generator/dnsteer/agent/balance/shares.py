@@ -32,7 +32,8 @@ def wanted_load(
         if value > mean:
             gives[name] = now - max(now * mean / value, min(now, least * share))
         else:
-            takes[name] = max(min(now * mean / value if value else inf, now + max(now, share)), least * share) - now
+            most = min(now * mean / value if value else inf, now + max(now, share))
+            takes[name] = max(most, least * share, now) - now  # a product of tiny values may be 0
     moved = min(sum(gives.values()), sum(takes.values()))
     if not moved:
         return None
