@@ -62,7 +62,7 @@ class Decision:
 
     *panics*: no backend passes, so nobody more is out for it. *waiting* are healthy backends that come back only after
     others have. *spared* are unhealthy backends that stay in service, of which *kept* only because too few are left.
-    *idle* pass their checks, but people have them out. *serving* are healthy, with all of their slots.
+    *idle* pass their checks, but people have them out. *serving* are healthy, with all of their slots from now on.
     """
 
     entries: tuple[Maintenance, ...]
@@ -103,11 +103,13 @@ def decide(
     rest = [entry for entry in back if entry not in most_back]
     here += [entry.backend for entry in most_back]
     moving = [] if leaving else pool.in_motion(rest, sum(pool.weights[name] for name in here))
-    entries = list[Maintenance]()
+    entries, whole = list[Maintenance](), list[str]()
     for entry in out:
-        if entry not in most_back:
-            step = returning(entry, rules.slow_start, now) if entry in moving else entry
-            entries += [] if step is None else [step]
+        step = None if entry in most_back else returning(entry, rules.slow_start, now) if entry in moving else entry
+        if step is not None:
+            entries.append(step)
+        elif entry.backend in pool.counted:
+            whole.append(entry.backend)
     away = {entry.backend for entry in entries if _is_out(entry)}
     return Decision(
         tuple(entries),
@@ -116,7 +118,7 @@ def decide(
         spared=tuple(name for name in pool.unhealthy if name in pool.counted and name not in away),
         kept=() if pool.nobody_passes else tuple(kept),
         idle=tuple(n for n in rules.backends if n in pool.by_people and health.passes(n)),
-        serving=(*pool.serving, *(entry.backend for entry in most_back)),
+        serving=(*pool.serving, *whole),
     )
 
 
