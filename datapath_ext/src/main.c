@@ -29,17 +29,21 @@ static const char usage[] =
 
 static bool read_core(const char *text, int *core, struct fault *fault)
 {
-    cpu_set_t allowed;
+    cpu_set_t before, wanted;
     char *end;
     unsigned long number = strtoul(text, &end, 10);
 
-    CPU_ZERO(&allowed);
+    CPU_ZERO(&wanted);
+    /* Tried, since a core that is isolated is none of those that the process has, and it may run there all the same. */
     if (isdigit((unsigned char)text[0]) && *end == '\0' && number < CPU_SETSIZE &&
-        sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && CPU_ISSET(number, &allowed)) {
-        *core = (int)number;
-        return true;
+        sched_getaffinity(0, sizeof(before), &before) == 0) {
+        CPU_SET(number, &wanted);
+        if (sched_setaffinity(0, sizeof(wanted), &wanted) == 0 && sched_setaffinity(0, sizeof(before), &before) == 0) {
+            *core = (int)number;
+            return true;
+        }
     }
-    return fault_set(fault, "--core: found %s, expected the number of a core that this process may run on (taskset -p $$)",
+    return fault_set(fault, "--core: found %s, expected the number of a core that this process may run on",
                      text);
 }
 

@@ -181,8 +181,11 @@ bool service_update(struct dataplane *dataplane, struct service *service, const 
 bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
     if (service->entry != NULL &&
-        !remove_entry(&dataplane->flow.ports[PORT_IN], &service->entry, fault, "removing a VIP"))
+        !remove_entry(&dataplane->flow.ports[PORT_IN], &service->entry, fault, "removing a VIP")) {
+        /* Lost on the way: hardware may still remove it, so that what undoes this adds it again. */
+        service->attached = service->attached && service->entry != NULL;
         return false;
+    }
     service->attached = false;
     return true;
 }

@@ -23,7 +23,6 @@ case "$1 $2" in
 "port function" | "port del") ;;
 esac
 """
-BRINGUP_UNIT = "/etc/systemd/system/dnsteer-bringup.service"
 IP = r"""#!/bin/sh
 echo "ip $*" >>"$STATE/calls"
 net=$DNSTEER_ROOT/sys/class/net
@@ -134,10 +133,9 @@ def extension(tree: Tree, *args: str) -> tuple[int, list[str], list[str]]:
 def test_the_extension_is_set_up_and_started_once(tree: Tree) -> None:
     tree.render(EXT)
     code, changed, told = extension(tree)
-    done = [PROGRAM, BRINGUP_UNIT, UNIT, f"{EXTENSION_UNIT}: enabled", f"{EXTENSION_UNIT}: start"]
-    assert (code, changed) == (0, done)
-    assert f"ExecStart={tree.scripts}/bringup.sh --before-switch" in (tree.root / BRINGUP_UNIT[1:]).read_text()
-    assert told == ["daemon-reload", "daemon-reload", f"enable {EXTENSION_UNIT}", f"start {EXTENSION_UNIT}"]
+    assert (code, changed) == (0, [PROGRAM, UNIT, f"{EXTENSION_UNIT}: enabled", f"{EXTENSION_UNIT}: start"])
+    reset = f"reset-failed {EXTENSION_UNIT}"
+    assert told == ["daemon-reload", f"enable {EXTENSION_UNIT}", reset, f"start {EXTENSION_UNIT}"]
     assert (tree.root / PROGRAM[1:]).read_text() == bringup_files(setup(EXT))["program.json"]
     assert extension(tree) == (0, [], [])
 
@@ -192,7 +190,7 @@ def test_teardown_takes_it_back(tree: Tree) -> None:
     assert (done.code, done.err) == (0, "")
     said = [c.replace(str(tree.root), "") for c in done.changed]
     assert said == [
-        f"{EXTENSION_UNIT} is gone", f"{PROGRAM} is gone", "dnsteer-bringup.service is gone",
+        f"{EXTENSION_UNIT} is gone", f"{PROGRAM} is gone",
         "interface ext-in -> en3f0pf0sf53", "interface ext-out -> en3f0pf0sf54", f"scalable function pci/{P0}/32753 is gone",
         f"scalable function pci/{P0}/32754 is gone",
     ]  # fmt: skip
