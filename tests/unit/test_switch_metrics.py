@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import Collector
+from dnsteer.metrics.datapath import Datapath
 from dnsteer.metrics.recorder import Known
 from dnsteer.metrics.switch_metrics import MAX_SERIES, read_switch_metrics
 from dnsteer.switch.thread_counters import NotUnderstoodError
@@ -108,3 +109,19 @@ def test_the_page_has_them_with_ovs_doca_alone(
     agent.known = known
     assert any(metric.name == "ovs_vswitchd_hw_offload" for metric in collector.collect()) is passed
     assert said in collector.not_understood and bool(said) == bool(collector.not_understood)
+
+
+def test_metrics_that_do_not_come_take_nothing_else_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Doca):
+        def run(self, command: str, *args: str) -> str:
+            if command == "metrics/show":
+                raise UnavailableError("no answer within 5 s")
+            return super().run(command, *args)
+
+    monkeypatch.setattr("dnsteer.metrics.collect.Unixctl", lambda *_: contextlib.nullcontext(Slow(TEXT)))
+    monkeypatch.setattr("dnsteer.metrics.collect.control_socket", lambda _: None)
+    read = Datapath(workers={("packets", "0"): 1})
+    collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
+    monkeypatch.setattr(collector._datapath, "read", lambda *_: read)
+    collector._read_datapath(Known("br-dns", None, load(changed(("ovs-netdev", "ovs-doca"), text=SPEC)).spec))  # type: ignore[arg-type]
+    assert collector._seen is read and collector._of_switch == []

@@ -176,8 +176,10 @@ class Collector:
                         self._of_switch = read_switch_metrics(switch)
                     except NotUnderstoodError as err:
                         not_understood = str(err)
+                    except (SwitchError, OSError):  # what was read before it counts all the same
+                        pass
         except (SwitchError, OSError):
-            self._seen = Datapath()
+            self._seen, self.not_understood = Datapath(), ""
             return
         self.not_understood = "; ".join(filter(None, [self._seen.not_understood, not_understood]))
         self._lookups.keep(self._seen.counters)
