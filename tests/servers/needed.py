@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -15,10 +16,16 @@ SET_UP = ("nsd", "named", "unbound")
 def need_server(program: str) -> None:
     """Skip the test where the program is not installed. With CI=true fail it, if set-up installs the program: a skip there
     would hide that nothing was tried."""
-    if shutil.which(program) is not None:
-        return
-    set_up = Path(program).name in SET_UP
-    why = f"needs {program}: scripts/packages.sh{'' if set_up else ' servers'}"
-    if set_up and os.environ.get("CI") == "true":
+    if shutil.which(program) is None:
+        leave_out(program, f"needs {program}: scripts/packages.sh{'' if _is_set_up(program) else ' servers'}")
+
+
+def leave_out(program: str, why: str) -> NoReturn:
+    """Skip the test, which cannot try the program; with CI=true fail it, if set-up installs the program."""
+    if _is_set_up(program) and os.environ.get("CI") == "true":
         pytest.fail(f"{why}; CI=true")
     pytest.skip(why)
+
+
+def _is_set_up(program: str) -> bool:
+    return Path(program).name in SET_UP

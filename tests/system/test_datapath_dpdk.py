@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import time
 from collections import Counter
@@ -29,6 +30,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.thread_counters import ThreadCounters
 from dnsteer.switch.tools import SwitchError
+from tests.unit.thread_texts import UP_TO_3_7
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAT = (EXAMPLES / "one-armed-nat.yaml").read_text()
@@ -193,42 +195,17 @@ def test_no_megaflow_of_earlier_tables_stays(monkeypatch: pytest.MonkeyPatch) ->
         rig._forget()
 
 
-PMD = """\
-pmd thread numa_id 0 core_id 1:
-  packets received: 200
-  packet recirculations: 100
-  avg. datapath passes per packet: 1.50
-  phwol hits: 0
-  mfex opt hits: 0
-  simple match hits: 20
-  emc hits: 30
-  smc hits: 40
-  megaflow hits: 210
-  avg. subtable lookups per megaflow hit: 1.25
-  miss with success upcall: 1
-  miss with failed upcall: 2
-  avg. packets per output batch: 3.50
-  idle cycles: 1000 (10.00%)
-  processing cycles: 9000 (90.00%)
-main thread:
-  packets received: 7
-  packet recirculations: 0
-  simple match hits: 0
-  emc hits: 0
-  megaflow hits: 0
-  avg. subtable lookups per megaflow hit: 0.00
-  miss with success upcall: 7
-  miss with failed upcall: 0
-"""
+PMD = re.sub(r"pmd thread numa_id 1 (?s:.*?)(?=main thread)", "", UP_TO_3_7)
+"""Of one thread that forwards, and the main thread."""
 
 
 def test_counters_become_figures_per_packet() -> None:
     counters = read_counters(PMD)
     name = "numa_id 0 core_id 1"
-    assert counters == ThreadCounters(name, 200, 100, 20, 30, 40, 210, 1.25, 1, 2, 3.5, 1000, 9000, 10000)
+    assert counters == ThreadCounters(name, 200, 100, 20, 30, 40, 100, 1.0, 9, 2, 3.5, 1000, 9000, 10000)
     sample = sample_of(counters, 2e9, 190, 0.5)
-    assert (sample.cycles, sample.mpps, sample.passes, sample.megaflow) == (50, 40, 1.5, 1.05)
-    assert (sample.forwarded, sample.upcalls) == (0.95, 3)
+    assert (sample.cycles, sample.mpps, sample.passes, sample.megaflow) == (50, 40, 1.5, 0.5)
+    assert (sample.forwarded, sample.upcalls) == (0.95, 11)
     with pytest.raises(SwitchError, match="2 forwarding threads"):
         read_counters(PMD + PMD.replace("core_id 1", "core_id 2"))
     with pytest.raises(SwitchError, match="received nothing"):

@@ -301,32 +301,6 @@ def test_a_look_that_could_not_be_done_is_tried_again_soon_but_not_at_once(
     asyncio.run(test())
 
 
-def test_an_agent_that_was_relieved_waits_between_readings(
-    looks_at_once: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No look is done on standby, so that one which is due is no reason for the next turn."""
-    waits: list[float | None] = []
-
-    async def wait(_event: object, seconds: float | None) -> bool:
-        waits.append(seconds)
-        return False
-
-    async def test() -> None:
-        case = Case()
-        with case.at_work():
-            await case.turn()
-            monkeypatch.setattr(run, "set_within", wait)
-            for case.source.held in (False, True):
-                case.agent._looks = look_times.LookTimes()  # due at once
-                await case.turn()
-                await case.agent._rest(asyncio.get_running_loop())
-            assert case.looks == 2
-            assert waits[0] == run.TICK
-            case.end()
-
-    asyncio.run(test())
-
-
 def test_a_look_does_not_wait_for_the_port_of_probes(looks_at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the port is gone, it is the look that puts it back."""
     there: list[bool] = []

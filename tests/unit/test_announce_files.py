@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from dnsteer.agent.announce import announcer, publish
-from dnsteer.agent.announce.announcer import Announcer
+from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
 from dnsteer.agent.announce.routes import RouteOwner, text
 from dnsteer.agent.report import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.recorder import Recorder
+from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.announced import places_of, route_place
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
+from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
 
 ROUTES = {ip_address("192.0.2.53"): VipAnnounce()}
 
@@ -124,3 +127,46 @@ def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
 
     asyncio.run(stand_by())
     assert [trouble.about for trouble in seen.seen().agent.troubles] == ["x"]
+
+
+class Told:
+    """BIRD, as far as a publisher tells of it: it has the routes that it was given, once it is asked."""
+
+    given: ClassVar[set[str]] = set()
+
+    def __init__(self, *_: object) -> None:
+        self.has = set[str]()
+
+    def present(self) -> set[object]:
+        return set()
+
+    def publish(self, routes: Mapping[Any, object]) -> list[str]:
+        Told.given = self.has = {f"{address}/{address.max_prefixlen}" for address in routes}
+        return []
+
+    def check(self, _routes: object) -> list[str]:
+        self.has = Told.given
+        return []
+
+
+def test_other_settings_say_of_no_vip_that_it_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though where a VIP stands is told in the same turn: another one fails for another reason."""
+    monkeypatch.setattr(announcer, "Publisher", Told)
+    said: list[str] = []
+    seen = SeenRecorder()
+    report = Reporter(lambda text, *_, **__: said.append(text), seen)
+    announcing = SPEC.replace("announce: {via: bird}", "announce: {via: bird, hold_max: 5m}")
+    first, later = spec_of(announcing), spec_of(announcing.replace("5m", "4m"))
+    one = Announcer("unix:/nowhere", seen)
+    one.record(record(), report)
+
+    async def follow() -> None:
+        for time, (spec, why) in enumerate([(first, "late"), (first, "late"), (later, "REFUSED")]):
+            health = health_of(spec, {**GOOD, "a": "", "b": why})
+            await one._follow(Situation("br-dns", spec, NO_OVERLAY, health, False, ""), float(time), report)
+
+    asyncio.run(follow())
+    assert {name: standing.state for name, standing in one.standings().items()} == {
+        "one": "announced", "two": "failing", "free": "announced",
+    }  # fmt: skip
+    assert [text for text in said if "is withdrawn" in text] == [text for text in said if text.startswith("VIP two ")]

@@ -57,6 +57,33 @@ void rig_put(json_t *json, const char *path, json_t *value)
                                            : json_object_set_new(at, key, value), 0);
 }
 
+unsigned rig_random_below(unsigned *seed, unsigned limit)
+{
+    *seed = *seed * 1103515245U + 12345U;
+    return (*seed >> 8) % limit;
+}
+
+static void put_of_vip(json_t *json, unsigned vip, const char *key, json_t *value)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "vips/%u/%s", vip, key);
+    rig_put(json, path, value);
+}
+
+void rig_put_vip(json_t *json, unsigned vip, const char *forward, const char *select, unsigned slots, unsigned *seed)
+{
+    json_t *owners = json_array();
+
+    for (unsigned i = 0; i < slots; i++)
+        assert_int_equal(json_array_append_new(owners, json_string(rig_random_below(seed, 2) ? "b1" : "b2")), 0);
+    put_of_vip(json, vip, "slots", owners);
+    put_of_vip(json, vip, "forward", json_string(forward));
+    put_of_vip(json, vip, "select", json_string(select));
+    if (strcmp(select, "client") == 0)
+        put_of_vip(json, vip, "hash_fields", json_pack("[s]", "src_port"));
+}
+
 static struct program *read_json(json_t *json)
 {
     struct fault fault = {0};

@@ -17,6 +17,11 @@ json_t *rig_at(json_t *json, const char *path);
 /* Puts a value, which it takes over, at the path; NULL removes what is there. */
 void rig_put(json_t *json, const char *path, json_t *value);
 
+/* A number below the limit; the same ones for the same seed. */
+unsigned rig_random_below(unsigned *seed, unsigned limit);
+/* Gives a VIP of the program this forward and selection, and so many slots, each of one backend or the other by chance. */
+void rig_put_vip(json_t *json, unsigned vip, const char *forward, const char *select, unsigned slots, unsigned *seed);
+
 void rig_up(const char *name);
 void rig_up_json(json_t *json);
 void rig_down(void);

@@ -28,12 +28,6 @@ static void *keep_sending(void *argument)
     return NULL;
 }
 
-static unsigned random_below(unsigned *seed, unsigned limit)
-{
-    *seed = *seed * 1103515245U + 12345U;
-    return (*seed >> 8) % limit;
-}
-
 /* Any way of choosing and forwarding, any slots; MAC and IP addresses of backends change too. */
 static json_t *random_program(unsigned *seed)
 {
@@ -41,25 +35,13 @@ static json_t *random_program(unsigned *seed)
     json_t *json = rig_json("ipip");
     char mac[18];
 
-    (void)snprintf(mac, sizeof(mac), "02:00:00:00:00:%02x", 0x10 + random_below(seed, 4));
+    (void)snprintf(mac, sizeof(mac), "02:00:00:00:00:%02x", 0x10 + rig_random_below(seed, 4));
     rig_put(json, "backends/0/mac", json_string(mac));
-    rig_put(json, "backends/1/address", json_string(random_below(seed, 2) ? "192.0.2.12" : "2001:db8::12"));
+    rig_put(json, "backends/1/address", json_string(rig_random_below(seed, 2) ? "192.0.2.12" : "2001:db8::12"));
     for (unsigned vip = 0; vip < 2; vip++) {
-        unsigned select = random_below(seed, 3), count = 1U << random_below(seed, 6);
-        json_t *slots = json_array();
-        char path[64];
+        const char *forward = rig_random_below(seed, 2) ? "l2" : "ipip", *select = selects[rig_random_below(seed, 3)];
 
-        for (unsigned i = 0; i < count; i++)
-            assert_int_equal(json_array_append_new(slots, json_string(random_below(seed, 2) ? "b1" : "b2")), 0);
-        (void)snprintf(path, sizeof(path), "vips/%u/slots", vip);
-        rig_put(json, path, slots);
-        (void)snprintf(path, sizeof(path), "vips/%u/select", vip);
-        rig_put(json, path, json_string(selects[select]));
-        (void)snprintf(path, sizeof(path), "vips/%u/hash_fields", vip);
-        if (select == 1)
-            rig_put(json, path, json_pack("[s]", "src_port"));
-        (void)snprintf(path, sizeof(path), "vips/%u/forward", vip);
-        rig_put(json, path, json_string(random_below(seed, 2) ? "l2" : "ipip"));
+        rig_put_vip(json, vip, forward, select, 1U << rig_random_below(seed, 6), seed);
     }
     return json;
 }
@@ -118,12 +100,12 @@ static json_t *random_translation(unsigned *seed)
 {
     static const char *const selects[] = {"slots", "spray"};
     json_t *json = rig_json("siit"), *slots = json_array();
-    unsigned count = 1U << random_below(seed, 6);
+    unsigned count = 1U << rig_random_below(seed, 6);
 
     for (unsigned i = 0; i < count; i++)
-        assert_int_equal(json_array_append_new(slots, json_string(random_below(seed, 2) ? "b1" : "b2")), 0);
+        assert_int_equal(json_array_append_new(slots, json_string(rig_random_below(seed, 2) ? "b1" : "b2")), 0);
     rig_put(json, "vips/0/slots", slots);
-    rig_put(json, "vips/0/select", json_string(selects[random_below(seed, 2)]));
+    rig_put(json, "vips/0/select", json_string(selects[rig_random_below(seed, 2)]));
     return json;
 }
 

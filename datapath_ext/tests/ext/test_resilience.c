@@ -351,42 +351,24 @@ static void ignores_callbacks_of_what_goes_with_its_pipe(void **state)
     down();
 }
 
-static unsigned random_below(unsigned *seed, unsigned limit)
-{
-    *seed = *seed * 1103515245U + 12345U;
-    return (*seed >> 8) % limit;
-}
-
 /* Two VIPs of any mode and selection; a third one comes and goes, and backends change. */
 static json_t *random_program(unsigned *seed)
 {
     static const char *const selects[] = {"slots", "client", "spray"}, *const forwards[] = {"l2", "ipip", "siit"};
-    json_t *json = with_mac("siit", 0x20 + random_below(seed, 4));
+    json_t *json = with_mac("siit", 0x20 + rig_random_below(seed, 4));
 
     rig_put(json, "tunnel", json_pack("{s:s,s:s}", "mac", "02:00:00:00:00:01", "ipv6", "2001:db8::1"));
-    if (random_below(seed, 3) == 0)
+    if (rig_random_below(seed, 3) == 0)
         rig_put(json, "backends/0/address", json_string("2001:db8::21"));
     for (unsigned vip = 0; vip < 2; vip++) {
-        unsigned select = random_below(seed, 4) % 3, count = 1U << random_below(seed, 4);
-        json_t *slots = json_array();
-        char path[64];
+        const char *forward = forwards[rig_random_below(seed, 3)], *select = selects[rig_random_below(seed, 4) % 3];
 
-        for (unsigned i = 0; i < count; i++)
-            assert_int_equal(json_array_append_new(slots, json_string(random_below(seed, 2) ? "b1" : "b2")), 0);
-        (void)snprintf(path, sizeof(path), "vips/%u/slots", vip);
-        rig_put(json, path, slots);
-        (void)snprintf(path, sizeof(path), "vips/%u/select", vip);
-        rig_put(json, path, json_string(selects[select]));
-        (void)snprintf(path, sizeof(path), "vips/%u/hash_fields", vip);
-        if (select == 1)
-            rig_put(json, path, json_pack("[s]", "src_port"));
-        (void)snprintf(path, sizeof(path), "vips/%u/forward", vip);
-        rig_put(json, path, json_string(forwards[random_below(seed, 3)]));
+        rig_put_vip(json, vip, forward, select, 1U << rig_random_below(seed, 4), seed);
     }
-    if (random_below(seed, 2))
+    if (rig_random_below(seed, 2))
         rig_put(json, "vips/2", json_pack("{s:s,s:s,s:s,s:s,s:i,s:s,s:[ss],s:s}", "name", "third", "family", "ipv6",
                                           "address", "2001:db8:1::1", "protocol", "udp", "port", 54, "select", "slots",
-                                          "slots", "b1", "b2", "forward", random_below(seed, 2) ? "l2" : "ipip"));
+                                          "slots", "b1", "b2", "forward", rig_random_below(seed, 2) ? "l2" : "ipip"));
     return json;
 }
 

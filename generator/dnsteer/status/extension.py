@@ -12,6 +12,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.handover import faults_of
 from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
+from dnsteer.spec.errors import counted
 from dnsteer.spec.model.families import ANY
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.counters import BackendKey, Count, ExtendedServiceKey, Key, Sample
@@ -69,7 +70,7 @@ class ExtensionView:
         n, loads = self.answer.get("vips", 0), self.answer.get("loads", 0)
         parts = [self.state, f"{n} service{'s' if n != 1 else ''}", f"{loads} load{'s' if loads != 1 else ''}"]
         waiting = self.awaiting_removal
-        parts += [f"{waiting} entries that hardware has not removed yet"] if waiting else []
+        parts += [f"{counted(waiting, 'entry', 'entries')} that hardware has not removed yet"] if waiting else []
         drops = sum(sum(self.dropped.get(side, {}).values()) for side in ("in", "out"))
         return ", ".join([*parts, *([f"{drops} packets dropped"] if drops else []), f"socket {self.socket}"])
 
