@@ -77,6 +77,9 @@ def test_a_hold_outlives_the_agent(judged: Switch, tmp_path: Path) -> None:
         rows: list[list[object]] = json.loads(json.loads(found)) if found else []
         return rows
 
+    def hold(row: list[object]) -> float:
+        return float(str(row[6])) - float(str(row[5]))
+
     with agent(judged, tmp_path, "pools with health checks", "first") as running:
         (tmp_path / "ns1").unlink()
         wait(lambda: out(judged), running.said)
@@ -96,5 +99,4 @@ def test_a_hold_outlives_the_agent(judged: Switch, tmp_path: Path) -> None:
     with agent(judged, tmp_path, "pools with health checks", "second") as running:
         wait(lambda: not out(judged), running.said)
         (tmp_path / "ns1").unlink()
-        wait(lambda: out(judged) and any(float(str(row[4])) > 9 for row in recorded()), running.said)
-        assert all(float(str(row[6])) - float(str(row[5])) > 500 for row in recorded()), "2 to the 9 s"
+        wait(lambda: out(judged) and any(hold(row) > 500 for row in recorded()), running.said)
