@@ -85,10 +85,11 @@ static bool check_constants(const struct dataplane *dataplane, const struct prog
            fault_set(fault, "$.budgets: found other ones than at the start; they need a restart");
 }
 
-/* A VIP that does not change in place is there twice until the new one has taken over. */
+/* A VIP that does not change in place is there twice until the new one has taken over. What hardware keeps of VIPs before
+ * has the entries to spare, which no budget counts. */
 static bool check_room(const struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
-    unsigned long slots = leftovers_slots(dataplane), counters = COUNTERS_OWN + slots;
+    unsigned long slots = 0, counters = COUNTERS_OWN, kept = leftovers_slots(dataplane);
 
     for (size_t i = 0; i < dataplane->service_count; i++) {
         slots += dataplane->services[i]->slot_count;
@@ -109,7 +110,10 @@ static bool check_room(const struct dataplane *dataplane, const struct program *
             return fault_set(fault, "vip %s: out of counters: needs %lu with those that it replaces, "
                              "$.budgets.counters is %u", vip->name, counters, dataplane->budgets.counters);
     }
-    return true;
+    return (slots + kept <= budgets_slot_entries(&dataplane->budgets) &&
+            counters + kept <= budgets_counters(&dataplane->budgets)) ||
+           fault_set(fault, "out of entries: the program needs %lu slots with those that it replaces, and hardware "
+                     "refuses to remove %lu of before; a later load can do it", slots, kept);
 }
 
 static bool open_forwarding(struct dataplane *dataplane, const struct program *program, struct fault *fault)
@@ -216,8 +220,24 @@ static bool is_wanted(const struct service *service, const struct program *progr
     return wanted;
 }
 
+/* Answers of a backend that moves from one VIP to another come from the new one. */
+static bool yield_answers(struct dataplane *dataplane, const struct program *program, struct service *leaving,
+                          struct service *const *built, struct fault *fault)
+{
+    bool done = true;
+
+    for (size_t i = 0; i < dataplane->service_count && done; i++)
+        if (is_wanted(dataplane->services[i], program))
+            done = service_yield_answers(dataplane, leaving, dataplane->services[i], fault);
+    for (size_t i = 0; i < program->vip_count && done; i++)
+        if (built[i] != NULL)
+            done = service_yield_answers(dataplane, leaving, built[i], fault);
+    return done || fault_about(fault, "vip", leaving->name);
+}
+
 /* Of VIPs that the program does not have. What is behind stays for now: adding one entry undoes it. */
-static bool detach_others(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+static bool detach_others(struct dataplane *dataplane, const struct program *program, struct service *const *built,
+                          struct fault *fault)
 {
     for (size_t i = 0; i < dataplane->service_count; i++) {
         struct service *service = dataplane->services[i];
@@ -226,8 +246,11 @@ static bool detach_others(struct dataplane *dataplane, const struct program *pro
             continue;
         if (leftover_find(dataplane, service->vip, 0) != NULL)
             (void)fault_set(fault, "hardware refuses to remove an entry that the VIP had before; a later load can do it");
-        else if (service_detach(dataplane, service, fault))
+        else if (service_detach(dataplane, service, fault)) {
+            if (!yield_answers(dataplane, program, service, built, fault))
+                return false;
             continue;
+        }
         return fault_about(fault, "vip", service->name);
     }
     return true;
@@ -271,12 +294,17 @@ static bool switch_over(struct dataplane *dataplane, const struct program *progr
         if (built[i] == NULL && !service_sync_answers(dataplane, dataplane_find(dataplane, &program->vips[i]), program,
                                                         &program->vips[i], fault))
             return fault_about(fault, "vip", program->vips[i].name);
-    if (!detach_others(dataplane, program, fault) || !targets_update(dataplane, program, fault))
+    if (!detach_others(dataplane, program, built, fault) || !targets_update(dataplane, program, fault))
         return false;
     for (size_t i = 0; i < program->vip_count && dataplane->targets_superseded > 0; i++)
         if (built[i] != NULL && !service_refresh(dataplane, built[i], program, fault))
             return fault_about(fault, "vip", program->vips[i].name);
-    return change_vips(dataplane, program, built, fault);
+    if (!change_vips(dataplane, program, built, fault))
+        return false;
+    for (struct service *left = dataplane->leftovers; left != NULL; left = left->next)
+        if (!yield_answers(dataplane, program, left, built, fault))
+            return false;
+    return true;
 }
 
 static void remove_others(struct dataplane *dataplane, const struct program *program)
@@ -293,23 +321,34 @@ static void remove_others(struct dataplane *dataplane, const struct program *pro
     targets_prune(dataplane);
 }
 
+/* What a load that failed left under way, and what hardware did not let go. */
+static void finish_removals(struct dataplane *dataplane)
+{
+    struct fault ignored = {0};
+
+    for (unsigned i = 0; i < PORTS; i++)
+        (void)flow_wait(&dataplane->flow.ports[i], &ignored);
+    leftovers_retry(dataplane);
+}
+
+bool dataplane_check(struct dataplane *dataplane, const struct program *program, struct fault *fault)
+{
+    finish_removals(dataplane);
+    return check_constants(dataplane, program, fault) && check_room(dataplane, program, fault) &&
+           leftovers_check(dataplane, fault);
+}
+
 /* First all that can fail without a packet noticing: pipes, tunnels and whole services beside the running ones. Then
  * packets move, and what is not needed any more goes. */
 bool dataplane_apply(struct dataplane *dataplane, const struct program *program, struct fault *fault)
 {
     struct service **built, **services;
-    struct fault ignored = {0};
     bool done;
 
     dataplane->added = dataplane->replaced = dataplane->removed = 0;
     dataplane->slots_updated = dataplane->targets_updated = dataplane->targets_superseded = 0;
     dataplane->generation++;
-    for (unsigned i = 0; i < PORTS; i++)
-        (void)flow_wait(&dataplane->flow.ports[i], &ignored); /* what a load that failed left under way */
-    leftovers_retry(dataplane);
-    if (!check_constants(dataplane, program, fault) || !check_room(dataplane, program, fault) ||
-        !leftovers_check(dataplane, fault))
-        return false;
+    finish_removals(dataplane);
     built = calloc(program->vip_count + 1, sizeof(struct service *));
     services = realloc(dataplane->services,
                        (dataplane->service_count + program->vip_count + 1) * sizeof(struct service *));
@@ -325,5 +364,5 @@ bool dataplane_apply(struct dataplane *dataplane, const struct program *program,
         remove_others(dataplane, program);
     discard(dataplane, built, program->vip_count);
     free(built);
-    return done;
+    return done && leftovers_check(dataplane, fault);
 }

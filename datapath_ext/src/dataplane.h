@@ -37,6 +37,9 @@ struct service *dataplane_find(const struct dataplane *dataplane, const struct v
 /* Whether anything of it still points into the program. */
 bool dataplane_uses(const struct dataplane *dataplane, const struct program *program);
 
+/* Whether the program fits the ports, the budgets, and what hardware has not let go of earlier ones, which is tried once
+ * more. On failure packets fare as before. */
+bool dataplane_check(struct dataplane *dataplane, const struct program *program, struct fault *fault);
 /* Makes hardware do what the program says: what is the same stays untouched. The program must live until the next one
  * is in place. On failure some of it may have been done; following the program before undoes it. */
 bool dataplane_apply(struct dataplane *dataplane, const struct program *program, struct fault *fault);

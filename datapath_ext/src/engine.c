@@ -16,7 +16,7 @@ bool engine_open(struct engine *engine, struct program *program, struct fault *f
         engine->program = NULL;
         return false;
     }
-    if (!dataplane_apply(&engine->dataplane, program, fault)) {
+    if (!dataplane_check(&engine->dataplane, program, fault) || !dataplane_apply(&engine->dataplane, program, fault)) {
         engine_close(engine);
         return false;
     }
@@ -88,7 +88,7 @@ bool engine_load(struct engine *engine, struct program *program, struct fault *f
     struct fault undoing;
 
     engine_check_ports(engine);
-    if (!check_ports(engine, program, fault)) {
+    if (!check_ports(engine, program, fault) || !dataplane_check(&engine->dataplane, program, fault)) {
         engine_refuse(engine, fault);
         program_free(program);
         return false;

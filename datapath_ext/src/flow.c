@@ -71,6 +71,13 @@ void flow_flush(struct flow_port *port)
     (void)complete(port, &ignored);
 }
 
+void flow_queued_removal(struct flow_port *port)
+{
+    port->outstanding++;
+    if (port->outstanding >= QUEUE_FULL)
+        flow_flush(port);
+}
+
 bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what)
 {
     if (result != DOCA_SUCCESS)

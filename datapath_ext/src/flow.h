@@ -34,6 +34,8 @@ void flow_down(struct flow *flow);
 
 /* After a call that queued an operation: counts it, and empties the queue in time. */
 bool flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
+/* The same after a removal, whose refusal its struct removals keeps; those of additions stay for the next flow_wait(). */
+void flow_queued_removal(struct flow_port *port);
 /* Until all operations of the port are done; false if one failed or does not come back. */
 bool flow_wait(struct flow_port *port, struct fault *fault);
 /* What is under way comes back, whatever becomes of it; the next flow_wait() tells. */

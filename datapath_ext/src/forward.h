@@ -63,6 +63,9 @@ struct answer_ops {
                     const struct program *program, struct fault *fault);
     /* Removes what is unused. */
     bool (*prune)(struct dataplane *dataplane, struct service *service, struct fault *fault);
+    /* Removes entries of a service that leaves where they come before those of the other one, with another result. */
+    bool (*yield)(struct dataplane *dataplane, struct service *leaving, const struct service *other,
+                  struct fault *fault);
     /* All that hardware lets go; the rest stays the service's. */
     void (*remove)(struct dataplane *dataplane, struct service *service);
 };

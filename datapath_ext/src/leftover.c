@@ -22,11 +22,15 @@ static unsigned entries_of(const struct service *service)
 
 static bool remove_all(struct dataplane *dataplane, struct service *service)
 {
+    struct service *successor = dataplane_find(dataplane, service->vip);
     struct fault ignored = {0};
+    bool detached = service_detach(dataplane, service, &ignored);
 
-    if (!service_detach(dataplane, service, &ignored))
+    if (successor != NULL && service->counters != NULL)
+        service_transfer_counts(service, successor);
+    if (!detached)
         return false;
-    service_dismantle(dataplane, service, dataplane_find(dataplane, service->vip));
+    service_dismantle(dataplane, service);
     return entries_of(service) == 0;
 }
 

@@ -27,24 +27,35 @@ static const char usage[] =
     "load, status, counters, dump, drain, stop. --check reads the program and says what is wrong with it.\n"
     "--core binds DPDK's one thread to a processor core; without it, it runs on any that the process may.\n";
 
+#define CORES_MOST ((size_t)1 << 16) /* cpu_set_t has 1,024, and the kernel refuses to fill a set smaller than its own */
+
+/* Tried, since a core that is isolated is none of those that the process has, and it may run there all the same. */
+static bool may_run_on(int core)
+{
+    size_t size = CPU_ALLOC_SIZE(CORES_MOST);
+    cpu_set_t *before = CPU_ALLOC(CORES_MOST), *wanted = CPU_ALLOC(CORES_MOST);
+    bool may = false;
+
+    if (before != NULL && wanted != NULL) {
+        CPU_ZERO_S(size, wanted);
+        CPU_SET_S((size_t)core, size, wanted);
+        may = sched_getaffinity(0, size, before) == 0 && sched_setaffinity(0, size, wanted) == 0 &&
+              sched_setaffinity(0, size, before) == 0;
+    }
+    CPU_FREE(wanted);
+    CPU_FREE(before);
+    return may;
+}
+
 static bool read_core(const char *text, int *core, struct fault *fault)
 {
-    cpu_set_t before, wanted;
     char *end;
     unsigned long number = strtoul(text, &end, 10);
 
-    CPU_ZERO(&wanted);
-    /* Tried, since a core that is isolated is none of those that the process has, and it may run there all the same. */
-    if (isdigit((unsigned char)text[0]) && *end == '\0' && number < CPU_SETSIZE &&
-        sched_getaffinity(0, sizeof(before), &before) == 0) {
-        CPU_SET(number, &wanted);
-        if (sched_setaffinity(0, sizeof(wanted), &wanted) == 0 && sched_setaffinity(0, sizeof(before), &before) == 0) {
-            *core = (int)number;
-            return true;
-        }
-    }
-    return fault_set(fault, "--core: found %s, expected the number of a core that this process may run on",
-                     text);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || number >= CORES_MOST)
+        return fault_set(fault, "--core: found %s, expected the number of a core", text);
+    *core = (int)number;
+    return true;
 }
 
 static bool read_options(int argc, char **argv, struct options *options, struct fault *fault)
@@ -90,6 +101,9 @@ static bool read_options(int argc, char **argv, struct options *options, struct 
         return fault_set(fault, "options: found %s, see --help", argv[optind]);
     if (options->program == NULL || (options->socket == NULL && !options->check))
         return fault_set(fault, "options: expected --program and, without --check, --socket; see --help");
+    if (!options->check && options->core != ANY_CORE && !may_run_on(options->core))
+        return fault_set(fault, "--core: found %d, expected the number of a core that this process may run on",
+                         options->core);
     return true;
 }
 

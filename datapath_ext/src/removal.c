@@ -31,7 +31,6 @@ static void settle(struct removals *removals)
 
 void removals_add(struct removals *removals, struct doca_flow_pipe_entry **handle)
 {
-    struct fault ignored = {0};
     doca_error_t result;
 
     if (*handle == NULL)
@@ -45,7 +44,7 @@ void removals_add(struct removals *removals, struct doca_flow_pipe_entry **handl
         removals->states[removals->count - 1] = REMOVAL_REFUSED;
         removals->code = result;
     } else {
-        (void)flow_queued(removals->port, result, &ignored, "");
+        flow_queued_removal(removals->port);
     }
 }
 

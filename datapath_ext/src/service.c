@@ -115,6 +115,14 @@ bool service_inherit_answers(struct dataplane *dataplane, struct service *servic
     return ops == NULL || ops->inherit(dataplane, service, before, program, fault);
 }
 
+bool service_yield_answers(struct dataplane *dataplane, struct service *leaving, const struct service *other,
+                           struct fault *fault)
+{
+    const struct answer_ops *ops = leaving->vip->forward->answers;
+
+    return ops == NULL || ops != other->vip->forward->answers || ops->yield(dataplane, leaving, other, fault);
+}
+
 static bool prune_answers(struct dataplane *dataplane, struct service *service, struct fault *fault)
 {
     const struct answer_ops *ops = service->vip->forward->answers;
@@ -199,12 +207,10 @@ static void forget_counters(struct service *service)
     service->counter_count = 0;
 }
 
-void service_dismantle(struct dataplane *dataplane, struct service *service, struct service *successor)
+void service_dismantle(struct dataplane *dataplane, struct service *service)
 {
     struct removals removals;
 
-    if (successor != NULL && service->counters != NULL)
-        service_transfer_counts(service, successor);
     forget_counters(service);
     removals_begin(&removals, &dataplane->flow.ports[PORT_IN]);
     for (unsigned i = 0; i < service->slot_count; i++)
@@ -219,13 +225,16 @@ void service_dismantle(struct dataplane *dataplane, struct service *service, str
 
 void service_part(struct service *service)
 {
-    static const struct probe any;
-
+    if (service->vip == &service->own)
+        return;
     service->own = *service->vip;
     service->own.name = service->name;
     service->own.slots = NULL;
     service->own.numbers = NULL;
-    service->own.probe = service->vip->probe != NULL ? &any : NULL;
+    if (service->vip->probe != NULL) {
+        service->own_probe = *service->vip->probe;
+        service->own.probe = &service->own_probe;
+    }
     service->vip = &service->own;
 }
 

@@ -32,6 +32,7 @@ struct answer {
 struct service {
     const struct vip *vip;
     struct vip own; /* what is kept of it when the program may go */
+    struct probe own_probe;
     char *name;     /* the VIP's when it was built */
     uint32_t id, priority;
     struct selector *selector;
@@ -68,16 +69,20 @@ bool service_sync_answers(struct dataplane *dataplane, struct service *service, 
                             const struct vip *vip, struct fault *fault);
 bool service_inherit_answers(struct dataplane *dataplane, struct service *service, const struct service *before,
                              const struct program *program, struct fault *fault);
+/* Of a service that leaves: answers that the other one lets in do not meet entries of this one first. */
+bool service_yield_answers(struct dataplane *dataplane, struct service *leaving, const struct service *other,
+                           struct fault *fault);
 /* No packets come to it any more. On failure they may still. */
 bool service_detach(struct dataplane *dataplane, struct service *service, struct fault *fault);
-/* After service_detach(): takes everything of it out of hardware that it lets go. `successor`, if any, takes over its counts,
- * once. */
-void service_dismantle(struct dataplane *dataplane, struct service *service, struct service *successor);
+/* After service_detach(): takes everything of it out of hardware that it lets go. It counts no more. */
+void service_dismantle(struct dataplane *dataplane, struct service *service);
 /* From now on it does not need the program that it is of. */
 void service_part(struct service *service);
 void service_forget(struct service *service);
 
 /* Brings the counters up to what hardware counted. */
 bool service_count(struct service *service);
+/* The successor's counters get what is counted so far, and it is no longer the service's own. */
+void service_transfer_counts(struct service *service, struct service *successor);
 
 #endif

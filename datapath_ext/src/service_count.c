@@ -55,11 +55,13 @@ void service_transfer_counts(struct service *service, struct service *successor)
 {
     (void)service_count(service); /* if a counter cannot be read, what is tallied counts */
     for (unsigned i = 0; i < service->counter_count; i++) {
+        struct backend_counter *counter = &service->counters[i];
         unsigned number;
 
-        if (!counter_find(successor, service->counters[i].name, &number))
+        if (!counter_find(successor, counter->name, &number))
             return;
-        successor->counters[number].packets += service->counters[i].packets;
-        successor->counters[number].bytes += service->counters[i].bytes;
+        successor->counters[number].packets += counter->packets;
+        successor->counters[number].bytes += counter->bytes;
+        counter->packets = counter->bytes = 0;
     }
 }

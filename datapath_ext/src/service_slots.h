@@ -8,6 +8,5 @@
 bool counter_find(struct service *service, const char *name, unsigned *number);
 /* Brings the counter of the slot's backend up to its counter. */
 bool slot_count(struct service *service, struct slot *slot);
-void service_transfer_counts(struct service *service, struct service *successor);
 
 #endif

@@ -99,38 +99,51 @@ static bool make_room(struct dataplane *dataplane, struct fault *fault)
     return true;
 }
 
-/* Which levels entries of the backend's answers from this port have in this service; *other: it is another VIP's. */
-static unsigned levels_of(const struct service *service, const struct vip *vip, const struct address *backend, bool *other)
+/* Whether answers of one backend to both look alike: from the same port, and probes' to the same address. */
+static bool share_answers(const struct vip *one, const struct vip *other)
+{
+    if (one->port != other->port || one->protocol != other->protocol || (one->probe != NULL) != (other->probe != NULL))
+        return false;
+    return one->probe == NULL || memcmp(&one->probe->ip4, &other->probe->ip4, sizeof(one->probe->ip4)) == 0;
+}
+
+/* Whether entries of both do the same with them. */
+static bool same_source(const struct vip *one, const struct vip *other)
+{
+    return memcmp(&one->address, &other->address, sizeof(one->address)) == 0 &&
+           (one->probe == NULL || memcmp(one->probe->mac, other->probe->mac, sizeof(one->probe->mac)) == 0);
+}
+
+/* Which levels the service's entries for answers of the backend have, as bits. */
+static unsigned levels_of(const struct service *service, const struct address *backend)
 {
     unsigned levels = 0;
 
-    if (service->vip->port != vip->port || service->vip->protocol != vip->protocol ||
-        (service->vip->probe != NULL) != (vip->probe != NULL))
-        return 0;
     for (const struct answer *answer = service->answers; answer != NULL; answer = answer->next)
-        if (memcmp(&answer->backend, backend, sizeof(*backend)) == 0)
+        if (answer->entry != NULL && memcmp(&answer->backend, backend, sizeof(*backend)) == 0)
             levels |= 1U << answer->priority;
-    *other = *other || (levels != 0 && !service_matches(service, vip));
     return levels;
 }
 
-/* Whether the backend's answers may get an entry, and its level: that of the service, unless it is taken still. */
+/* Whether the backend's answers may get an entry, and its level: that of the service, unless it is taken still. Where
+ * hardware has kept an entry that gives them another source, only the upper one will do. */
 static bool has_level(const struct dataplane *dataplane, const struct service *service, const struct vip *vip,
                       const struct address *backend, uint32_t *priority)
 {
     uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
     uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
-    unsigned levels = 0;
-    bool other = false;
+    unsigned levels = 0, misleading = 0;
 
     for (const struct service *left = dataplane->leftovers; left != NULL; left = left->next)
-        levels |= levels_of(left, vip, backend, &other);
-    if (other)
-        return false; /* they would become another VIP's */
+        if (share_answers(left->vip, vip)) {
+            levels |= levels_of(left, backend);
+            misleading |= same_source(left->vip, vip) ? 0 : levels_of(left, backend);
+        }
     for (size_t i = 0; i < dataplane->service_count; i++)
-        levels |= levels_of(dataplane->services[i], vip, backend, &other);
-    *priority = service->priority;
-    if (levels & 1U << *priority)
+        if (share_answers(dataplane->services[i]->vip, vip))
+            levels |= levels_of(dataplane->services[i], backend);
+    *priority = misleading ? high : service->priority;
+    if (levels & 1U << *priority && !misleading)
         *priority = *priority == high ? low : high;
     return (levels & 1U << *priority) == 0;
 }
@@ -266,6 +279,21 @@ static bool sync_answers(struct dataplane *dataplane, struct service *service, c
     return complete(dataplane, service, add_missing(dataplane, service, program, vip, fault), fault);
 }
 
+/* Not those of the lower level, which the other's come before. */
+static bool yield(struct dataplane *dataplane, struct service *leaving, const struct service *other, struct fault *fault)
+{
+    bool done = true;
+
+    if (!share_answers(leaving->vip, other->vip) || same_source(leaving->vip, other->vip))
+        return true;
+    for (struct answer *answer = leaving->answers; answer != NULL && done; answer = answer->next)
+        if (levels_of(other, &answer->backend) >> answer->priority > 1)
+            done = remove_entry(&dataplane->flow.ports[PORT_OUT], &answer->entry, fault,
+                                "removing the entry for answers of a backend that another VIP has now");
+    drop_removed(dataplane, leaving);
+    return done;
+}
+
 /* The source last: answers that are still let in need it. */
 static void remove_all(struct dataplane *dataplane, struct service *service)
 {
@@ -285,5 +313,6 @@ const struct answer_ops siit_answers = {
     .sync = sync_answers,
     .inherit = inherit,
     .prune = prune,
+    .yield = yield,
     .remove = remove_all,
 };

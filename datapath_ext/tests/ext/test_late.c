@@ -11,7 +11,7 @@ enum { FAKES_MAX = 64 };
 
 static unsigned countdown; /* additions and updates until one is refused late; 0: none is */
 static bool late;          /* it was refused: the operation that is queued next will not succeed */
-static bool silent;        /* what is queued next is of an entry that is not there */
+static bool silent;        /* the removal that is queued next is of an entry that is not there */
 static bool stuck;         /* from then on, everything is refused at once */
 static bool lasting;
 static char fakes[FAKES_MAX]; /* entries that are not there */
@@ -47,12 +47,19 @@ static doca_error_t hand_out_fake(struct doca_flow_pipe_entry **entry)
 
 bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what)
 {
-    if (result == DOCA_SUCCESS && (late || silent)) {
-        port->failed += late;
-        late = silent = false;
+    if (result == DOCA_SUCCESS && late) {
+        port->failed++;
+        late = false;
         return true;
     }
     return __real_flow_queued(port, result, fault, what);
+}
+
+void __wrap_flow_queued_removal(struct flow_port *port)
+{
+    if (!silent)
+        __real_flow_queued_removal(port);
+    silent = false;
 }
 
 doca_error_t __wrap_compat_basic_add(struct doca_flow_pipe *pipe, const struct doca_flow_match *match, uint8_t template,

@@ -338,6 +338,113 @@ static void swaps_what_it_can_when_nothing_is_removed(void **state)
     down();
 }
 
+/* A VIP gives way to another one of the same backends, whose answers must not leave as the old one's. */
+static void answers_come_from_the_vip_that_asked(void **state)
+{
+    enum { LOADS = 300 };
+    unsigned done = 0, waited = 0;
+
+    rig_up("siit");
+    hardware((struct doca_flow_model_faults){.remove_one_in = 3});
+    for (unsigned i = 0; i < LOADS; i++) {
+        json_t *json = rig_json("siit");
+
+        rig_put(json, "vips/0/address", json_string(i % 2 ? "198.51.100.1" : "198.51.100.9"));
+        rig_put(json, "vips/0/select", json_string(i % 3 ? "slots" : "spray"));
+        done += load(json);
+        waited += leftovers_entries(&rig.dataplane) > 0;
+        if (rig.consistent)
+            check_packets();
+        check_status();
+    }
+    assert_true(done > LOADS / 2 && waited > LOADS / 4);
+    hardware((struct doca_flow_model_faults){0});
+    rig_load(rig_json("siit"));
+    assert_int_equal(of_status("awaiting_removal"), 0);
+    check_packets();
+    down();
+}
+
+static json_t *with_probe(const char *mac)
+{
+    json_t *json = rig_json("siit");
+
+    rig_put(json, "probe", json_pack("{s:s,s:s}", "mac", mac, "ipv4", "192.0.2.9"));
+    rig_put(json, "vips/0/probes", json_pack("{s:i,s:i}", "b1", 2049, "b2", 3000));
+    return json;
+}
+
+/* Probes from another MAC address: answers go there, or the load is refused. */
+static void answers_to_probes_go_where_probes_come_from(void **state)
+{
+    static const char *const macs[] = {"02:00:00:00:00:03", "02:00:00:00:00:04"};
+    unsigned has = 0;
+
+    rig_up_json(with_probe(macs[0]));
+    hardware((struct doca_flow_model_faults){.remove_one_in = 2});
+    for (unsigned i = 1; i < 100; i++) {
+        struct doca_flow_model_result result;
+        struct frame frame;
+
+        has = load(with_probe(macs[i % 2])) ? i % 2 : has;
+        if (!rig.consistent)
+            continue;
+        rig_frame(&frame, (struct rig_packet){.src = "2001:db8::11", .dst = "64:ff9b::192.0.2.9", .src_port = 53,
+                                              .dst_port = 9});
+        result = rig_send(PORT_OUT, &frame, DOCA_FLOW_MODEL_SENT);
+        assert_int_equal(result.outputs[0].frame[5], 3 + has);
+        doca_flow_model_result_free(&result);
+    }
+    down();
+}
+
+/* Whatever hardware keeps for a while, no packet is counted twice, and none is lost. */
+static void counts_each_packet_once(void **state)
+{
+    enum { LOADS = 200 };
+
+    rig_up("l2-slots");
+    hardware((struct doca_flow_model_faults){.remove_one_in = 2});
+    for (unsigned i = 0; i < LOADS; i++) {
+        assert_int_equal(rig_counter("vips/0/packets"), i);
+        (void)rig_backend((struct rig_packet){.src = "192.0.2.9", .dst = "198.51.100.1", .src_port = (uint16_t)i});
+        (void)load(with_select("l2-slots", i));
+    }
+    down();
+}
+
+/* What hardware keeps has the entries to spare, not those of the budget. */
+static void keeps_entries_beside_a_full_budget(void **state)
+{
+    json_t *json = rig_json("l2-slots");
+    json_int_t slots, swapped;
+
+    rig_up_json(json_deep_copy(json));
+    slots = of_status("used_of_budget/slots/0");
+    swapped = (json_int_t)json_array_size(rig_at(json, "vips/0/slots"));
+    rig_down();
+    rig_put(json, "budgets/slots", json_integer(slots + swapped));
+    rig_put(json, "budgets/counters", json_integer(slots + swapped + COUNTERS_OWN));
+    rig_up_json(json_deep_copy(json));
+    for (unsigned vip = 0; vip < 2; vip++) { /* to the lower level, from where a service takes over without a removal */
+        select_of(json, vip, "spray");
+        rig_load(json_deep_copy(json));
+    }
+    hardware((struct doca_flow_model_faults){.remove_one_in = 1});
+    select_of(json, 0, "slots");
+    rig_load(json_deep_copy(json)); /* the old slots stay */
+    assert_int_equal(of_status("used_of_budget/slots/0"), slots + swapped);
+    rig_put(json, "vips/0/slots/0", json_string("b2"));
+    rig_load(json_deep_copy(json));
+    select_of(json, 1, "slots");
+    rig_load(json_deep_copy(json));
+    assert_true(of_status("used_of_budget/slots/0") > slots + swapped);
+    check_packets();
+    check_status();
+    json_decref(json);
+    down();
+}
+
 /* Entries of pipes that are destroyed, while loads go on and at the end. */
 static void ignores_callbacks_of_what_goes_with_its_pipe(void **state)
 {
@@ -415,6 +522,10 @@ int main(void)
         cmocka_unit_test(works_on_while_removals_are_refused),
         cmocka_unit_test(keeps_what_it_has_when_nothing_is_removed),
         cmocka_unit_test(swaps_what_it_can_when_nothing_is_removed),
+        cmocka_unit_test(answers_come_from_the_vip_that_asked),
+        cmocka_unit_test(answers_to_probes_go_where_probes_come_from),
+        cmocka_unit_test(counts_each_packet_once),
+        cmocka_unit_test(keeps_entries_beside_a_full_budget),
         cmocka_unit_test(ignores_callbacks_of_what_goes_with_its_pipe),
         cmocka_unit_test(fares_as_the_program_says),
     };

@@ -47,6 +47,8 @@ bool __wrap_flow_wait(struct flow_port *port, struct fault *fault);
 
 bool __real_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
 bool __wrap_flow_queued(struct flow_port *port, doca_error_t result, struct fault *fault, const char *what);
+void __real_flow_queued_removal(struct flow_port *port);
+void __wrap_flow_queued_removal(struct flow_port *port);
 
 bool __real_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes);
 bool __wrap_count_entry(struct doca_flow_pipe_entry *entry, uint64_t *packets, uint64_t *bytes);
