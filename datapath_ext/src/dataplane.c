@@ -235,6 +235,16 @@ static bool yield_answers(struct dataplane *dataplane, const struct program *pro
     return done || fault_about(fault, "vip", leaving->name);
 }
 
+static bool yield_leftovers(struct dataplane *dataplane, const struct program *program, struct service *const *built,
+                            struct fault *fault)
+{
+    bool done = true;
+
+    for (struct service *left = dataplane->leftovers; left != NULL && done; left = left->next)
+        done = yield_answers(dataplane, program, left, built, fault);
+    return done;
+}
+
 /* Of VIPs that the program does not have. What is behind stays for now: adding one entry undoes it. */
 static bool detach_others(struct dataplane *dataplane, const struct program *program, struct service *const *built,
                           struct fault *fault)
@@ -299,12 +309,8 @@ static bool switch_over(struct dataplane *dataplane, const struct program *progr
     for (size_t i = 0; i < program->vip_count && dataplane->targets_superseded > 0; i++)
         if (built[i] != NULL && !service_refresh(dataplane, built[i], program, fault))
             return fault_about(fault, "vip", program->vips[i].name);
-    if (!change_vips(dataplane, program, built, fault))
-        return false;
-    for (struct service *left = dataplane->leftovers; left != NULL; left = left->next)
-        if (!yield_answers(dataplane, program, left, built, fault))
-            return false;
-    return true;
+    return yield_leftovers(dataplane, program, built, fault) && change_vips(dataplane, program, built, fault) &&
+           yield_leftovers(dataplane, program, built, fault); /* those that were replaced */
 }
 
 static void remove_others(struct dataplane *dataplane, const struct program *program)

@@ -125,25 +125,22 @@ static unsigned levels_of(const struct service *service, const struct address *b
     return levels;
 }
 
-/* Whether the backend's answers may get an entry, and its level: that of the service, unless it is taken still. Where
- * hardware has kept an entry that gives them another source, only the upper one will do. */
+/* Whether the backend's answers may get an entry, and its level: that of the service, unless it is taken still. */
 static bool has_level(const struct dataplane *dataplane, const struct service *service, const struct vip *vip,
                       const struct address *backend, uint32_t *priority)
 {
     uint32_t high = vip->probe != NULL ? PRIORITY_PROBE_HIGH : PRIORITY_HIGH;
     uint32_t low = vip->probe != NULL ? PRIORITY_PROBE_LOW : PRIORITY_LOW;
-    unsigned levels = 0, misleading = 0;
+    unsigned levels = 0;
 
     for (const struct service *left = dataplane->leftovers; left != NULL; left = left->next)
-        if (share_answers(left->vip, vip)) {
+        if (share_answers(left->vip, vip))
             levels |= levels_of(left, backend);
-            misleading |= same_source(left->vip, vip) ? 0 : levels_of(left, backend);
-        }
     for (size_t i = 0; i < dataplane->service_count; i++)
         if (share_answers(dataplane->services[i]->vip, vip))
             levels |= levels_of(dataplane->services[i], backend);
-    *priority = misleading ? high : service->priority;
-    if (levels & 1U << *priority && !misleading)
+    *priority = service->priority;
+    if (levels & 1U << *priority)
         *priority = *priority == high ? low : high;
     return (levels & 1U << *priority) == 0;
 }
