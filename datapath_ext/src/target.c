@@ -54,11 +54,13 @@ static void release(struct target *target)
 
 static bool check_room(const struct dataplane *dataplane, uint32_t most, struct fault *fault)
 {
-    unsigned count = 0;
+    unsigned count = 0, all = 0; /* what hardware keeps has the entries to spare */
 
-    for (const struct target *target = dataplane->targets; target != NULL; target = target->next)
-        count++;
-    return count < most ||
+    for (const struct target *target = dataplane->targets; target != NULL; target = target->next) {
+        count += !target->leaving;
+        all++;
+    }
+    return (count < most && all < budgets_target_entries(&dataplane->budgets)) ||
            fault_set(fault, "out of entries for backends: $.budgets.backends is %u, and changing needs room for old and "
                      "new", dataplane->budgets.backends);
 }

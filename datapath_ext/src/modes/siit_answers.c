@@ -145,16 +145,39 @@ static bool has_level(const struct dataplane *dataplane, const struct service *s
     return (levels & 1U << *priority) == 0;
 }
 
-/* What is in the way may be what hardware did not let go before. */
+/* An entry for late answers of a VIP that had the backend before gives way. */
+static bool remove_late(struct dataplane *dataplane, const struct vip *vip, const struct address *backend)
+{
+    struct fault ignored = {0};
+
+    for (size_t i = 0; i < dataplane->service_count; i++) {
+        struct service *other = dataplane->services[i];
+
+        if (!share_answers(other->vip, vip))
+            continue;
+        for (struct answer *answer = other->answers; answer != NULL; answer = answer->next)
+            if (answer->unused_since != 0 && answer->unused_since < dataplane->generation &&
+                memcmp(&answer->backend, backend, sizeof(*backend)) == 0 &&
+                remove_entry(&dataplane->flow.ports[PORT_OUT], &answer->entry, &ignored, "removing late answers")) {
+                drop_removed(dataplane, other);
+                return true;
+            }
+    }
+    return false;
+}
+
+/* What is in the way may be what hardware did not let go before, or what an earlier load left for late answers. */
 static bool find_level(struct dataplane *dataplane, const struct service *service, const struct vip *vip,
                        const struct address *backend, uint32_t *priority, struct fault *fault)
 {
     for (unsigned i = 0; i < TRIES; i++) {
         if (has_level(dataplane, service, vip, backend, priority))
             return true;
-        leftovers_retry(dataplane);
+        if (!remove_late(dataplane, vip, backend))
+            leftovers_retry(dataplane);
     }
-    return fault_set(fault, "hardware refuses to remove entries for the answers of a backend; a later load can do it");
+    return has_level(dataplane, service, vip, backend, priority) ||
+           fault_set(fault, "hardware refuses to remove entries for the answers of a backend; a later load can do it");
 }
 
 static bool add(struct dataplane *dataplane, struct service *service, const struct vip *vip,
@@ -255,11 +278,13 @@ static bool complete(struct dataplane *dataplane, struct service *service, bool 
 static bool inherit(struct dataplane *dataplane, struct service *service, const struct service *before,
                      const struct program *program, struct fault *fault)
 {
+    uint32_t priority;
     bool done = true;
 
     for (const struct answer *old = before->answers; old != NULL && done; old = old->next) {
         if (!old->added || find(service, &old->backend) != NULL || !may_come(program, service->vip, &old->backend) ||
-            dataplane->answer_count >= dataplane->answers_most)
+            dataplane->answer_count >= dataplane->answers_most ||
+            !has_level(dataplane, service, service->vip, &old->backend, &priority)) /* making way could take `old` */
             continue;
         done = add(dataplane, service, service->vip, &old->backend, fault);
         if (done)

@@ -445,6 +445,72 @@ static void keeps_entries_beside_a_full_budget(void **state)
     down();
 }
 
+/* VIPs of siit on one port, one for each text: the numbers of their slots' backends. NULL: there is no such VIP. */
+static json_t *vips_of(const char *const slots[3])
+{
+    json_t *json = rig_json("siit");
+
+    for (unsigned n = 3; n <= 4; n++) {
+        json_t *backend = json_pack("{s:o, s:o, s:o}", "name", json_sprintf("b%u", n), "mac",
+                                    json_sprintf("02:00:00:00:00:1%u", n), "address", json_sprintf("2001:db8::1%u", n));
+
+        assert_int_equal(json_array_append_new(rig_at(json, "backends"), backend), 0);
+    }
+    assert_int_equal(json_array_clear(rig_at(json, "vips")), 0);
+    for (unsigned v = 0; v < 3; v++) {
+        json_t *list = json_array();
+
+        if (slots[v] == NULL) {
+            json_decref(list);
+            continue;
+        }
+        for (const char *number = slots[v]; *number != '\0'; number++)
+            assert_int_equal(json_array_append_new(list, json_sprintf("b%c", *number)), 0);
+        assert_int_equal(json_array_append_new(
+                             rig_at(json, "vips"),
+                             json_pack("{s:o,s:s,s:o,s:s,s:i,s:s,s:o,s:s}", "name", json_sprintf("v%u", v + 1), "family",
+                                       "ipv4", "address", json_sprintf("198.51.100.%u", v + 1), "protocol", "udp", "port",
+                                       53, "select", "slots", "slots", list, "forward", "siit")), 0);
+    }
+    return json;
+}
+
+/* A load that is undone leaves entries for late answers at both levels. A third VIP gets the backend all the same. */
+static void late_answers_give_way(void **state)
+{
+    rig_up_json(vips_of((const char *const[]){"44", "33", "12"}));
+    rig_load(vips_of((const char *const[]){"44", "33", "22"}));
+    hardware((struct doca_flow_model_faults){.remove_one_in = 1});
+    rig_refuse(vips_of((const char *const[]){NULL, "31", "22"}), "removing a VIP");
+    assert_true(rig.consistent);
+    hardware((struct doca_flow_model_faults){0});
+    rig_load(vips_of((const char *const[]){"41", "33", "22"}));
+    check_packets();
+    check_status();
+    down();
+}
+
+/* Translations that hardware keeps have the entries to spare too. */
+static void keeps_translations_beside_a_full_budget(void **state)
+{
+    static const char *const slots[] = {"12", "13", "14"};
+
+    for (unsigned i = 0; i < 3; i++) {
+        json_t *json = vips_of((const char *const[]){slots[i], NULL, NULL});
+
+        rig_put(json, "budgets/backends", json_integer(3));
+        if (i == 0)
+            rig_up_json(json);
+        else
+            rig_load(json);
+        check_packets();
+        check_status();
+        hardware((struct doca_flow_model_faults){.remove_one_in = 1});
+    }
+    assert_true(of_status("awaiting_removal") >= 2);
+    down();
+}
+
 /* Entries of pipes that are destroyed, while loads go on and at the end. */
 static void ignores_callbacks_of_what_goes_with_its_pipe(void **state)
 {
@@ -526,6 +592,8 @@ int main(void)
         cmocka_unit_test(answers_to_probes_go_where_probes_come_from),
         cmocka_unit_test(counts_each_packet_once),
         cmocka_unit_test(keeps_entries_beside_a_full_budget),
+        cmocka_unit_test(late_answers_give_way),
+        cmocka_unit_test(keeps_translations_beside_a_full_budget),
         cmocka_unit_test(ignores_callbacks_of_what_goes_with_its_pipe),
         cmocka_unit_test(fares_as_the_program_says),
     };
