@@ -112,9 +112,9 @@ def becomes(state: lab.LabState, *backends: str) -> None:
 
 
 @contextmanager
-def stopped(state: lab.LabState, server: str) -> Iterator[None]:
-    """A name server that hangs."""
-    found = [p for p in state.processes if p.server == server]
+def stopped(state: lab.LabState, *servers: str) -> Iterator[None]:
+    """Name servers that hang, from one moment on."""
+    found = [p for p in state.processes if p.server in servers]
     pids = [int(pid) for p in found for pid in run(["ip", "netns", "pids", p.namespace]).split()]
     assert pids
     for pid in pids:
@@ -188,7 +188,7 @@ def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
 
 
 def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
-    with agent(state, tmp_path) as running, stopped(state, "s1"), stopped(state, "s2"):
+    with agent(state, tmp_path) as running, stopped(state, "s1", "s2"):
         running.waits_for("PANIC: pool secondaries: no backend in service passes its checks")
         becomes(state)
 
