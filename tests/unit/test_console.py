@@ -119,7 +119,9 @@ def test_of_many_unhealthy_backends_some_are_named() -> None:
         f"      - {{name: b{n}, ipv4: 198.51.100.{n}, mac: '02:00:00:00:03:{n:02x}'}}\n" for n in range(1, 41)
     )
     text = SPEC.replace("slots: 32", "slots: 64").replace("    backends:\n", f"    backends:\n{backends}", 1)
-    found = items(Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get())
+    found = items(
+        Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get("/attention")
+    )
     assert len(found) == 21
     assert found[-1][1].startswith("warning 20 more backends are unhealthy")
 

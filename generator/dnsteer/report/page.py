@@ -46,7 +46,7 @@ def make(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], 
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, colour=drawing.colour,
         variant=drawing.variant,
     )  # fmt: skip
-    env.globals.update(version=__version__, percent=numbers.percent)
+    env.globals.update(version=__version__, percent=numbers.percent, interactive=False)
     css = style()
     # The style is hashed as it stands in the file, so it is not escaped: it is ours, and has no `<`.
     return env.get_template(name).render(css=Markup(css), policy=policy(css), **values) + "\n"
