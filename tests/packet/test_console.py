@@ -180,7 +180,7 @@ def test_a_slot_is_named_under_the_pointer_and_by_the_keyboard(served: tuple[Age
         cell = box["width"] / 8.1  # 8 cells of 10 in a box of 81
         for slot in (0, 9, 31):
             page.mouse.move(box["x"] + cell * (slot % 8 + 0.6), box["y"] + cell * (slot // 8 + 0.6))
-            assert readout.inner_text().startswith(f"Slot {slot}: {names[slot]}, its own")
+            assert readout.inner_text().startswith(f"Slot {slot}: {names[slot]}, as when all are up")
         page.mouse.move(2, 2)
         assert readout.inner_text().startswith("Point at a slot")
         picture.focus()

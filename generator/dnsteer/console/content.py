@@ -18,6 +18,7 @@ from dnsteer.console import drawing, numbers
 from dnsteer.console.attention_item import AttentionItem, count
 from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.links import link_vips
 from dnsteer.console.offload_content import KEY as OFFLOAD
 from dnsteer.console.offload_content import OffloadParts, offload_page
 from dnsteer.console.overview_content import OverviewParts, overview_page
@@ -29,6 +30,7 @@ from dnsteer.console.vip_content import PREFIX as VIP
 from dnsteer.console.vip_content import vip_page, vip_parts
 from dnsteer.console.vip_filter import KEY as OVERVIEW
 from dnsteer.console.vip_filter import is_overview
+from dnsteer.console.wording import WORDS
 from dnsteer.deploy.rollback import rolled_back
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
@@ -78,10 +80,15 @@ def _templates() -> jinja2.Environment:
     )  # fmt: skip
     env.filters.update(
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
-        colour=drawing.colour, variant=drawing.variant, places=_places,
+        colour=drawing.colour, variant=drawing.variant, places=_places, vips=link_vips,
     )  # fmt: skip
     env.globals.update(
-        version=__version__, percent=numbers.percent, cells=drawing.cells, most_listed=MAX_LISTED, interactive=True
+        version=__version__,
+        percent=numbers.percent,
+        cells=drawing.cells,
+        most_listed=MAX_LISTED,
+        interactive=True,
+        words=WORDS,
     )
     return env
 
@@ -104,14 +111,13 @@ class ConsolePages:
 
     def check(self, key: str, picture: Picture) -> None:
         """Raise NoPageError if there is no page *key*."""
-        vips = picture.side.known.spec.vips if picture.side is not None else {}
         known = (
             key in _SINGLE
             or is_key(key)
             or is_overview(key)
             or _named(key, "pool/", _pools(picture))
             or _named(key, _OF_POOL, _pools(picture))
-            or _named(key, VIP, vips)
+            or _named(key, VIP, picture.seen.vips)
         )
         if not known:
             raise NoPageError(key)
@@ -122,15 +128,15 @@ class ConsolePages:
         if is_overview(key):
             shape, parts, values = self._overview.content(key, picture, _pools(picture))
             switch = str(self._macros.switch(picture, picture.seen))
-            return Content(shape, {**self._common(picture.items), "switch": switch, **parts}, values)
+            return Content(shape, {**self._common(picture, picture.items), "switch": switch, **parts}, values)
         if key.startswith(VIP):
             return self._vip(key[len(VIP) :], picture, desk, read)
         if key == OFFLOAD:
             shape, parts, values = self._offload.content(picture, read)
-            return Content(shape, {**self._common(()), **parts}, values)
+            return Content(shape, {**self._common(picture, ()), **parts}, values)
         if is_key(key):
             shape, parts, values = path_parts(self._path_macros, key, picture, read)
-            return Content(shape, {**self._common(()), **parts}, values)
+            return Content(shape, {**self._common(picture, ()), **parts}, values)
         if key == "changes":
             return self._changes(picture, desk, states)
         if key == "pools":
@@ -139,7 +145,7 @@ class ConsolePages:
             return self._pool(key[5:], picture, desk)
         pool = key.removeprefix(_OF_POOL) if key != _ATTENTION else ""
         items = [item for item in picture.items if item.pool == pool] if pool else picture.items
-        return Content(key, self._common(items, most=len(items)))
+        return Content(key, self._common(picture, items, most=len(items)))
 
     def page(
         self,
@@ -172,11 +178,18 @@ class ConsolePages:
         return str(getattr(self._forms, macro)(*args))
 
     def _common(
-        self, items: Sequence[AttentionItem], pool: str = "", *, most: int = MAX_ITEMS, own_page: bool = False
+        self,
+        picture: Picture,
+        items: Sequence[AttentionItem],
+        pool: str = "",
+        *,
+        most: int = MAX_ITEMS,
+        own_page: bool = False,
     ) -> dict[str, str]:
         """What needs attention; of a *pool* alone, where there is a page of it. *own_page*: this is the page of the pool."""
         address = f"/{_OF_POOL}{quote(pool, safe='')}" if pool else f"/{_ATTENTION}"
-        return {"attention": str(self._macros.attention(items, count(items), most, address, own_page))}
+        names = picture.seen.vips
+        return {"attention": str(self._macros.attention(items, count(items), most, address, names, own_page))}
 
     def _vip(self, name: str, picture: Picture, desk: Desk, read: object) -> Content:
         assert picture.side is not None
@@ -186,7 +199,7 @@ class ConsolePages:
             if (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
         ]  # fmt: skip
         shape, parts, values = vip_parts(self._vip_macros, name, _pools(picture).get(pool, []), picture, desk, read)
-        return Content(shape, {**self._common(mine, pool), **parts}, values)
+        return Content(shape, {**self._common(picture, mine, pool), **parts}, values)
 
     def _health_of(self, picture: Picture, views: Sequence[PoolView]) -> str:
         """Who is in service in a pool: made anew where that has changed, since there may be a thousand pools."""
@@ -200,7 +213,7 @@ class ConsolePages:
 
     def _pools_list(self, picture: Picture) -> Content:
         side = picture.side
-        parts = self._common(())
+        parts = self._common(picture, ())
         if side is None:
             return Content("nothing", parts)
         rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
@@ -211,7 +224,7 @@ class ConsolePages:
         side = picture.side
         assert side is not None
         items = [item for item in picture.items if item.pool == name]
-        parts, values = self._common(items, name, own_page=True), dict[str, Any]()
+        parts, values = self._common(picture, items, name, own_page=True), dict[str, Any]()
         views = _pools(picture)[name]
         for n, view in enumerate(views):
             pool_parts(self._macros, n, view, picture, desk, parts, values)
@@ -221,7 +234,7 @@ class ConsolePages:
         overlay = picture.side.overlay if picture.side is not None else Overlay()
         current = picture.side.known.state.number if picture.side is not None else 0
         parts = {
-            **self._common(()),
+            **self._common(picture, ()),
             "maintenance": str(self._macros.maintenance(overlay, picture)),
             "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
             "states": str(self._macros.states(states, current, rolled_back(states.states))),
