@@ -235,8 +235,8 @@ class ConsolePages:
         current = picture.side.known.state.number if picture.side is not None else 0
         parts = {
             **self._common(picture, ()),
-            "maintenance": str(self._macros.maintenance(overlay, picture)),
-            "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
+            "maintenance": str(self._macros.maintenance(overlay.entries, picture)),
+            "seen": str(self._macros.changes_seen(list(desk.log.changes), picture.seen)),
             "states": str(self._macros.states(states, current, rolled_back(states.states))),
         }
         return Content("changes", parts)

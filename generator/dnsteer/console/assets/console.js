@@ -96,7 +96,9 @@ function update(data) {
     const focused = part.contains(document.activeElement) ? document.activeElement : null;
     const at = focused?.className.baseVal, led = focused?.getAttribute("href");
     const texts = new Map([...part.querySelectorAll("[data-number]")].map((e) => [e.dataset.number, e.textContent]));
+    const open = [...part.querySelectorAll("details[open][id]")].map((e) => e.id);
     part.innerHTML = html;
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     for (const element of part.querySelectorAll("[data-number]")) {
       element.textContent = texts.get(element.dataset.number) ?? number(values[element.dataset.number]);
       found = true;
