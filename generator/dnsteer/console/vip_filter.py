@@ -47,8 +47,7 @@ class VipFilter:
 def filter_key(given: Mapping[str, str]) -> str:
     """The page's key: what the filter says, in one order, so that equal filters are one page."""
     text, pool = (given.get(name, "").strip()[:_LONGEST] for name in ("text", "pool"))
-    encoded = _encoded(VipFilter(text, pool, bool(given.get("trouble")), bool(given.get("all"))))
-    return f"{KEY}?{encoded}" if encoded else KEY
+    return _key_of(VipFilter(text, pool, bool(given.get("trouble")), bool(given.get("all"))))
 
 
 def filter_of(key: str) -> VipFilter:
@@ -62,7 +61,12 @@ def filter_of(key: str) -> VipFilter:
 
 def is_overview(key: str) -> bool:
     """Whether it is a key that `filter_key` gives."""
-    return key == KEY or (key.startswith(f"{KEY}?") and key == f"{KEY}?{_encoded(filter_of(key))}")
+    return key == _key_of(filter_of(key))
+
+
+def _key_of(wanted: VipFilter) -> str:
+    encoded = _encoded(wanted)
+    return f"{KEY}?{encoded}" if encoded else KEY
 
 
 def _encoded(wanted: VipFilter) -> str:
