@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from dnsteer.metrics.server import serve_application
 from tests.packet.agents import wait
@@ -35,3 +35,5 @@ async def _serve(console: Console, said: list[str]) -> None:
         await serve_application("127.0.0.1", 0, console.app, said.append, "console", "/", read_timeout=None)
     finally:
         running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
