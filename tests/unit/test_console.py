@@ -46,13 +46,13 @@ def test_all_is_well() -> None:
         ((entry("ns3", "health", note="no answer within 0.5 s"),), {}, "warning", "farm/ns3 is unhealthy",
          "kdig @192.0.2.13 -p 53 +norec example.org. SOA; dnsteer drain farm/ns3"),
         ((entry("ns3", "health", note="x", returns=START.isoformat(), over=30.0, gone=500),), {}, "note",
-         "farm/ns3 comes back", ""),
+         "farm/ns3 is returning to service", ""),
         ((entry("ns1", note="CHG-1"),), {}, "note", "farm/ns1 is drained", "dnsteer undrain farm/ns1"),
         ((entry("ns1", over=600.0, gone=300),), {}, "note", "farm/ns1 is draining", "dnsteer undrain farm/ns1"),
         ((entry("ns1", "down"),), {}, "note", "farm/ns1 is down", "dnsteer up farm/ns1"),
         ((entry("ns1", "weight", weight=5),), {}, "note", "farm/ns1 is at weight 5", "dnsteer weight farm/ns1 --undo"),
         ((entry("ns1", until=START.isoformat()),), {}, "warning", "maintenance is overdue", "dnsteer reconcile"),
-        ((entry("ns1", "backup", weight=1, note="below 2"),), {}, "warning", "Pool farm: its backup serves", ""),
+        ((entry("ns1", "backup", weight=1, note="below 2"),), {}, "warning", "Pool farm is served by its backup", ""),
         ((entry("sp1", pool="spare"),), {}, "critical", "Pool spare has no backend", "dnsteer undrain spare/sp1"),
         ((), {"waits": True}, "critical", "The switch does not forward", "dnsteer restore"),
     ],
@@ -119,7 +119,9 @@ def test_of_many_unhealthy_backends_some_are_named() -> None:
         f"      - {{name: b{n}, ipv4: 198.51.100.{n}, mac: '02:00:00:00:03:{n:02x}'}}\n" for n in range(1, 41)
     )
     text = SPEC.replace("slots: 32", "slots: 64").replace("    backends:\n", f"    backends:\n{backends}", 1)
-    found = items(Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get())
+    found = items(
+        Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get("/attention")
+    )
     assert len(found) == 21
     assert found[-1][1].startswith("warning 20 more backends are unhealthy")
 
@@ -182,7 +184,7 @@ def test_empty_states() -> None:
     standby = Console(known())
     standby.recorder.bridge_is("br-dns", held=False)
     page = standby.get()
-    assert "This agent stands by" in page and '<article class="tile"' not in page
+    assert "This agent is on standby" in page and '<article class="tile"' not in page
     assert nothing.ask("/pools/farm").status_code == 404
     unchecked = Console(known(SPEC.replace("    health: {check: dns, query: {name: example.org}}\n", "")))
     assert "3 of 3 in service" in unchecked.get()

@@ -182,10 +182,10 @@ def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest
     async def test() -> None:
         try:
             page = await live.page("offload")
-            assert "being read for the first time" in page.first and page.status == 200
+            assert "being read for the first time" in page.text and page.status == 200
             go.set()
             monkeypatch.setattr(pace, "WAIT", 20.0)
-            assert "queries of dns over ipv4" in (await live.page("offload")).first
+            assert 'queries of <a href="/vips/dns">dns</a> over ipv4' in (await live.page("offload")).text
         finally:
             go.set()
             live._on_demand.close()

@@ -109,7 +109,7 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
         entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
     )  # fmt: skip
     since = "2026-01-02 03:04:05 UTC"
-    back = f"out of service since {since}; the agent brings it back by itself."
+    back = f"out of service since {since}; the agent brings it back once its checks pass."
     assert [(a.level, a.line, a.decision) for a in of.items] == [
         ("critical", "not checked", ""),
         ("warning", f"farm/ns3 is unhealthy: no answer within 0.5 s. {sentence(back)}", ID),

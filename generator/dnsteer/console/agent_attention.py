@@ -83,7 +83,7 @@ def _warnings(agent: AgentKnowledge) -> Iterator[AttentionItem]:
         more = f"; and {len(checks) - _NAMED} more" if len(checks) > _NAMED else ""
         since = moment(min(check.since for check in checks))
         text = f"{'; '.join(each)}{more}. Since {since} UTC. They stay in service (on_failure: warn)."
-        yield AttentionItem("warning", f"Pool {pool}: checks that only warn fail", text, pool=pool)
+        yield AttentionItem("warning", f"Pool {pool}: checks that only warn are failing", text, pool=pool)
 
 
 def _out_anyway(side: Side, pool: str, checks: Iterable[FailingCheck], serving: Collection[str]) -> list[FailingCheck]:
@@ -102,12 +102,12 @@ def _panic(
     ill = {check.backend for check in checks}
     idle = dict.fromkeys(e.backend for e in side.overlay.of(pool) if e.kept_out_by_people and e.backend not in ill)
     if idle:
-        why += f"; people have out, though no check of them fails: {', '.join(idle)}"
+        why += f"; taken out by operators though their checks pass: {', '.join(idle)}"
     if panic is None:
         return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
     services = f" for {', '.join(panic.services)}" if panic.services else ""
     began = f"No backend in service passes its checks since {moment(panic.since)} UTC{services}"
-    text = f"{began}, so nobody more is taken out. {why}"
+    text = f"{began}, so no more backends are taken out of service. {why}"
     return AttentionItem("critical", f"Pool {pool}: PANIC", text, looks, pool, panic.decision, vips)
 
 

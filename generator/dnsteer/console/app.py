@@ -26,6 +26,7 @@ from dnsteer.console.path_query import key_of
 from dnsteer.console.spec_pages import SpecPages
 from dnsteer.console.topic import Page
 from dnsteer.console.verbs import RunVerb
+from dnsteer.console.vip_filter import filter_key
 from dnsteer.console.visitor import Visitor
 
 POLICY = (
@@ -148,18 +149,29 @@ def console_application(
     specs = SpecPages(access, changes, live.states, run_verb, render)
 
     def answer(page: Page, key: str, request: Request) -> Response:
-        first = for_visitor(page.first, key, visitor_of(request), live, changes)
-        if page.rest is None:
-            return HTMLResponse(first, page.status)
-        return StreamingResponse(_in_turn(first, page.rest), page.status, media_type="text/html")
+        return HTMLResponse(for_visitor(page.text, key, visitor_of(request), live, changes), page.status)
 
     async def page(request: Request) -> Response:
-        key = {"/": "overview", "/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
+        key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
         key = key or f"pool/{request.path_params['name']}"
+        return await named(key, request, "pool")
+
+    async def overview(request: Request) -> Response:
+        key = filter_key(request.query_params)
+        return answer(await live.page(key), key, request)
+
+    async def vip(request: Request) -> Response:
+        return await named(f"vip/{request.path_params['name']}", request, "VIP")
+
+    async def attention(request: Request) -> Response:
+        pool = request.query_params.get("pool", "")
+        return await named(f"attention?pool={pool}" if pool else "attention", request, "pool")
+
+    async def named(key: str, request: Request, kind: str) -> Response:
         try:
             return answer(await live.page(key), key, request)
         except NoPageError:
-            return PlainTextResponse("there is no such pool\n", 404)
+            return PlainTextResponse(f"there is no such {kind}\n", 404)
 
     async def path(request: Request) -> Response:
         key = key_of(request.query_params)
@@ -221,7 +233,8 @@ def console_application(
     app = Starlette(
         lifespan=while_served,
         routes=[
-            Route("/", page), Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
+            Route("/", overview), Route("/vips/{name}", vip), Route("/attention", attention),
+            Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
             Route("/path", path), Route("/offload", page),
             Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped), *routes,
         ],
@@ -243,12 +256,6 @@ def for_visitor(text: str, key: str, visitor: Visitor, live: LivePages, changes:
         elif key == "changes":
             tools = pages.fragment("plan_link")
     return text.replace(_VISITOR, pages.fragment("who", visitor)).replace(_TOOLS, tools)
-
-
-async def _in_turn(first: str, rest: Callable[[], Awaitable[str]]) -> AsyncIterator[str]:
-    """A page whose beginning is shown while the rest is being made."""
-    yield first
-    yield await rest()
 
 
 async def _while_valid(stream: AsyncIterator[bytes], access: Access, visitor: Visitor) -> AsyncIterator[bytes]:

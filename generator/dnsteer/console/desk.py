@@ -44,6 +44,8 @@ class Desk:
     def __init__(self, options: str = "") -> None:
         self.log = ChangeLog()
         self.traffic = Series()
+        self.services = Series(60)
+        """Packets of each service of each VIP: (name, "53/udp"). There may be thousands, so their past is short."""
         self.options = options
         self._reached = Reached()
         self._read_at: float | None = None
@@ -57,13 +59,16 @@ class Desk:
             return  # a reading that was shared
         self._read_at = time
         totals: dict[Hashable, float] = {}
+        services: dict[Hashable, float] = {}
         up: bool | None = None
         as_recorded: bool | None = None
         extension: bool | None = None
         for metric in metrics:
             if metric.name == "dnsteer_service_packets":
                 for sample in metric.samples:
-                    _add(totals, ("vip", sample.labels["vip"]), sample.value, sample.labels["service"].endswith("/udp"))
+                    vip, service = sample.labels["vip"], sample.labels["service"]
+                    _add(totals, ("vip", vip), sample.value, service.endswith("/udp"))
+                    services[vip, service] = services.get((vip, service), 0.0) + sample.value
             elif metric.name == "dnsteer_backend_packets":
                 for sample in metric.samples:
                     labels = sample.labels
@@ -78,6 +83,7 @@ class Desk:
         self._reached = Reached(up, as_recorded, extension)
         if totals and up:
             self.traffic.add(time, totals)
+            self.services.add(time, services)
 
     def read_slots(self, found: Mapping[str, Mapping[int, int]], time: float) -> None:
         """Take in packets by slot of the pools that are looked at, by title; forget the others."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import Metric
 
 from dnsteer.console.attention_item import AttentionItem
-from dnsteer.console.content import DEFECT, LATER, ConsolePages, Content, NoPageError, States, defect_content
+from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
@@ -102,7 +102,7 @@ class LivePages:
         reading = asyncio.create_task(self._read())
         try:
             with suppress(Exception):  # a defect was said, and is shown to whoever asks
-                await (await self.page(FIRST)).whole()
+                await self.page(FIRST)
             while True:
                 await self._changed.wait()
                 await asyncio.sleep(_TOGETHER)
@@ -258,7 +258,7 @@ class LivePages:
         return topic
 
     async def _begin(self, topic: Topic) -> Page:
-        """Make a page, which is kept when all of it is there."""
+        """Make a page, which is kept."""
         picture = topic.picture or self._picture
         assert picture is not None
         version, shape, since = topic.version, topic.shape, f"{self.epoch}.{topic.version}"
@@ -267,22 +267,11 @@ class LivePages:
         make = partial(self._work, self.pages.page, topic.key, picture)
         status = 400 if shape.startswith(REFUSED) else 500 if shape == DEFECT else 200
         try:
-            first, later, end = (await make(shape, parts, numbers, since, self._desk)).partition(LATER)
+            text = await make(shape, parts, numbers, since, self._desk)
         except Exception as err:  # noqa: BLE001 as in _update; made again for whoever asks again
             content = defect_content(self._defects.page(topic.key, err))
             return Page(500, await make(content.shape, content.parts, content.numbers, since, self._desk))
-
-        async def rest() -> str:
-            try:
-                text = await self._work(self.pages.later, picture, parts, numbers, self._desk) + end
-            except Exception as err:  # noqa: BLE001 as above
-                return self.pages.defect(self._defects.page(topic.key, err)) + end
-            topic.page = version, Page(status, first + text)
-            return text
-
-        if later:
-            return Page(status, first, rest)
-        topic.page = version, Page(status, first)
+        topic.page = version, Page(status, text)
         return topic.page[1]
 
     def _forget(self) -> None:

@@ -36,6 +36,7 @@ class FlowRow:
     reasons: tuple[tuple[str, str], ...]
     """Why it is not in hardware, each with its source."""
     missing: bool
+    vips: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -117,7 +118,7 @@ def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) ->
         yield FlowRow(
             n, each, owners_in_words(each.owners), ", ".join(_match(flow)),
             flow.text.partition("actions:")[2].partition(", dp-extra-info")[0], reasons,
-            each.missing and (flow.thread, flow.ufid) in view.late,
+            each.missing and (flow.thread, flow.ufid) in view.late, tuple(owner.vip for owner in each.owners),
         )  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import asyncio
 import difflib
 import re
 import socket
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,8 @@ from dnsteer.console.seen import Seen
 from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.recorded import spec_of
-from dnsteer.deploy.spec_differences import compare_specs
+from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
+from dnsteer.spec.errors import counted
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -37,6 +38,10 @@ MAX_SPEC = 1 << 20
 """Bytes of a spec that is sent. As a form it may take three times as many."""
 MAX_LINES = 5000
 """Lines of a difference that are shown."""
+MAX_WORDS = 20
+"""Differences in words that are not folded away."""
+MAX_OPEN = 60
+"""Lines that are not folded away."""
 MAX_VIEWS = 10
 """Pages of states that are kept: as many as there are states."""
 FILE = "spec.yaml"
@@ -49,7 +54,8 @@ _ENDED = {0: "Nothing to change: the switch is as this spec says.", 2: "An apply
 class StateView:
     """A recorded state: how its spec differs from the one before it, *earlier*, in *words* and as *lines* of a diff.
 
-    Without an earlier one *lines* are those of the spec. *cut* is how many lines more there are.
+    Without an earlier one *lines* are those of the spec. *cut* is how many lines more there are. *counts* says how
+    many objects of each kind differ: `2 VIPs changed`.
     """
 
     state: AppliedState
@@ -57,6 +63,32 @@ class StateView:
     words: tuple[str, ...]
     lines: tuple[str, ...]
     cut: int
+    counts: tuple[str, ...] = ()
+
+    @property
+    def first_words(self) -> tuple[str, ...]:
+        """The words that are not folded away."""
+        return self.words[:MAX_WORDS]
+
+    @property
+    def more_words(self) -> tuple[str, ...]:
+        """The words that are."""
+        return self.words[MAX_WORDS:]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the lines are not folded away."""
+        return len(self.lines) <= MAX_OPEN
+
+    @property
+    def added(self) -> int:
+        """Lines of the diff that the state added."""
+        return sum(line[:1] == "+" and line[:3] != "+++" for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        """Lines of the diff that it removed."""
+        return sum(line[:1] == "-" and line[:3] != "---" for line in self.lines)
 
 
 class SpecPages:
@@ -194,11 +226,21 @@ def state_view(states: Sequence[AppliedState], number: int) -> StateView:
     state, earlier = states[at], states[at + 1] if at + 1 < len(states) else None
     lines = state.text.splitlines()
     words: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
     if earlier is not None:
         before, after = (f"{each.file} (state {each.number})" for each in (earlier, state))
         lines = list(difflib.unified_diff(earlier.text.splitlines(), lines, before, after, lineterm=""))
         try:
-            words = tuple(difference.text for difference in compare_specs(spec_of(earlier), spec_of(state)))
+            differences = compare_specs(spec_of(earlier), spec_of(state))
+            words = tuple(difference.text for difference in differences)
+            counts = tuple(_counts(differences))
         except SwitchError as error:
             words = (f"not compared in words: {error}",)
-    return StateView(state, earlier, words, tuple(lines[:MAX_LINES]), max(0, len(lines) - MAX_LINES))
+    return StateView(state, earlier, words, tuple(lines[:MAX_LINES]), max(0, len(lines) - MAX_LINES), counts)
+
+
+def _counts(differences: Iterable[SpecDifference]) -> Iterator[str]:
+    """How many objects of each kind differ, in words."""
+    for kind, many in Counter(kind for kind, _ in dict.fromkeys((d.kind, d.about) for d in differences)).items():
+        what, _, how = kind.partition(" ")
+        yield f"{counted(many, {'vip': 'VIP'}.get(what, what))} {how}"

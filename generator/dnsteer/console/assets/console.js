@@ -1,7 +1,9 @@
 // Keeps a page up to date by server-sent events: parts of it as HTML that the agent made and escaped, and numbers.
+import "./copy.js";
+import { watchFilter } from "./filter.js";
 import { watchSlots } from "./slots.js";
 
-const page = document.body.dataset.page;
+let page = document.body.dataset.page;
 const link = document.getElementById("link");
 const QUIET = 12000; // ms: the agent says something every 5 s
 const AGAIN = 3000;
@@ -10,7 +12,7 @@ let source = null;
 let heard = Date.now();
 let lost = null;
 let retry = 0;
-const values = {};
+let values = {};
 
 function clock(time) {
   return time.toISOString().slice(11, 19);
@@ -47,12 +49,17 @@ export function ratesOf(polyline, most) {
   return rates;
 }
 
-const lines = new Map();
-for (const svg of document.querySelectorAll("[data-line]")) {
-  const polyline = svg.firstElementChild;
-  lines.set(svg.dataset.line, { polyline, past: ratesOf(polyline, Number(svg.dataset.most)) });
+let lines = new Map();
+let drawn = 0;
+function findLines() {
+  lines = new Map();
+  for (const svg of document.querySelectorAll("[data-line]")) {
+    const polyline = svg.firstElementChild;
+    lines.set(svg.dataset.line, { polyline, past: ratesOf(polyline, Number(svg.dataset.most)) });
+  }
+  drawn = Date.now();
 }
-let drawn = Date.now();
+findLines();
 
 function draw() {
   const now = Date.now();
@@ -86,15 +93,19 @@ function update(data) {
   for (const [name, html] of Object.entries(data.parts)) {
     const part = document.getElementById(name);
     if (part === null) continue;
-    const at = part.contains(document.activeElement) ? document.activeElement.className.baseVal : null;
+    const focused = part.contains(document.activeElement) ? document.activeElement : null;
+    const at = focused?.className.baseVal, led = focused?.getAttribute("href");
     const texts = new Map([...part.querySelectorAll("[data-number]")].map((e) => [e.dataset.number, e.textContent]));
+    const open = [...part.querySelectorAll("details[open][id]")].map((e) => e.id);
     part.innerHTML = html;
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     for (const element of part.querySelectorAll("[data-number]")) {
       element.textContent = texts.get(element.dataset.number) ?? number(values[element.dataset.number]);
       found = true;
     }
     part.dispatchEvent(new CustomEvent("part", { bubbles: true, detail: name }));
     if (at) part.querySelector(`svg.${at.split(" ")[0]}[tabindex]`)?.focus();
+    if (led) part.querySelector(`a[href="${CSS.escape(led)}"]`)?.focus({ preventScroll: true });
   }
   if (found) find();
   for (const [name, value] of Object.entries(data.numbers)) {
@@ -160,14 +171,22 @@ document.addEventListener("visibilitychange", () => {
 addEventListener("pagehide", () => source?.close());
 addEventListener("pageshow", (event) => event.persisted && connect());
 
-const filter = document.getElementById("filter");
-if (filter !== null) {
-  filter.parentElement.hidden = false;
-  filter.addEventListener("input", () => {
-    const wanted = filter.value.trim().toLowerCase();
-    for (const tile of document.querySelectorAll(".tile")) tile.hidden = !tile.dataset.find.toLowerCase().includes(wanted);
-  });
-}
+// Another filter of VIPs is another page of the agent's, of which what differs is taken over.
+watchFilter((other) => {
+  for (const id of ["attention", "switch", "found", "vips"]) {
+    const mine = document.getElementById(id), theirs = other.getElementById(id);
+    if (mine.innerHTML !== theirs.innerHTML) mine.replaceWith(document.adoptNode(theirs));
+  }
+  const sums = other.querySelector(".total");
+  for (const number of document.querySelectorAll(".total [data-number]")) {
+    number.textContent = sums.querySelector(`[data-number=${number.dataset.number}]`).textContent;
+  }
+  ({ page, since } = other.body.dataset);
+  values = {};
+  find();
+  findLines();
+  if (!document.hidden) connect();
+});
 
 watchSlots((name) => values[name], number);
 if (!document.hidden) connect();
