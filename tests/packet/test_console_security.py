@@ -245,10 +245,9 @@ def test_too_many_forms_and_too_many_wrong_tokens(served: Served, browser: Visit
         tried = [client.get(served.at, headers={"authorization": f"Bearer {n}"}) for n in range(12)]
         codes = [answer.status_code for answer in tried]
         assert codes[0] == 401 and codes.index(429) == 10 and int(tried[-1].headers["retry-after"]) <= 6
-        assert client.get(served.at, headers=right).status_code == 429, "whether right or wrong"
+        assert client.get(served.at, headers=right).status_code == 200, "others there may have a right one"
+        assert client.get(f"{served.at}/metrics", headers=right).status_code == 200
     assert served.agent.said().count("a wrong token from 127.0.0.9") == 10
-    with local(served, "127.0.0.8") as client:
-        assert client.get(served.at, headers=right).status_code == 200
 
 
 def test_only_names_of_the_certificate(alice: Visit) -> None:

@@ -208,18 +208,15 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit.wait("a") == 10 and limit.wait("b") == 0
     clock.time += 10
     assert limit.wait("a") == 0
-    limit.know("k")
     for n in range(5):
         limit.count(f"many-{n}")
     assert limit.wait("b") == 1, "all together"
-    assert limit.wait("k") == 0, "but for one that is known"
     clock.time += 1000
     assert limit.wait("b") == 0
     monkeypatch.setattr(limits, "MAX_KEYS", 3)
     for n in range(9):
         limit.count(f"more-{n}")
-        limit.know(f"more-{n}")
-    assert len(limit._callers) == len(limit._known) == 3
+    assert len(limit._callers) == 3
 
 
 def test_a_host_is_one_caller() -> None:
