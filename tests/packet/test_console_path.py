@@ -148,7 +148,7 @@ class Stream:
     def update(self) -> dict[str, Any]:
         """The next update."""
         for line in self.answer:
-            if line.startswith(b"data: {") and len(line) > 9:
+            if line.startswith(b'data: {"parts"'):
                 found: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
                 return found
         raise AssertionError("the stream ended")

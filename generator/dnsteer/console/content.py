@@ -103,7 +103,7 @@ class ConsolePages:
                 shape, parts, values = self._offload.content(picture, read)
             else:
                 shape, parts, values = path_parts(self._path_macros, key, picture, read)
-            return Content(shape, {**self._common(()), **parts}, values)
+            return Content(shape, {**self._common(picture, ()), **parts}, values)
         if key == "changes":
             return self._changes(picture, desk, states)
         if key == "pools":
@@ -153,12 +153,15 @@ class ConsolePages:
         """A part of a page for one visitor alone, from visitor.html."""
         return str(getattr(self._forms, macro)(*args))
 
-    def _common(self, items: Sequence[AttentionItem], *, own_page: bool = False) -> dict[str, str]:
-        return {"attention": str(self._macros.attention(items, own_page))}
+    def _common(
+        self, picture: Picture, items: Sequence[AttentionItem], *, own_page: bool = False
+    ) -> dict[str, str]:
+        stale = str(self._macros.stale(picture.stale)) if picture.stale is not None else ""
+        return {"attention": str(self._macros.attention(items, own_page)), "stale": stale}
 
     def _overview(self, picture: Picture) -> Content:
         side = picture.side
-        parts = {**self._common(picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
+        parts = {**self._common(picture, picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
         if side is None:
             return Content("nothing", parts)
         health = {name: self._health_of(picture, views) for name, views in _pools(picture).items()}
@@ -184,7 +187,7 @@ class ConsolePages:
 
     def _pools_list(self, picture: Picture) -> Content:
         side = picture.side
-        parts = self._common(())
+        parts = self._common(picture, ())
         if side is None:
             return Content("nothing", parts)
         rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
@@ -194,8 +197,8 @@ class ConsolePages:
     def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
         side = picture.side
         assert side is not None
-        items = [item for item in picture.items if item.pool == name]
-        parts, values = self._common(items, own_page=True), dict[str, Any]()
+        items = [item for item in picture.items if item.pool == name or item.stale]
+        parts, values = self._common(picture, items, own_page=True), dict[str, Any]()
         views = _pools(picture)[name]
         for n, view in enumerate(views):
             pool_parts(self._macros, n, view, picture, desk, parts, values)
@@ -205,7 +208,7 @@ class ConsolePages:
         overlay = picture.side.overlay if picture.side is not None else Overlay()
         current = picture.side.known.state.number if picture.side is not None else 0
         parts = {
-            **self._common(()),
+            **self._common(picture, ()),
             "maintenance": str(self._macros.maintenance(overlay, picture)),
             "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
             "states": str(self._macros.states(states, current, rolled_back(states.states))),
