@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dnsteer.console import limits, sessions, tokens
-from dnsteer.console.access import _local
+from dnsteer.console.access import local_path
 from dnsteer.console.change_request import (
     ChangeRequest,
     Preview,
@@ -252,7 +252,7 @@ def test_where_a_form_comes_from(headers: dict[str, str], own: bool) -> None:
     "path", ["", "x", "//evil", "/\\evil", "/a\nb", "/sign-in?next=/", "/" + "a" * 500, "http://evil"]
 )
 def test_a_way_back_leads_nowhere_else(path: str) -> None:
-    assert _local(path) == "/" and _local("/pools/farm") == "/pools/farm"
+    assert local_path(path) == "/" and local_path("/pools/farm") == "/pools/farm"
 
 
 @pytest.mark.parametrize(
@@ -314,9 +314,14 @@ def test_forms_escape_all_text() -> None:
     assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
     run = VerbRun(request, SCRIPT, began, None, VerbOutcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
     common = {"seen": seen, "visitor": visitor, "page": "changes"}
+    given = {name: SCRIPT for name in ("about", "for", "over", "note")}
+    wrong = WrongRequestError(SCRIPT, "note")
+    forms = {"given": given, "wrong": wrong, "backends": [(SCRIPT, [SCRIPT])]}
     made = [
-        pages.render("preview.html", asked=request, preview=preview, outdated=True, **common),
-        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **common),
+        pages.render("preview.html", asked=request, preview=preview, outdated=True, **forms, **common),
+        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **forms, **common),
+        pages.render("change.html", title=SCRIPT, back=SCRIPT, backends=[], given=given, error=wrong, **common),
+        pages.render("error.html", title=SCRIPT, back=SCRIPT, back_title=SCRIPT, why=SCRIPT, **common),
         pages.render("run.html", run=run, said=run.said, **common),
         pages.render("state.html", view=view, current=1, may_roll_back=True, text=str, **common),
         pages.render("plan.html", spec=SCRIPT, file=SCRIPT, ended=SCRIPT, said=SCRIPT, code=2, **common),

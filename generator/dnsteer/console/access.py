@@ -70,8 +70,8 @@ class Access:
             return PlainTextResponse(_PROGRAMS_ONLY, 401, {"www-authenticate": "Bearer"})
         if path == SIGN_IN or path.startswith("/assets/"):
             return ANYBODY
-        if "text/html" in request.headers.get("accept", "") and path not in _FOR_PROGRAMS:
-            back = _local(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
+        if wants_page(request):
+            back = local_path(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
             wanted = f"?next={quote(back)}" if back != "/" else ""
             return RedirectResponse(SIGN_IN + wanted, 303)
         return PlainTextResponse(_HOW, 401, {"www-authenticate": "Bearer"})
@@ -136,13 +136,18 @@ class Access:
 
     def sign_in_page(self, wanted: str, render: Callable[..., str], wrong: str = "", status: int = 200) -> Response:
         """The page with the form for a token, which leads on to the path *wanted*."""
-        return HTMLResponse(render("sign-in.html", wrong=wrong, next=_local(wanted)), status)
+        return HTMLResponse(render("sign-in.html", wrong=wrong, next=local_path(wanted)), status)
 
     async def sign_in(self, request: Request, render: Callable[..., str]) -> Response:
-        """Begin a session for a right token, and lead on. Raises FormError."""
-        if not is_same_origin(request.scope):
-            raise FormError(403, "another site has sent this form")
-        fields = await read_form(request)
+        """Begin a session for a right token, and lead on; else the form again, with what is wrong."""
+        try:
+            if not is_same_origin(request.scope):
+                raise FormError(403, "another site has sent this form")
+            fields = await read_form(request)
+        except FormError as error:
+            page = self.sign_in_page("", render, str(error), error.status)
+            page.headers["connection"] = "close"  # it may not be read whole
+            return page
         token = self._known(fields.get("token", "").strip())
         if token is None:
             wait = self._failed(request, "a sign-in with a wrong token")
@@ -155,7 +160,7 @@ class Access:
             self.sessions.end(before)
         name = self.sessions.begin(token)
         self._say(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
-        answer = RedirectResponse(_local(fields.get("next", "")), 303)
+        answer = RedirectResponse(local_path(fields.get("next", "")), 303)
         self._set_cookie(answer, request, name, int(LONGEST))
         return answer
 
@@ -186,9 +191,14 @@ def visitor_of(request: Request) -> Visitor:
     return found
 
 
-def refused(error: FormError) -> Response:
-    """The answer to a form that is refused."""
-    return PlainTextResponse(f"{error}\n", error.status, {"connection": "close"})
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page, and no program or script for something to read."""
+    path = request.scope["path"]
+    return (
+        "text/html" in request.headers.get("accept", "")
+        and path not in _FOR_PROGRAMS
+        and not path.startswith("/assets/")
+    )
 
 
 def _try_again(seconds: float) -> dict[str, str]:
@@ -210,7 +220,7 @@ def _caller(request: Request) -> str:
     return caller_of(_address(request))
 
 
-def _local(path: str) -> str:
+def local_path(path: str) -> str:
     """A path of this console; that of the overview for anything else, such as //elsewhere.example."""
     wrong = (
         not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable() or len(path) > 500

@@ -153,9 +153,7 @@ class ConsolePages:
         """A part of a page for one visitor alone, from visitor.html."""
         return str(getattr(self._forms, macro)(*args))
 
-    def _common(
-        self, picture: Picture, items: Sequence[AttentionItem], *, own_page: bool = False
-    ) -> dict[str, str]:
+    def _common(self, picture: Picture, items: Sequence[AttentionItem], *, own_page: bool = False) -> dict[str, str]:
         stale = str(self._macros.stale(picture.stale)) if picture.stale is not None else ""
         return {"attention": str(self._macros.attention(items, own_page)), "stale": stale}
 
