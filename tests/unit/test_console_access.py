@@ -299,6 +299,7 @@ def test_what_a_preview_found() -> None:
         plain_answer("Usage: x\nTry 'y'\n╭─ Error ─╮\n│ a wrong thing  │\n╰──╯\n  indented\n")
         == "a wrong thing\n  indented"
     )
+    assert plain_answer("Usage: x\nError: Invalid value: it is wrong\n") == "it is wrong"
 
 
 def test_forms_escape_all_text() -> None:

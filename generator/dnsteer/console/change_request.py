@@ -115,7 +115,8 @@ def preview_of(outcome: VerbOutcome) -> Preview:
 def plain_answer(text: str) -> str:
     """What a verb said, without the frame and the advice around wrong usage."""
     lines = [line.strip("│ ") if line.startswith("│") else line for line in text.splitlines()]
-    return "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '", "╭", "╰")))
+    said = "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '", "╭", "╰")))
+    return said.removeprefix("Error: ").removeprefix("Invalid value: ")
 
 
 def _finding(value: Mapping[str, Any]) -> str:
