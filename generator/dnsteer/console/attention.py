@@ -32,12 +32,13 @@ _PATIENCE = 5.0
 class Reached:
     """Whether the last reading of counters got what it asked for, and whether the tables carry the record's number.
 
-    None where there was no reading, or no tables to ask.
+    None where there was no reading, or no tables to ask. *answered* is when the switch answered last.
     """
 
     up: bool | None = None
     as_recorded: bool | None = None
     extension: bool | None = None
+    answered: datetime | None = None
 
 
 def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[AttentionItem]:
@@ -61,11 +62,12 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         since = f" Since {moment(seen.troubled)} UTC." if seen.troubled else ""
         text = f"{seen.trouble}.{since} The switch stays as it is; backends that fail stay in service."
         yield AttentionItem("critical", "The agent cannot work on the switch", text,
-                   (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
+                   (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
     elif reached.up is False:
-        text = "It did not answer when its counters were read; rates are those of the last answer."
+        last = f"the last answer, of {moment(reached.answered)} UTC" if reached.answered else "the last answer"
+        text = f"It did not answer when its counters were read; rates are those of {last}."
         yield AttentionItem("critical", "The switch does not answer", text,
-                   (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
+                   (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
     if seen.stands_by:
         text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
         yield AttentionItem("note", "This agent is on standby", text)

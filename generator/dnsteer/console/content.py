@@ -186,17 +186,23 @@ class ConsolePages:
         most: int = MAX_ITEMS,
         own_page: bool = False,
     ) -> dict[str, str]:
-        """What needs attention; of a *pool* alone, where there is a page of it. *own_page*: this is the page of the pool."""
+        """What needs attention; of a *pool* alone, where there is a page of it. *own_page*: this is the page of the pool.
+
+        Beside it, why what the page shows may be old.
+        """
         address = f"/{_OF_POOL}{quote(pool, safe='')}" if pool else f"/{_ATTENTION}"
-        names = picture.seen.vips
-        return {"attention": str(self._macros.attention(items, count(items), most, address, names, own_page))}
+        attention = str(self._macros.attention(items, count(items), most, address, picture.seen.vips, own_page))
+        return {
+            "attention": attention,
+            "stale": str(self._macros.stale(picture.stale)) if picture.stale is not None else "",
+        }
 
     def _vip(self, name: str, picture: Picture, desk: Desk, read: object) -> Content:
         assert picture.side is not None
         pool = picture.side.known.spec.vips[name].pool
         mine = [
             item for item in picture.items
-            if (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
+            if item.stale or (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
         ]  # fmt: skip
         shape, parts, values = vip_parts(self._vip_macros, name, _pools(picture).get(pool, []), picture, desk, read)
         return Content(shape, {**self._common(picture, mine, pool), **parts}, values)
@@ -223,7 +229,7 @@ class ConsolePages:
     def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
         side = picture.side
         assert side is not None
-        items = [item for item in picture.items if item.pool == name]
+        items = [item for item in picture.items if item.pool == name or item.stale]
         parts, values = self._common(picture, items, name, own_page=True), dict[str, Any]()
         views = _pools(picture)[name]
         for n, view in enumerate(views):

@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from dnsteer.console.access import Access, refused, visitor_of
+from dnsteer.console.access import Access, visitor_of
 from dnsteer.console.change_request import plain_answer
 from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import States
+from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import MAX_BYTES, FormError
 from dnsteer.console.masking import masked
 from dnsteer.console.plan_limits import too_large
@@ -47,7 +48,11 @@ MAX_VIEWS = 10
 FILE = "spec.yaml"
 T = TypeVar("T")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
-_ENDED = {0: "Nothing to change: the switch is as this spec says.", 2: "An apply would change the switch as follows."}
+_ENDED = {
+    0: "Nothing to change: the switch is as this spec says.",
+    1: "There is no plan; nothing was changed.",
+    2: "An apply would change the switch as follows.",
+}
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,8 @@ class SpecPages:
         if number not in [state.number for state in kept]:
             why = states.error or _why_unread(seen)
             if why:
-                return PlainTextResponse(f"the recorded states cannot be read: {why}\n", 503, {"retry-after": "5"})
-            return PlainTextResponse("this state is not recorded, or not any more\n", 404)
+                raise PageError(503, f"the recorded states cannot be read: {why}", {"retry-after": "5"})
+            raise PageError(404, f"state {number} is not recorded, or not any more")
         view = await self._work(self._view, kept, number)
         current = seen.now.known.state.number if seen.now is not None else 0
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
@@ -150,20 +155,23 @@ class SpecPages:
     async def _plan_page(self, request: Request) -> Response:
         visitor = visitor_of(request)
         if visitor.session is None:
-            return PlainTextResponse("plans are for browsers that have signed in\n", 403)
+            raise PageError(403, "plans are for browsers that have signed in")
         seen, _ = await self._states()
         return HTMLResponse(await self._work(self._page, visitor, seen))
 
     async def _plan(self, request: Request) -> Response:
+        visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
+        named = fields.get("file", "")
+        file = named if _FILE.fullmatch(named) else FILE
         try:
-            visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
             spec = await self._work(_sent, fields)
             if self._plans.locked():
                 raise FormError(503, "another plan is being made; try again in some seconds")
         except FormError as error:
-            return refused(error)
-        named = fields.get("file", "")
-        file = named if _FILE.fullmatch(named) else FILE
+            seen, _ = await self._states()
+            text = fields.get("spec", "")
+            page = partial(self._page, visitor, seen, text, file, _ENDED[1], str(error), 1)
+            return HTMLResponse(await self._work(page), error.status)
         assert self._run_verb is not None
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
@@ -182,7 +190,7 @@ class SpecPages:
         said = plain_answer(outcome.said)
         if visitor.role != "change":
             said = masked(said)
-        ended = _ENDED.get(outcome.code, "There is no plan; nothing was changed.")
+        ended = _ENDED.get(outcome.code, _ENDED[1])
         return self._page(visitor, seen, spec, file, ended, said, outcome.code)
 
     def _page(

@@ -6,6 +6,7 @@ import { watchSlots } from "./slots.js";
 let page = document.body.dataset.page;
 const link = document.getElementById("link");
 const QUIET = 12000; // ms: the agent says something every 5 s
+const OLD = 30; // s: the agent makes each page that is looked at every 2 to 15 s
 const AGAIN = 3000;
 let since = document.body.dataset.since;
 let source = null;
@@ -18,11 +19,24 @@ function clock(time) {
   return time.toISOString().slice(11, 19);
 }
 
-function say(state, text) {
-  if (link.dataset.state !== state || link.textContent !== text) {
-    link.dataset.state = state;
-    link.textContent = text;
+const title = document.title;
+const old = { title: document.getElementById("old-title"), text: document.getElementById("old-text") };
+
+function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// The page is live, away (it shows a banner and is grey) or still (so it is after a while, by the style alone).
+function say(state, text, why = "") {
+  if (link.dataset.state !== state) link.dataset.state = document.body.dataset.link = state;
+  set(link, text);
+  if (state === "live") {
+    document.title = title;
+    return;
   }
+  set(old.title, text);
+  set(old.text, why);
+  if (state === "away") document.title = `Not connected · ${title}`;
 }
 
 // As `number` in numbers.py.
@@ -119,11 +133,12 @@ function update(data) {
   draw();
 }
 
-function listened(event) {
+function listened(event, age = 0) {
   heard = Date.now();
   lost = null;
   if (event.lastEventId) since = event.lastEventId;
-  say("live", `Live ${clock(new Date())} UTC`);
+  if (age > OLD) say("away", `Not read for ${age} s`, "The agent answers, and does not read the switch. What is grey is as it was before.");
+  else say("live", `Live ${clock(new Date())} UTC`);
 }
 
 function connect() {
@@ -135,23 +150,27 @@ function connect() {
     listened(event);
     update(JSON.parse(event.data));
   });
-  source.addEventListener("beat", listened);
+  source.addEventListener("beat", (event) => listened(event, JSON.parse(event.data).age));
   source.addEventListener("reload", () => location.reload());
   source.addEventListener("error", away);
 }
 
 function away() {
   lost = lost ?? new Date(heard);
-  say("away", `Not connected since ${clock(lost)} UTC`);
+  const why = "What is grey is as it was then. The agent may be stopped or hang, or the way to it is down.";
+  say("away", `Not connected since ${clock(lost)} UTC`, why);
   clearTimeout(retry);
   source?.close();
+  source = null;
   if (!document.hidden) retry = setTimeout(again, AGAIN);
 }
 
 // A session that has ended, or an agent that knows of none, leads to the page to sign in.
 async function again() {
-  const options = { method: "HEAD", redirect: "manual", headers: { accept: "text/html" } };
+  const signal = AbortSignal.timeout(QUIET); // one that hangs accepts connections, and never answers
+  const options = { method: "HEAD", redirect: "manual", headers: { accept: "text/html" }, signal };
   const found = await fetch("/pools", options).catch(() => null);
+  if (document.hidden || source !== null) return; // it began anew meanwhile
   if (found?.type === "opaqueredirect") location.reload();
   else connect();
 }
@@ -165,7 +184,7 @@ document.addEventListener("visibilitychange", () => {
     source?.close();
     source = null;
     clearTimeout(retry);
-    say("still", `Paused ${clock(new Date())} UTC`);
+    say("still", `Paused ${clock(new Date())} UTC`, "It is kept up to date while it is looked at.");
   } else connect();
 });
 addEventListener("pagehide", () => source?.close());
