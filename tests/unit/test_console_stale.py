@@ -100,7 +100,7 @@ def test_a_reading_that_hangs_is_said_before_it_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(console, "reading", hangs)
 
     async def test(of: LivePages) -> None:
-        events = Events(await of.stream("pools", since((await of.page("pools")).first)))
+        events = Events(await of.stream("pools", since((await of.page("pools")).text)))
         _, data, _ = await events.next("update")
         while not data["parts"].get("stale"):
             _, data, _ = await events.next("update")
