@@ -15,7 +15,7 @@ from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sent
 from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
-from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.deploy.movement import Assignment, last_backend, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, overdue
@@ -24,6 +24,8 @@ from dnsteer.switch.state import NOT_FORWARDING
 
 MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""
+_NAMED = 8
+"""VIPs that are named."""
 _PATIENCE = 5.0
 """Seconds that a change may take before it counts as cut off."""
 
@@ -121,6 +123,12 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
         vips = vips_of(side.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
+    for members, name in pools.with_one_backend():
+        title, text = f"{sentence(members.title)}: one backend is left in service", last_backend(members, name)
+        vips = vips_of(side.known.spec, members.pool, members.service)
+        more = f" and {len(vips) - _NAMED} more" if len(vips) > _NAMED else ""
+        of = f" It serves {', '.join(vips[:_NAMED])}{more}." if vips else ""
+        yield AttentionItem("warning", title, f"{sentence(text)}.{of}", pool=members.pool, said=text)
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
     for entry in unhealthy[:MAX_BACKENDS]:
         yield _unhealthy(side, entry, options)

@@ -199,7 +199,10 @@ def _plan_change(
     change = OverlayChange(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
-        warnings=movement.pools_without_backends(becomes) + ([NOT_FORWARDING] if record.waits else []),
+        warnings=[
+            *movement.pools_without_backends(becomes), *movement.last_backends_left(was, Assignment(members, goal)),
+            *([NOT_FORWARDING] if record.waits else []),
+        ],
         slots={m.pool: m.slots for m in members},
         members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
