@@ -17,6 +17,21 @@ AGENT: tuple[Family, ...] = (
         panel=Panel("Agent", draw="table", by=("bridge", "version")),
     ),
     Family(
+        "dnsteer_console_info",
+        "gauge",
+        "Agent",
+        "Where browsers find the web console of the agent: by a name that was given or that its certificate has.",
+        ("url",),
+        when="the console is served",
+    ),
+    Family(
+        "dnsteer_certificate_end_timestamp_seconds",
+        "gauge",
+        "Agent",
+        "When the certificate ends that console and metrics are served with.",
+        when="console or metrics have TLS",
+    ),
+    Family(
         "dnsteer_agent_claim_held",
         "gauge",
         "Agent",

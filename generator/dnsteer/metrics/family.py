@@ -12,8 +12,10 @@ Type = Literal["counter", "gauge", "histogram"]
 Row = Literal["Traffic", "Backends", "Health checks", "State", "Ports", "Datapath", "Agent"]
 ROWS: tuple[Row, ...] = get_args(Row)
 """Parts of the page and of the dashboard, in order."""
-BRIDGE = "bridge"
-"""A label that every metric has."""
+SWITCH, BRIDGE = "switch", "bridge"
+"""Labels that every metric has: the name of the switch, which is never empty, and its bridge."""
+MAX_REASON = 120
+"""Characters of a label that says why."""
 APPLIED = "a spec is applied"
 """When a family is there that follows from the record and the counters, while the agent acts."""
 ALWAYS = "always"
@@ -74,8 +76,8 @@ class Family:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Its labels with the one that all have."""
-        return (BRIDGE, *self.labels)
+        """Its labels with those that all have."""
+        return (SWITCH, BRIDGE, *self.labels)
 
     @property
     def series(self) -> tuple[str, ...]:

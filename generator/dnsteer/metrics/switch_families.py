@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dnsteer.metrics.family import ALWAYS, BRIDGE, EXTENDED, Family, Panel
+from dnsteer.slots.maintenance import STATE_WORDS
 
+_KINDS = ", ".join(STATE_WORDS)
 _NETDEV = "the flavor has the userspace datapath"
 _KERNEL = "the flavor has the kernel's datapath"
 _DUMPED = "there are at most 2,000 megaflows; read at most once a minute"
@@ -33,10 +35,9 @@ SWITCH: tuple[Family, ...] = (
         "dnsteer_changes_total",
         "counter",
         "State",
-        "Changes of the record, by anybody. kind: apply, or what began, went on or ended: drain, down, health, weight, "
-        "backup.",
+        f"Changes of the record, by anybody. kind: apply, or what began, went on or ended: {_KINDS}.",
         ("kind",),
-        "6",
+        str(1 + len(STATE_WORDS)),
         when=ALWAYS,
         panel=Panel("Changes", "ops", ("kind",)),
     ),
@@ -44,10 +45,28 @@ SWITCH: tuple[Family, ...] = (
         "dnsteer_maintenance_entries",
         "gauge",
         "State",
-        "Entries of maintenance; kind is drain, down, health, weight or backup.",
+        f"Entries of maintenance. kind: {_KINDS}.",
         ("kind",),
-        "5",
+        str(len(STATE_WORDS)),
         panel=Panel("Maintenance", by=("kind",)),
+    ),
+    Family(
+        "dnsteer_maintenance_end_timestamp_seconds",
+        "gauge",
+        "State",
+        "When an entry of maintenance ends by itself (--for).",
+        ("pool", "backend", "kind"),
+        "entries with an end",
+        when="maintenance has an end",
+    ),
+    Family(
+        "dnsteer_pair_active",
+        "gauge",
+        "State",
+        "Whether a switch of a pair is the active one; 0: it is on standby. pair: switch.pair of the spec, else the lowest "
+        "address of its VIPs.",
+        ("pair",),
+        when="the switch has a role (dnsteer role, dnsteer vrrp)",
     ),
     Family(
         "dnsteer_extension_up",

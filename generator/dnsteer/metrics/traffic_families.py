@@ -44,6 +44,17 @@ TRAFFIC: tuple[Family, ...] = (
         panel=Panel("VIPs that are announced", by=("vip",), top=20),
     ),
     Family(
+        "dnsteer_vip_unannounced_info",
+        "gauge",
+        "Traffic",
+        "Why a VIP that the spec announces is not announced. cause: people (dnsteer withdraw, standby), health (it does not "
+        "work, or is held back), routing (BIRD lacks routes, or it is not known yet whether it works).",
+        ("vip", "cause", "reason"),
+        "VIPs that are not announced",
+        when="a VIP is not announced",
+        panel=Panel("VIPs that are not announced", by=("vip", "cause", "reason"), draw="table"),
+    ),
+    Family(
         "dnsteer_vip_held_until_timestamp_seconds",
         "gauge",
         "Traffic",

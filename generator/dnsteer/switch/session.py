@@ -31,6 +31,7 @@ from dnsteer.switch.state import (
     REMOVED,
     ROLE_KEY,
     STATE_KEY,
+    SYSTEM_ID_KEY,
     TIME_KEY,
     VERSION_KEY,
     AppliedState,
@@ -124,6 +125,7 @@ class Session:
             system=top["_uuid"][1],
             name=dict(top["external_ids"][1]).get(NAME_KEY, ""),
             waits=dict(top["other_config"][1]).get("flow-restore-wait") == "true",
+            system_id=dict(top["external_ids"][1]).get(SYSTEM_ID_KEY, ""),
         )
 
     def switch(self) -> tuple[str, str]:

@@ -37,6 +37,8 @@ ROLE_KEY = "dnsteer-role"
 """external_ids key of the bridge: whether this switch is the active one of several, or on standby."""
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
+SYSTEM_ID_KEY = "system-id"
+"""external_ids key of the table Open_vSwitch: what Open vSwitch itself calls the machine."""
 
 STILL_BEGUN = "the change is still pending in the record ({}): the next command that can write the record removes it"
 """What is said where a change was not made, and that cannot be written, for the reason given."""
@@ -180,7 +182,8 @@ def overlay_ids(overlay: Overlay) -> dict[str, str]:
 class BridgeRecord:
     """The record of a bridge in OVSDB. *flow_tables* has the row of each recorded state, by its place in the ring.
 
-    *version* is another one after each change of the bridge's row.
+    *version* is another one after each change of the bridge's row. *name* is the switch's, by the spec, and *system_id* what
+    Open vSwitch calls the machine; each is empty where there is none.
     """
 
     uuid: str
@@ -191,6 +194,7 @@ class BridgeRecord:
     system: str
     name: str
     waits: bool
+    system_id: str = ""
 
     @property
     def number(self) -> int:
