@@ -74,7 +74,7 @@ def test_what_is_not_served_is_noticed(wrong: str) -> None:
 def test_alerts_say_how_bad_it_is_and_how_to_look_further(name: str) -> None:
     alert = ALL[name]
     assert alert["labels"]["severity"] in ("info", "warning", "critical")
-    assert set(alert["annotations"]) == {"summary", "description"}
+    assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
     verbs = re.findall(r"\bdnsteer ([a-z]+)((?: --[a-z-]+)*)", alert["annotations"]["description"])
     verbs = [(verb, given) for verb, given in verbs if verb not in ("make",)]
     assert verbs or "systemctl" in alert["annotations"]["description"]
@@ -82,6 +82,27 @@ def test_alerts_say_how_bad_it_is_and_how_to_look_further(name: str) -> None:
         assert verb in options(), f"no verb {verb}"
         assert set(given.split()) <= options()[verb]
     assert application() is not None
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "DnsteerAgentAbsent"])
+def test_the_summary_of_an_alert_begins_with_the_switch(name: str) -> None:
+    summary = ALL[name]["annotations"]["summary"]
+    # A target that has never answered has no name of a switch.
+    named = "{{ with $labels.switch }}{{ . }}: {{ end }}" if name == "DnsteerAgentDown" else "{{ $labels.switch }}: "
+    assert summary.startswith(named), summary
+
+
+def test_alerts_lead_to_their_section_of_the_page() -> None:
+    assert set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "alerts.md").read_text(), re.M)) == set(ALL)
+    for name, alert in ALL.items():
+        assert alert["annotations"]["runbook_url"] == f"https://docs.example.net/dnsteer/alerts.md#{name.lower()}"
+
+
+def test_what_is_summed_is_summed_by_switch_and_bridge() -> None:
+    """But of pairs, whose switches are taken together on purpose."""
+    for rule in rules():
+        for by in _BY.findall(rule["expr"]):
+            assert {"switch", "bridge"} <= set(by.split(", ")) or (by == "pair" and "Pair" in rule["alert"]), rule
 
 
 def test_every_alert_is_tried_firing_and_silent() -> None:

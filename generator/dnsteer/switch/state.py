@@ -37,8 +37,6 @@ ROLE_KEY = "dnsteer-role"
 """external_ids key of the bridge: whether this switch is the active one of several, or on standby."""
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
-SYSTEM_ID_KEY = "system-id"
-"""external_ids key of the table Open_vSwitch: what Open vSwitch itself calls the machine."""
 
 STILL_BEGUN = "the change is still pending in the record ({}): the next command that can write the record removes it"
 """What is said where a change was not made, and that cannot be written, for the reason given."""
