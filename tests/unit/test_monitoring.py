@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,14 @@ import pytest
 import yaml
 
 from dnsteer.cli.main import application
-from dnsteer.metrics.families import FAMILIES, SERIES
+from dnsteer.metrics.families import SERIES
 from tests.unit.test_docs import options
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "ovs" / "monitoring" / "dnsteer.rules.yml"
 ALERTS = ROOT / "tests" / "monitoring" / "alerts.yml"
-DASHBOARD = ROOT / "ovs" / "monitoring" / "grafana-dashboard.json"
-_NAME = re.compile(r"(?<![\w:\"$])(?:[a-z]+:)?dnsteer_\w+(?::\w+)?")
-_SELECTED = re.compile(r"((?:[a-z]+:)?dnsteer_\w+(?::\w+)?)\{([^}]*)\}")
+_NAME = re.compile(r"(?<![\w:\"$])(?:(?:[a-z]+:)?dnsteer_\w+(?::\w+)?|ALERTS)")
+_SELECTED = re.compile(r"((?:[a-z]+:)?dnsteer_\w+(?::\w+)?|ALERTS)\{([^}]*)\}")
 _BY = re.compile(r"\bby \(([^)]*)\)")
 COMMON = {"instance", "job", "le"}
 
@@ -38,6 +35,8 @@ RECORDED = {rule["record"]: rule for rule in rules() if "record" in rule}
 
 def labels_of(name: str) -> set[str]:
     """The labels of a series that a query may name."""
+    if name == "ALERTS":
+        return {"alertname", "alertstate", "severity", "switch", "bridge", "pair", "vip", "pool", "backend"}
     if name in RECORDED:
         found = _BY.search(RECORDED[name]["expr"])
         assert found is not None, name
@@ -125,41 +124,3 @@ def test_promtool_agrees() -> None:
     for argv in (["check", "rules", str(RULES)], ["test", "rules", str(ALERTS)]):
         done = subprocess.run(["promtool", *argv], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_dashboard_is_sound() -> None:
-    board = json.loads(DASHBOARD.read_text())
-    panels = board["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    names = [variable["name"] for variable in board["templating"]["list"]]
-    assert names == ["datasource", "bridge", "vip", "pool"]
-    for variable in board["templating"]["list"][1:]:
-        found = re.fullmatch(r"label_values\((\w+)(\{[^}]*\})?, (\w+)\)", variable["query"])
-        assert found is not None and found[3] in labels_of(found[1])
-    for panel in panels:
-        place = panel["gridPos"]
-        assert place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0
-        for target in panel.get("targets", []):
-            expression = target["expr"].replace("[$__rate_interval]", "[5m]")
-            refuse_unknown(expression)
-            assert set(re.findall(r"\$(\w+)", expression)) <= set(names)
-            assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-    for one, other in combinations([panel["gridPos"] for panel in panels], 2):
-        apart = (
-            one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        )  # fmt: skip
-        assert apart, (one, other)
-    drawn = sum(family.panel is not None for family in FAMILIES)
-    assert len([panel for panel in panels if panel["type"] != "row"]) == drawn > 30
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
-def test_prometheus_parses_the_queries_of_the_dashboard(tmp_path: Path) -> None:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    found = [t["expr"].replace("$__rate_interval", "5m") for panel in panels for t in panel.get("targets", [])]
-    file = tmp_path / "rules.yml"
-    named = [{"record": f"panel:n{i}", "expr": expression} for i, expression in enumerate(found)]
-    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": named}]}))
-    done = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr

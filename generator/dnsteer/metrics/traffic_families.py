@@ -41,7 +41,7 @@ TRAFFIC: tuple[Family, ...] = (
         ("vip",),
         "VIPs",
         when="the spec has switch.announce",
-        panel=Panel("VIPs that are announced", by=("vip",), top=20),
+        panel=Panel("Announced VIPs"),
     ),
     Family(
         "dnsteer_vip_unannounced_info",
