@@ -1,12 +1,9 @@
-"""docs/metrics.md and the Grafana dashboard, both from the definitions of the metrics. Used by docs/generate.py."""
+"""docs/metrics.md, from the definitions of the metrics. Used by docs/generate.py."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from dnsteer.metrics.families import FAMILIES
-from dnsteer.metrics.family import BRIDGE, ROWS, Family, Panel
+from dnsteer.metrics.family import ROWS
 
 HEAD = """# Metrics
 
@@ -80,78 +77,3 @@ def metrics_page() -> str:
                 out.append(f"| `{f.name}` | {f.type} | {labels} | {f.bound} | {f.when} | {f.help} |")
         out.append("")
     return "\n".join(out)
-
-
-SIZES = {"timeseries": (8, 8), "stat": (4, 4), "table": (12, 8)}
-"""Columns and lines of a panel; a row of the dashboard has 24 columns."""
-_COLUMNS = 24
-_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_FILTERS = {BRIDGE: '{}=~"$bridge"', "vip": '{}=~"$vip"', "pool": '{}=~"$pool"'}
-
-
-def dashboard() -> str:
-    """The dashboard as JSON."""
-    panels: list[dict[str, Any]] = []
-    y = 0
-    for row in ROWS:
-        place = {"x": 0, "y": y, "w": _COLUMNS, "h": 1}
-        panels.append(
-            {"id": len(panels) + 1, "type": "row", "title": row, "collapsed": False, "gridPos": place, "panels": []}
-        )
-        y, x, tall = y + 1, 0, 0
-        drawn = [(f, f.panel) for f in FAMILIES if f.row == row and f.panel is not None]
-        for family, panel in sorted(drawn, key=lambda pair: list(SIZES).index(pair[1].draw), reverse=True):
-            width, height = SIZES[panel.draw]
-            if x + width > _COLUMNS:
-                y, x, tall = y + tall, 0, 0
-            panels.append(_panel(len(panels) + 1, family, panel, {"x": x, "y": y, "w": width, "h": height}))
-            x, tall = x + width, max(tall, height)
-        y += tall
-    value = {
-        "uid": "dnsteer", "title": "dnsteer", "tags": ["dns", "dnsteer"], "timezone": "browser", "schemaVersion": 38, "version": 1,
-        "editable": True, "refresh": "30s", "time": {"from": "now-3h", "to": "now"}, "annotations": {"list": []}, "links": [],
-        "templating": {"list": [
-            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-            _variable("bridge", "label_values(dnsteer_switch_up, bridge)"),
-            _variable("vip", 'label_values(dnsteer_service_packets_total{bridge=~"$bridge"}, vip)'),
-            _variable("pool", 'label_values(dnsteer_pool_slots{bridge=~"$bridge"}, pool)'),
-        ]},
-        "panels": panels,
-    }  # fmt: skip
-    return json.dumps(value, indent=1) + "\n"
-
-
-def _variable(name: str, query: str) -> dict[str, Any]:
-    return {
-        "name": name, "type": "query", "datasource": _SOURCE, "query": query, "refresh": 2, "sort": 1, "multi": True,
-        "includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"},
-    }  # fmt: skip
-
-
-def _panel(number: int, family: Family, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
-    table = panel.draw == "table"
-    target = {
-        "refId": "A", "datasource": _SOURCE, "expr": query(family, panel),
-        "legendFormat": " ".join(f"{{{{{label}}}}}" for label in panel.by or (BRIDGE,)),
-        **({"instant": True, "format": "table"} if table else {}),
-    }  # fmt: skip
-    return {
-        "id": number, "type": panel.draw, "title": panel.title, "description": family.help, "datasource": _SOURCE,
-        "gridPos": place, "targets": [target], "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []}, "options": {},
-    }  # fmt: skip
-
-
-def query(family: Family, panel: Panel) -> str:
-    """The PromQL of a panel."""
-    only = ", ".join(form.format(name) for name, form in _FILTERS.items() if name in family.all_labels)
-    by = ", ".join(panel.by or (BRIDGE,))
-    if family.type == "histogram":
-        return f"histogram_quantile(0.99, sum by ({by}, le) (rate({family.name}_bucket{{{only}}}[$__rate_interval])))"
-    if panel.draw == "stat":
-        one = f"max by ({', '.join(family.all_labels)}) ({family.name}{{{only}}})"
-        return f"{one} * 1000" if panel.unit.startswith("dateTime") else one
-    if family.type == "counter":
-        found = f"sum by ({by}) (rate({family.name}{{{only}}}[$__rate_interval]))"
-    else:
-        found = f"sum by ({by}) ({family.name}{{{only}}})"
-    return f"topk({panel.top}, {found})" if panel.top else found

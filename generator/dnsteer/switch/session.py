@@ -48,6 +48,8 @@ KEPT = 10
 _FIRST, _RING = 240, KEPT + 2
 """OpenFlow tables whose rows hold the states. One more than is kept is being written."""
 _DB = "Open_vSwitch"
+_SYSTEM_ID = "system-id"
+"""external_ids key of the table Open_vSwitch: what Open vSwitch itself calls the machine."""
 _DURABLY = {"op": "commit", "durable": True}
 """Ends a transaction that is on the disk before it is answered, so that a disk that is full refuses it, and not later."""
 _LOOK = 0.02
@@ -124,6 +126,7 @@ class Session:
             system=top["_uuid"][1],
             name=dict(top["external_ids"][1]).get(NAME_KEY, ""),
             waits=dict(top["other_config"][1]).get("flow-restore-wait") == "true",
+            system_id=dict(top["external_ids"][1]).get(_SYSTEM_ID, ""),
         )
 
     def switch(self) -> tuple[str, str]:
