@@ -159,8 +159,8 @@ def test_what_needs_attention_is_bounded_and_all_can_be_had() -> None:
     every = console.get("/attention")
     assert every.count('<li class="item ') == 24 and "Show all" not in every
     many = Console(known(many_vips(4, pools=1, backends=9)), *(entry(f"ns{n}", pool="pool0") for n in range(8)))
-    assert '<a href="/attention?pool=pool0">Show all 8</a>' in many.get("/pools/pool0")
-    assert many.get("/attention?pool=pool0").count('<li class="item ') == 8
+    assert '<a href="/attention?pool=pool0">Show all 9</a>' in many.get("/pools/pool0")
+    assert many.get("/attention?pool=pool0").count('<li class="item ') == 9
     assert console.get("/attention?pool=pool1").count('<li class="item ') == 1
     assert console.ask("/attention?pool=nowhere").status_code == 404
 
