@@ -90,7 +90,7 @@ def show_state(
         record = session.record_of(bridge)
         state = session.state(record, record.number if number == "current" else int(number))
     if output is None or output == Path("-"):
-        out.write(state.text)
+        out.write_document(state.text)
     else:
         from dnsteer.render.atomic_files import write_file
 

@@ -14,6 +14,8 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from dnsteer.cli.charset import set_up_streams
+
 if TYPE_CHECKING:
     import typer
 
@@ -132,6 +134,7 @@ def run() -> None:
     _install_signal_handlers()
     if sys.stdout is None:  # closed by whoever started us (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process
+    set_up_streams()
     code = 0
     try:
         code = _run()

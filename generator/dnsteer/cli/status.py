@@ -151,16 +151,16 @@ def _watch_as_json(observer: Observer, found: Status | str) -> NoReturn:
 def _watch_on_screen(observer: Observer, last: Status) -> NoReturn:
     if not out.rich.is_terminal or out.rich.is_dumb_terminal:
         _watch_as_text(observer, last)
-    from rich.console import Console
     from rich.live import Live
 
+    from dnsteer.cli.charset_console import screen_console
     from dnsteer.cli.status_view import view
 
-    screen, away = Console(highlight=False, emoji=False), ""  # unlike `out`, which does not break long lines
+    screen, away = screen_console(), ""
     with Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         while True:
             shown = view(last, screen.width, items_of(last), away=away, height=screen.height)
-            live.update(shown, refresh=True)
+            live.update(screen.fitted(shown), refresh=True)
             found = look_again(observer)
             away = found if isinstance(found, str) else ""
             last = last if isinstance(found, str) else found
