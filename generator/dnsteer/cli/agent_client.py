@@ -18,7 +18,7 @@ from typing import Any
 
 from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
-from dnsteer.switch.control_socket import PROTOCOL, find_socket
+from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket
 
 QUICK = ("drain", "undrain", "down", "up", "weight", "role", "reconcile", "due", "status", "rollback", "restore")
 """Verbs that read no file of the caller's: their arguments are passed on as they stand."""
@@ -30,7 +30,6 @@ _TERMINAL = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
 _BY_ENVIRONMENT = {"--db": "DNSTEER_DB", "--openflow": "DNSTEER_OPENFLOW", "--extension": "DNSTEER_EXTENSION_SOCKET"}
 _LONG = ("-w", "--watch", "-h", "--help")
 """Options that the agent has no part in."""
-DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 _UNAVAILABLE, _ERROR = 69, 1  # as in output.Exit
 
 
@@ -43,7 +42,7 @@ def hand_to_agent(argv: Sequence[str]) -> int | None:
     if argv[0] not in QUICK or any(word in _LONG for word in argv):
         return None
     options = {name: _option(argv, name) or os.environ.get(given, "") for name, given in _BY_ENVIRONMENT.items()}
-    remote = options["--db"] = options["--db"] or DEFAULT_DB
+    remote = options["--db"] = options["--db"] or default_remote()
     path = find_socket(remote, _option(argv, "--bridge"))
     if path is None:
         return None

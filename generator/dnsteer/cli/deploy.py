@@ -22,7 +22,7 @@ from dnsteer.cli.output import (
     print_json,
     spec_warnings,
 )
-from dnsteer.cli.running_switch import DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
 
@@ -222,9 +222,24 @@ def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[s
     return [escape(line) for line in bounded_lines(groups)]
 
 
+def _applied_spec(switch: TargetSwitch, bridge: str | None) -> Loaded:
+    """The spec of the recorded state. Raises SwitchError where there is none, or none that this version accepts."""
+    from dnsteer.deploy.recorded import load_state
+
+    with switch.session() as session:
+        record = session.record_of(bridge)
+        return load_state(session.state(record, record.number))
+
+
 def verify(
     switch: TargetSwitch,
-    spec: SpecFile,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SPEC]", help=f"{SPEC_HELP[:-1]}; left out: the spec that is applied.", show_default=False
+        ),
+    ] = None,
+    bridge: Bridge = None,
     ignore_foreign: Annotated[
         bool, typer.Option("--ignore-foreign", help="Ignore flows and ports that are not dnsteer's.")
     ] = False,
@@ -255,13 +270,18 @@ def verify(
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Compare a running switch with the spec and its overlay, and list every difference. Changes nothing."""
+    """Compare a running switch with the spec and its overlay, and list every difference. Changes nothing.
+
+    Without SPEC it is compared with its record: the spec that was applied last, as `show` prints it.
+    """
+    if spec is not None and bridge is not None:
+        raise typer.BadParameter("found SPEC and --bridge; expected one of them: the spec names its bridge")
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
     if left_by_apply and offload:
         raise typer.BadParameter("found --left-by-apply and --offload; expected one of them")
-    loaded = load_and_warn(spec, json, verbose)
+    loaded = load_and_warn(spec, json, verbose) if spec is not None else _applied_spec(switch, bridge)
     if offload:
         from dnsteer.cli.verify_offload import show_offload
 
@@ -273,7 +293,7 @@ def verify(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
         extension=switch.extension,
     )  # fmt: skip
-    bridge, changed = loaded.spec.switch.bridge, running.in_force(loaded, switch.remote, switch.timeout)
+    name, changed = loaded.spec.switch.bridge, running.in_force(loaded, switch.remote, switch.timeout)
     drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
     if left_by_apply:
         drift, changed = running.left_by_apply(drift), []
@@ -296,7 +316,8 @@ def verify(
         out.print(f"in force: and {len(changed) - _MAX_IN_FORCE} more: dnsteer status")
     if drift or left_by_apply:
         counted = f"{len(drift) or 'no'} difference{'' if len(drift) == 1 else 's'}"
-        out.print(f"{bridge}: {counted}{' that apply leaves' if left_by_apply else ''}")
+        out.print(f"{name}: {counted}{' that apply leaves' if left_by_apply else ''}")
     else:
-        out.print(f"{bridge}: as the spec says{' with what is in force' if changed else ''}")
+        says = "the spec says" if spec is not None else f"recorded: {escape(loaded.file)}"
+        out.print(f"{name}: as {says}{' with what is in force' if changed else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
