@@ -28,7 +28,7 @@ _SILENCE = 10.0
 """Seconds of silence after which an agent counts as stuck."""
 _TERMINAL = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
 _BY_ENVIRONMENT = {"--db": "DNSTEER_DB", "--openflow": "DNSTEER_OPENFLOW", "--extension": "DNSTEER_EXTENSION_SOCKET"}
-_LONG = ("-w", "--watch", "-h", "--help")
+_LONG = ("-w", "--watch", "--wait", "-h", "--help")
 """Options that the agent has no part in."""
 _UNAVAILABLE, _ERROR = 69, 1  # as in output.Exit
 
@@ -39,7 +39,7 @@ class StuckError(Exception):
 
 def hand_to_agent(argv: Sequence[str]) -> int | None:
     """Let the agent carry out a verb without reading its arguments; its exit code, or None where there is no agent."""
-    if argv[0] not in QUICK or any(word in _LONG for word in argv):
+    if argv[0] not in QUICK or any(word.partition("=")[0] in _LONG for word in argv):
         return None
     options = {name: _option(argv, name) or os.environ.get(given, "") for name, given in _BY_ENVIRONMENT.items()}
     remote = options["--db"] = options["--db"] or default_remote()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dnsteer.cli.name_completion import backends
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -14,17 +15,20 @@ from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import UnavailableError, merged_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from dnsteer.deploy.overlay_change import Edit, OverlayChange
 
-Names = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="POOL/BACKEND...", help="The backends, in one change; with workers, all of them or BACKEND.I.",
-        show_default=False,
-    ),
-]  # fmt: skip
+
+def _names(out: Kind | None = None) -> Any:
+    """The argument with the names; shells complete those that are *out* by that verb, or all."""
+    about = "The backends, in one change; with workers, all of them or BACKEND.I."
+    return typer.Argument(metavar="POOL/BACKEND...", help=about, show_default=False, autocompletion=backends(out))
+
+
+Names = Annotated[list[str], _names()]
+Drained = Annotated[list[str], _names("drain")]
+Down = Annotated[list[str], _names("down")]
 Lasts = Annotated[
     float | None,
     typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."),
@@ -33,6 +37,13 @@ Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
 ]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait", metavar="TIME", parser=seconds,
+        help="Then wait until no packet goes to them any more, at most this long (10m); exit code 3: some still do.",
+    ),
+]  # fmt: skip
 _BACK = {"drain": "undrain", "down": "up"}
 
 
@@ -45,8 +56,8 @@ def register(app: typer.Typer) -> None:
 
 
 def drain(
-    switch: TargetSwitch, names: Names, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
-    yes: Yes = False, dry_run: DryRun = False, json: Json = False,
+    switch: TargetSwitch, names: Names, over: Over = None, lasts: Lasts = None, wait: Wait = None, note: Note = "",
+    bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Drain backends: their slots, and no others, move to the other backends of their pools.
 
@@ -60,12 +71,29 @@ def drain(
     edits = [take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run) for name in names]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
     go_on(switch, change, names, "drain", dry_run, json)
-    report_change(change, names, dry_run, json, f"{said(names)} drained already")
+    busy = None if wait is None or dry_run else _wait_until_quiet(switch, change, names, wait, json)
+    more = {} if busy is None else {"quiet": not busy}
+    report_change(change, names, dry_run, json, f"{said(names)} drained already", more)
+    if busy:
+        raise typer.Exit(Exit.ATTENTION)
+
+
+def _wait_until_quiet(
+    switch: TargetSwitch, change: OverlayChange, names: Sequence[str], wait: float, json: bool
+) -> Mapping[str, float | None]:
+    """Those that still get packets after the time to *wait*, in seconds, with how many a second; it is said of them."""
+    from dnsteer.status.quiet import busy_text, wait_until_quiet
+
+    drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
+    say = progress(json)
+    busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
+    say(f"after {wait:g} s {busy_text(busy)}" if busy else "no packet goes there any more")
+    return busy
 
 
 def undrain(
     switch: TargetSwitch,
-    names: Names,
+    names: Drained,
     bridge: Bridge = None,
     yes: NeverAsks = False,
     dry_run: DryRun = False,
@@ -89,7 +117,7 @@ def down(
 
 def up(
     switch: TargetSwitch,
-    names: Names,
+    names: Down,
     bridge: Bridge = None,
     yes: NeverAsks = False,
     dry_run: DryRun = False,
@@ -184,13 +212,17 @@ def go_on(
         go_to_the_end(switch, change, ", ".join(dict.fromkeys(names)), under_way, progress(json))
 
 
-def report_change(change: OverlayChange, names: Sequence[str], dry_run: bool, json: bool, nothing: str) -> None:
-    """Print what was done about the backends *names*; without names: about several."""
+def report_change(
+    change: OverlayChange, names: Sequence[str], dry_run: bool, json: bool, nothing: str,
+    more: Mapping[str, object] | None = None,
+) -> None:  # fmt: skip
+    """Print what was done about the backends *names*; without names: about several. As JSON with *more*."""
     if json:
-        about = [dict(zip(("pool", "slash", "backend"), name.partition("/"), strict=True)) for name in names]
-        backends = [{"pool": a["pool"], "backend": a["backend"], "slots": change.slots.get(a["pool"])} for a in about]
-        alone = backends[0] if len(backends) == 1 else {}
-        print_json({**change.as_json(), **alone, **({"backends": backends} if names else {}), "dry_run": dry_run})
+        parts = [name.partition("/") for name in names]
+        about = [{"pool": pool, "backend": name, "slots": change.slots.get(pool)} for pool, _, name in parts]
+        alone = about[0] if len(about) == 1 else {}
+        named = {"backends": about} if names else {}
+        print_json({**change.as_json(), **alone, **named, "dry_run": dry_run, **(more or {})})
         return
     from dnsteer.deploy.bounded import bounded_alike
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dnsteer.cli.deploy import EveryChange, Grace, print_deployed, print_summary
+from dnsteer.cli.name_completion import states
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
@@ -77,7 +78,9 @@ def _as_json(state: AppliedState, current: int, rolled_back: bool) -> dict[str, 
 
 def show_state(
     switch: TargetSwitch,
-    number: Annotated[str, typer.Argument(metavar="N", help="Number of the state, or `current`.")] = "current",
+    number: Annotated[
+        str, typer.Argument(metavar="N", help="Number of the state, or `current`.", autocompletion=states)
+    ] = "current",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to this file.")
     ] = None,
@@ -101,7 +104,8 @@ def show_state(
 def rollback(
     switch: TargetSwitch,
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.")
+        int | None,
+        typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.", autocompletion=states),
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
     dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,

@@ -189,6 +189,10 @@ def _run() -> int:
 
             return print_script(NAME, named)
         verb = "version" if first == "--version" else first  # which needs none: one is loaded sooner than all
+        if f"_{NAME.upper()}_COMPLETE" in os.environ:
+            from dnsteer.cli.completion import verb_of
+
+            verb = verb_of(os.environ)
         code: Any = application(verb)(prog_name=NAME, standalone_mode=False)
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from dnsteer.cli.agent_client import StuckError, ask_agent
+from dnsteer.cli.name_completion import bridges
 from dnsteer.cli.output import err, reporting
 from dnsteer.cli.remote_options import (
     CaCert,
@@ -35,7 +36,10 @@ from dnsteer.switch.session import NoBridgeError
 from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
 Bridge = Annotated[
-    str | None, typer.Option("--bridge", metavar="NAME", help="The bridge to use, if dnsteer manages several.")
+    str | None,
+    typer.Option(
+        "--bridge", metavar="NAME", help="The bridge to use, if dnsteer manages several.", autocompletion=bridges
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 Yes = Annotated[

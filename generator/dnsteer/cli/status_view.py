@@ -15,7 +15,7 @@ from dnsteer.console.attention_item import AttentionItem, Level
 from dnsteer.deploy.times import now
 from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import counted, escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
@@ -40,6 +40,8 @@ _SHORT = 12
 _T = TypeVar("_T")
 _Shown = Callable[[PoolView], list[BackendView]]
 _Row = tuple[Cell, ...]
+_LARGE, _ROWS = 80, 20
+"""Rows of tables from which a switch is large, and as many of each table as are shown of it."""
 _MAX_VIPS = 8
 """VIPs that the verdict names."""
 _NOTE = 30
@@ -47,10 +49,11 @@ _NOTE = 30
 
 
 def view(
-    status: Status, width: int, items: Sequence[AttentionItem] = (), *, away: str = "", height: int = 0
-) -> RenderableType:
+    status: Status, width: int, items: Sequence[AttentionItem] = (), *, away: str = "", height: int = 0,
+    bounded: bool = False,
+) -> RenderableType:  # fmt: skip
     """All of it, in *width* columns, with the *items* that need attention. *away* is why the switch cannot be seen now; of
-    *height* lines, what matters most."""
+    *height* lines, what matters most; if *bounded*, so of a large switch too, with some more lines."""
     lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height)])
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
@@ -65,10 +68,24 @@ def view(
         for_vips = min(sum(len(v.addresses) for v in vips), max(room // 3, room - _lines(pools, shown)))
         pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), room - for_vips)
         vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), for_vips)
+    elif bounded and sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips) > _LARGE:
+        shown = _not_up
+        pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), _ROWS)
+        vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), _ROWS)
     parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
+    if shown is _not_up and not height:
+        parts.append(_left_out(status, pools, vips))
     if not height:
         parts.append(_verdict(status, items))
     return Group(*[p for part in parts for p in (part, "")][:-1])
+
+
+def _left_out(status: Status, pools: Sequence[PoolView], vips: Sequence[VipView]) -> Text:
+    """What a bounded status does not show, and how it is shown."""
+    up = sum(len(p.backends) for p in status.pools) - sum(len(_not_up(p)) for p in pools)
+    counts = ((len(status.pools) - len(pools), "pool"), (up, "backend"), (len(status.vips) - len(vips), "VIP"))
+    left = ", ".join(counted(n, what) for n, what in counts if n)
+    return Text(f"not shown: {left}; all: dnsteer status -v; one: dnsteer status POOL or VIP", style="dim")
 
 
 def _all_of(pool: PoolView) -> list[BackendView]:
@@ -145,7 +162,7 @@ def _findings(status: Status, items: Sequence[AttentionItem], height: int) -> It
             yield Text(escape(f"drift: {d.text(file)}"), style="yellow")
         more = (status.drift_count or 0) - len(status.drift)
         if more:
-            yield Text(f"drift: and {more} more: dnsteer verify SPEC", style="yellow")
+            yield Text(f"drift: and {more} more: dnsteer verify", style="yellow")
 
 
 def _sorts(entries: Sequence[Maintenance]) -> list[tuple[str, list[Maintenance]]]:

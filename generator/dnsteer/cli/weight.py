@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dnsteer.cli.backends import Lasts, change_backends, go_on, report_change
+from dnsteer.cli.name_completion import backends
 from dnsteer.cli.output import Json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -27,7 +28,7 @@ def _number(text: str) -> int:
 Words = Annotated[
     list[str],
     typer.Argument(
-        metavar="POOL/BACKEND... N", show_default=False,
+        metavar="POOL/BACKEND... N", show_default=False, autocompletion=backends(),
         help="The backends, in one change, and their weight (0: no queries), which --undo does without.",
     ),
 ]  # fmt: skip
