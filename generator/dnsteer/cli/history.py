@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dnsteer.cli.deploy import Grace, print_deployed, print_summary
+from dnsteer.cli.deploy import EveryChange, Grace, print_deployed, print_summary
+from dnsteer.cli.name_completion import states
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
@@ -27,6 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
     """List the states that were applied last, newest first; `rollback` goes back to any of them."""
+    from dnsteer.deploy.bounded import some_of
     from dnsteer.deploy.rollback import rolled_back
     from dnsteer.switch.state import AppliedState
 
@@ -46,7 +48,7 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
             out.print(f"   damaged: {escape(str(s))}")
             continue
         mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
-        ended = f"  (ended: {', '.join(a.title for a in s.ended)})" if s.ended else ""
+        ended = f"  (ended: {some_of(a.title for a in s.ended)})" if s.ended else ""
         decision = f"  (decision {s.decision})" if s.decision else ""
         marked = "  (rolled back)" if s.number in left else ""
         line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{marked}{ended}{decision}"
@@ -76,7 +78,9 @@ def _as_json(state: AppliedState, current: int, rolled_back: bool) -> dict[str, 
 
 def show_state(
     switch: TargetSwitch,
-    number: Annotated[str, typer.Argument(metavar="N", help="Number of the state, or `current`.")] = "current",
+    number: Annotated[
+        str, typer.Argument(metavar="N", help="Number of the state, or `current`.", autocompletion=states)
+    ] = "current",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to this file.")
     ] = None,
@@ -90,7 +94,7 @@ def show_state(
         record = session.record_of(bridge)
         state = session.state(record, record.number if number == "current" else int(number))
     if output is None or output == Path("-"):
-        out.write(state.text)
+        out.write_document(state.text)
     else:
         from dnsteer.render.atomic_files import write_file
 
@@ -100,10 +104,11 @@ def show_state(
 def rollback(
     switch: TargetSwitch,
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.")
+        int | None,
+        typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.", autocompletion=states),
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
-    dry_run: DryRun = False, json: Json = False,
+    dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Go back to an earlier applied state, and name it first. Drains and downs stay in force, also of removed backends.
 
@@ -122,10 +127,10 @@ def rollback(
     # By its number: it is the one that was named, also where the switch has changed since.
     source, options = StateSource(bridge, target.number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        print_summary(preview(source, switch, options), verbose=False, json=json, more=said)
+        print_summary(preview(source, switch, options), verbose=verbose, flows=False, json=json, more=said)
         return
     done = deploy(source, switch, options, confirm=confirm(yes, json), progress=progress(json))
-    print_deployed(done, json, more=said)
+    print_deployed(done, json, more=said, verbose=verbose)
 
 
 def restore(

@@ -20,8 +20,7 @@ from dnsteer.spec.errors import DefinitionError, SpecError, escape
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from dnsteer.cli.charset_console import CharsetConsole
     from dnsteer.spec.document import Document
     from dnsteer.spec.errors import Finding
     from dnsteer.spec.loaded import Loaded
@@ -64,7 +63,7 @@ class OutputStream:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._here: Console | None = None
+        self._here: CharsetConsole | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
@@ -86,6 +85,20 @@ class OutputStream:
         with self._named():
             return self.file.write(text)
 
+    def write_document(self, text: str) -> None:
+        """Write a spec or a page as it is: in UTF-8, which it says of itself, whatever the charset of the terminal.
+
+        Raises OSError.
+        """
+        binary = getattr(self.file, "buffer", None)
+        if binary is None or self.file.isatty():  # what a terminal lacks is spelled as an escape
+            self.write(text)
+            return
+        with self._named():
+            self.file.flush()
+            binary.write(text.encode(errors="backslashreplace"))
+        self.flush()
+
     def flush(self) -> None:
         """Write what was kept back. Raises OSError."""
         with self._named():
@@ -101,7 +114,7 @@ class OutputStream:
             raise OSError(error.errno, error.strerror or str(error), _STREAMS[self._name]) from error
 
     @property
-    def rich(self) -> Console:
+    def rich(self) -> CharsetConsole:
         """For tables and the like; imported only then, since the quick verbs print lines."""
         elsewhere = REDIRECTED.get()
         if elsewhere is not None:
@@ -110,11 +123,11 @@ class OutputStream:
             self._here = self._console(os.environ)
         return self._here
 
-    def _console(self, environ: Mapping[str, str], terminal: bool | None = None) -> Console:
-        from rich import console as of_rich
+    def _console(self, environ: Mapping[str, str], terminal: bool | None = None) -> CharsetConsole:
+        from dnsteer.cli.charset_console import CharsetConsole
 
         # No emoji: rich would draw one in 2001:db8:a:b::1.
-        console = of_rich.Console(
+        console = CharsetConsole(
             file=cast("TextIO", self),
             highlight=False,
             soft_wrap=True,

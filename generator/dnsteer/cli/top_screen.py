@@ -11,9 +11,9 @@ import tty
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.live import Live
 
+from dnsteer.cli.charset_console import screen_console
 from dnsteer.cli.top_frame import Sort, TopFrame
 from dnsteer.cli.top_view import Size, top_view
 
@@ -46,7 +46,7 @@ class _Frames:
 
 def show_frames(first: TopFrame, look: Look, sort: Sort, every: float) -> None:
     """Show frames until `q` or Ctrl-C, which raises KeyboardInterrupt. *every* is how often they come, in seconds."""
-    screen = Console(highlight=False, emoji=False)
+    screen = screen_console()
     frame, away = first, ""
     with _keys() as keys, Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         frames, shown = _Frames(look), None
@@ -55,7 +55,7 @@ def show_frames(first: TopFrame, look: Look, sort: Sort, every: float) -> None:
             if now != shown:
                 foot = f"every {every:g} s, by {sort}   keys: r rate, n name, s state, d difference, q quit"
                 size = Size(screen.width, screen.height)
-                live.update(top_view(frame, size, sort, away=away, foot=foot), refresh=True)
+                live.update(screen.fitted(top_view(frame, size, sort, away=away, foot=foot)), refresh=True)
                 shown = now
             ready = select.select([frames.bell, *keys], [], [], _RESIZED)[0]
             if frames.bell in ready:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dnsteer.deploy.bounded import some_of
 from dnsteer.slots.in_service import in_service
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
@@ -74,9 +75,8 @@ class Move:
         if self.why:
             part = "all" if self.share == 1 else f"up to {percent_of_clients(self.share)}"
             return f"{self.title}: {self.why}: {part} of its {self.who} may move"
-        transfers = ", ".join(
-            f"{n} {a} -> {b}" for (a, b), n in sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
-        )
+        most_first = sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
+        transfers = some_of(f"{n} {a} -> {b}" for (a, b), n in most_first)
         part = f"{percent_of_clients(self.share)} of its {self.who}"
         if self.resized is not None:
             was, becomes = self.resized

@@ -55,6 +55,10 @@ _DURABLY = {"op": "commit", "durable": True}
 _LOOK = 0.02
 
 
+class NoBridgeError(SwitchError):
+    """No bridge of this switch has a spec of dnsteer; the message says so."""
+
+
 class Session:
     """A connection to the OVSDB of a switch. *timeout* is how long an answer may take, in seconds.
 
@@ -94,12 +98,14 @@ class Session:
             found = self.bridges()
             if len(found) != 1:
                 what = f"several bridges are dnsteer's: {', '.join(found)}" if found else "no bridge here is dnsteer's"
-                raise SwitchError(f"{what}; {'name one with --bridge' if found else 'apply a spec first'}")
+                raise (SwitchError if found else NoBridgeError)(
+                    f"{what}; {'name one with --bridge' if found else 'apply a spec first'}"
+                )
             named = found[0]
         record = self.record(named)
         if record is None or OWNER_KEY not in record.ids:
             what = "is not dnsteer's" if record else "does not exist"
-            raise SwitchError(f"bridge {named} {what}; apply a spec first")
+            raise NoBridgeError(f"bridge {named} {what}; apply a spec first")
         return record
 
     def record(self, bridge: str) -> BridgeRecord | None:
