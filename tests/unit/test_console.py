@@ -197,7 +197,7 @@ def test_all_text_is_escaped() -> None:
     console = Console(state, *entries)
     console.recorder.turned(("farm", "ns2", "dns"), healthy=False, why=SCRIPT)
     console.recorder.followed(record(1, *entries[:2]))
-    for path in ("/", "/pools", "/pools/farm", "/changes"):
+    for path in ("/", f"/?text={SCRIPT}", "/attention", "/pools", "/pools/farm", "/vips/dns", "/changes"):
         page = console.get(path)
         assert SCRIPT not in page, path
         assert page.count("<script") == 1, "the console's own"
@@ -208,7 +208,7 @@ def test_all_text_is_escaped() -> None:
 
 def test_no_style_and_no_script_stands_in_a_page() -> None:
     console = Console(known(), entry("ns1"))
-    for path in ("/", "/pools", "/pools/farm", "/changes"):
+    for path in ("/", "/attention", "/pools", "/pools/farm", "/vips/dns", "/changes"):
         page = console.get(path)
         assert not re.search(r"\sstyle=|<style|\son\w+=|javascript:|https?://", page), path
 

@@ -13,6 +13,7 @@ from bench.specs import many_vips
 from dnsteer.console import live as live_module
 from dnsteer.console.content import States
 from dnsteer.console.links import link_vips
+from dnsteer.console.offload_reading import OffloadWatch
 from dnsteer.console.vip_filter import filter_key, is_overview
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record
@@ -269,3 +270,9 @@ def test_the_page_of_a_state_is_folded() -> None:
     short.live._states = States(("br-dns", (), "2"), (known(text, number=2).state, known().state))
     page = short.get("/changes/2")
     assert "1 pool changed" in page and "<details open><summary>" in page
+
+
+def test_a_defect_in_reading_datapath_flows_leaves_the_page_of_a_vip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OffloadWatch, "_look", lambda *_: 1 / 0)
+    page = text_of(Console(known()).get("/vips/dns"))
+    assert "cannot be read because of a defect of dnsteer" in page and "ns1 up" in page

@@ -45,7 +45,7 @@ class OnDemand:
         if key != OFFLOAD and not key.startswith(VIP):
             return None
         look = await self._offload.look(side, wait=wait, predict=key == OFFLOAD)
-        if look.view is not None and look.view.defect is not None:
+        if key == OFFLOAD and look.view is not None and look.view.defect is not None:
             raise DefectError(look.view.defect)
         return look
 
