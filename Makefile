@@ -49,7 +49,7 @@ test-pictures: extension ## the layout of the console's pages against pictures, 
 	$(BIN)/python -m pytest -n 2 --slow tests/packet/test_console.py tests/packet/test_console_in_a_browser.py
 
 test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 7 minutes)
-	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/system/test_alerts_in_the_lab.py
+	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/packet/test_alerts_of_pairs.py tests/system/test_alerts_in_the_lab.py
 
 test-servers: extension ## nine kinds of name server in states of health and failure, asked by each default check (root; 3 minutes)
 	@scripts/packages.sh servers

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import subprocess
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from prometheus_client import Metric
-from prometheus_client.exposition import generate_latest
+from prometheus_client.exposition import choose_encoder, generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 
 from dnsteer.console.recorder import SeenMetrics
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -155,3 +159,26 @@ def test_the_certificate_and_the_console_are_told_where_there_are_any() -> None:
     found = of.collect()
     assert series(found, end) == {(): datetime(2026, 3, 1, tzinfo=timezone.utc).timestamp()}
     assert series(found, where) == {(("url", "https://dpu-1.example.net:9853/"),): 1.0}
+
+
+@pytest.mark.parametrize("kind", ["", "application/openmetrics-text; version=1.0.0"])
+def test_the_page_is_valid_with_all_that_the_record_tells(kind: str) -> None:
+    """In both formats; promtool's check, which also looks at names and help, is of the classic one."""
+    of, agent = collector(
+        entry("ns1", until=(START + timedelta(hours=2)).isoformat()),
+        role=Role("active", START.isoformat(), "alice@dpu-1", ""),
+    )
+    agent.unannounced({"dns": UnannouncedVip("dns", 'why "so" \\', START)})
+    of.certificate_end = lambda: datetime(2026, 3, 1, tzinfo=timezone.utc)
+    of.console_url = "https://dpu-1.example.net:9853/"
+    encode, content_type = choose_encoder(kind)
+    text = Exposition(content_type).page(encode, of.collect()).decode()
+    read = read_openmetrics if kind else text_string_to_metric_families
+    samples = [sample for family in read(text) for sample in family.samples]
+    assert len({(sample.name, *sorted(sample.labels.items())) for sample in samples}) == len(samples) > 100
+    if kind or shutil.which("promtool") is None:
+        return
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
