@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dnsteer.console import live as live_module
-from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.deploy.movement import Assignment, pools_with_one_backend, pools_without_backends
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
@@ -80,13 +80,16 @@ def test_the_warnings_of_status_are_all_there() -> None:
     entries = (
         entry("sp1", pool="spare", until=START.isoformat()),
         entry("ns1", "backup", weight=1, note="fewer than 2"),
+        entry("ns2"),
+        entry("ns3"),
     )
     state, overlay = known(), Overlay(entries)
     time = START + timedelta(minutes=1)
     said = [
         *pools_without_backends(Assignment(state.state.members, overlay)), *backups_in_use(overlay), *overdue(overlay, time),
     ]  # fmt: skip
-    assert len(said) == 3
+    said += pools_with_one_backend(Assignment(state.state.members, overlay))
+    assert len(said) == 4
     texts = " ".join(text for _, text, _ in items(Console(state, *entries).get()))
     for warning in said:
         assert warning[1:] in texts, warning
@@ -303,6 +306,16 @@ def test_maintenance_says_until_when() -> None:
 def test_overdue_maintenance_is_there_once() -> None:
     page = Console(known(), entry("ns1", until=START.isoformat())).get()
     assert [level for level, _, _ in items(page)] == ["warning"]
+
+
+def test_the_last_backend_in_service_needs_attention() -> None:
+    drained = (entry("ns1"), entry("ns3", "weight", weight=0))
+    found = [(level, text) for level, text, _ in items(Console(known(), *drained).get()) if "one backend" in text]
+    ((level, text),) = found
+    assert level == "warning" and "Pool farm: one backend is left in service" in text
+    assert "ns2 is the last of 3 backends in service; without it queries still go to it" in text
+    assert "It serves dns." in text
+    assert "one backend is left" not in Console(known(), drained[0]).get()
 
 
 def test_slots_that_came_back_within_a_change_have_not_moved() -> None:

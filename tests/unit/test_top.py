@@ -109,9 +109,11 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
         entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
     )  # fmt: skip
     since = "2026-01-02 03:04:05 UTC"
+    alone = "ns2 is the last of 3 backends in service; without it queries still go to it (on_all_down: keep)"
     back = f"out of service since {since}; the agent brings it back once its checks pass."
     assert [(a.level, a.line, a.decision) for a in of.items] == [
         ("critical", "not checked", ""),
+        ("warning", f"pool farm: {alone}", ""),
         ("warning", f"farm/ns3 is unhealthy: no answer within 0.5 s. {sentence(back)}", ID),
         ("warning", "the tables differ", ""),
         ("note", f"farm/ns1 is drained: by alice@dpu-1 since {since}: a disk", ""),
@@ -120,7 +122,7 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
     lines = shown(of)
     assert lines[3:5] == [
         "!! not checked",
-        "!  farm/ns3 is unhealthy: no answer within 0.5 s. Out of service since 2026-01-…",
+        "!  pool farm: ns2 is the last of 3 backends in service; without it queries stil…",
     ]
     assert "130 of 200,000 megaflows  9 masks  12 upcalls/s" in lines
     assert "nothing needs attention" in shown(frame())
