@@ -97,7 +97,7 @@ def status(
         if both:
             raise typer.BadParameter(f"found {one} and {other}; expected one of them")
     observer = Observer(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
-    look = Look(observer, tuple(names or ()), verbose)
+    look = StatusLook(observer, tuple(names or ()), verbose)
     if watch:
         _watch(look, json)
     found = look.wait(wait, progress(json)) if wait is not None else look.first()
@@ -137,7 +137,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Look:
+class StatusLook:
     """Looks at a switch, once or again and again, and shows what is about the *names*; without names all."""
 
     observer: Observer
@@ -225,7 +225,7 @@ def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
     return Exit.DIFFERENT if found.different else Exit.OK
 
 
-def _watch(look: Look, json: bool) -> NoReturn:
+def _watch(look: StatusLook, json: bool) -> NoReturn:
     """Look until Ctrl-C. A switch that goes away is waited for, but the first look must succeed."""
     found = look.first()
     if json:
@@ -248,7 +248,7 @@ def look_again(observer: Observer) -> Status | str:
     return found
 
 
-def _watch_as_json(look: Look, found: Found | str) -> NoReturn:
+def _watch_as_json(look: StatusLook, found: Found | str) -> NoReturn:
     while True:
         value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
         sys.stdout.write(json_module.dumps(value) + "\n")
@@ -256,7 +256,7 @@ def _watch_as_json(look: Look, found: Found | str) -> NoReturn:
         found = look.again()
 
 
-def _watch_on_screen(look: Look, last: Found) -> NoReturn:
+def _watch_on_screen(look: StatusLook, last: Found) -> NoReturn:
     if not out.rich.is_terminal or out.rich.is_dumb_terminal:
         _watch_as_text(look, last)
     from rich.live import Live
@@ -274,7 +274,7 @@ def _watch_on_screen(look: Look, last: Found) -> NoReturn:
             last = last if isinstance(found, str) else found
 
 
-def _watch_as_text(look: Look, found: Found | str) -> NoReturn:
+def _watch_as_text(look: StatusLook, found: Found | str) -> NoReturn:
     while True:
         if isinstance(found, str):
             out.print(f"away: {escape(found)}")
