@@ -1,4 +1,5 @@
 // Keeps a page up to date by server-sent events: parts of it as HTML that the agent made and escaped, and numbers.
+import { watchLines } from "./lines.js";
 import { watchSlots } from "./slots.js";
 
 const page = document.body.dataset.page;
@@ -83,6 +84,7 @@ function draw() {
     const points = line.past.map((rate, x) => (rate === null ? "" : `${x},${(23 - (22 * rate) / most).toFixed(1)}`));
     line.polyline.setAttribute("points", points.join(" "));
   }
+  document.dispatchEvent(new Event("drawn"));
 }
 
 let targets = new Map();
@@ -189,4 +191,5 @@ if (filter !== null) {
 }
 
 watchSlots((name) => values[name], number);
+watchLines((name) => lines.get(name)?.past, () => heard, number, clock);
 if (!document.hidden) connect();
