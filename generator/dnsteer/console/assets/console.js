@@ -1,6 +1,7 @@
 // Keeps a page up to date by server-sent events: parts of it as HTML that the agent made and escaped, and numbers.
 import "./copy.js";
 import { watchFilter } from "./filter.js";
+import { watchLines } from "./lines.js";
 import { watchSlots } from "./slots.js";
 
 let page = document.body.dataset.page;
@@ -90,6 +91,7 @@ function draw() {
     const points = line.past.map((rate, x) => (rate === null ? "" : `${x},${(23 - (22 * rate) / most).toFixed(1)}`));
     line.polyline.setAttribute("points", points.join(" "));
   }
+  document.dispatchEvent(new Event("drawn"));
 }
 
 let targets = new Map();
@@ -208,4 +210,5 @@ watchFilter((other) => {
 });
 
 watchSlots((name) => values[name], number);
+watchLines((name) => lines.get(name)?.past, () => heard, number, clock);
 if (!document.hidden) connect();
