@@ -84,6 +84,12 @@ def test_one_frame_for_a_pipe_as_large_as_is_asked_for(busy: Running) -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_a_filter_for_one_frame(busy: Running) -> None:
+    done = on(busy)("top", "--once", "--json", "--interval", "0.5s", "--filter", "STRAIGHT")
+    assert [vip["name"] for vip in done.json["vips"]] == ["straight"]
+    assert {b["pool"] for b in done.json["backends"]} == {"direct"}
+
+
 def test_an_object_each_interval(busy: Running) -> None:
     argv = [sys.executable, "-m", "dnsteer", "top", "--json", "--interval", "0.5s", "--db", busy.database]
     with subprocess.Popen(argv, env=ENV, stdout=subprocess.PIPE, start_new_session=True) as process:
@@ -139,6 +145,10 @@ def test_keys_on_a_terminal(busy: Running) -> None:
         until("by name")
         os.write(ours, b"s")
         until("by state")
+        os.write(ours, b"/strai")
+        until("filter: strai_")
+        os.write(ours, b"\r")
+        assert "nat " not in until("with 'strai'").rpartition("VIP")[2]
         os.write(ours, b"q")
         until("\x1b[?1049l")
         assert process.wait(PATIENCE) == 0

@@ -1,5 +1,4 @@
-"""Text in a terminal whose charset lacks some of its characters: symbols become an ASCII character of the same width,
-all others an escape, as in `\\u0431`.
+"""Text that the terminal's charset lacks: symbols become an ASCII character of the same width, all else an escape.
 
 Only the standard library is imported here, since every start of the command sets its streams up.
 """

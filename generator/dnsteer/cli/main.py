@@ -30,7 +30,7 @@ _signals_received: list[int] = []  # signals that asked to end
 # The verbs with their modules, as `--help` groups and orders them. Only the module of the verb that is asked for is loaded:
 # with all of them the command takes twice as long to start, which counts when a backend has failed.
 _GROUPS = {
-    "Write a spec": {"render": "render", "schema": "render"},
+    "Write a spec": {"init": "init", "render": "render", "schema": "render"},
     "Prove it": {"check": "check", "explain": "explain", "lint": "lint"},
     "Deploy": {
         "plan": "deploy", "apply": "deploy", "verify": "deploy", "history": "history", "show": "history",

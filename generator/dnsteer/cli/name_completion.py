@@ -1,4 +1,4 @@
-"""What a shell completes on the command line: names of pools, backends, VIPs and states of the record, read in one moment.
+"""What a shell completes on the command line: names of pools, backends, VIPs, bridges and states on record.
 
 Nothing here says anything or fails: where the switch cannot be asked there is nothing to complete.
 """

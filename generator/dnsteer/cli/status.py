@@ -109,7 +109,7 @@ def status(
 
 
 @dataclass(frozen=True)
-class Found:
+class StatusFound:
     """What a look has found: the status, and what needs attention, of all or of the *names*."""
 
     status: Status
@@ -144,11 +144,11 @@ class StatusLook:
     names: tuple[str, ...]
     verbose: bool
 
-    def first(self) -> Found:
+    def first(self) -> StatusFound:
         """The first look. Raises SwitchError, also for a name that there is not."""
         return self._narrowed(self.observer.observe())
 
-    def again(self) -> Found | str:
+    def again(self) -> StatusFound | str:
         """The next look, or why there is none."""
         found = look_again(self.observer)
         try:
@@ -156,7 +156,7 @@ class StatusLook:
         except SwitchError as err:  # it was removed meanwhile
             return str(err)
 
-    def wait(self, seconds: float, say: Progress) -> Found:
+    def wait(self, seconds: float, say: Progress) -> StatusFound:
         """Look until the exit code is 0, for so many *seconds* at most; the last look. *say* tells what is waited for."""
         rates, self.observer.rates = self.observer.rates, False
         end, said, why = time.monotonic() + seconds, "", ""
@@ -177,16 +177,16 @@ class StatusLook:
         self.observer.rates = rates
         return self.first()
 
-    def _narrowed(self, status: Status) -> Found:
+    def _narrowed(self, status: Status) -> StatusFound:
         if not self.names:
-            return Found(status, items_of(status))
+            return StatusFound(status, items_of(status))
         from dnsteer.status.narrow import narrow
 
         narrowed = narrow(status, self.names)
-        return Found(narrowed, _about(narrowed, items_of(status)), self.names)
+        return StatusFound(narrowed, _about(narrowed, items_of(status)), self.names)
 
 
-def _waits_for(found: Found) -> str:
+def _waits_for(found: StatusFound) -> str:
     """What keeps a status from being in order, in one line."""
     item = next((item for item in found.items if item.level != "note"), None)
     if item is None:
@@ -248,7 +248,7 @@ def look_again(observer: Observer) -> Status | str:
     return found
 
 
-def _watch_as_json(look: StatusLook, found: Found | str) -> NoReturn:
+def _watch_as_json(look: StatusLook, found: StatusFound | str) -> NoReturn:
     while True:
         value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
         sys.stdout.write(json_module.dumps(value) + "\n")
@@ -256,7 +256,7 @@ def _watch_as_json(look: StatusLook, found: Found | str) -> NoReturn:
         found = look.again()
 
 
-def _watch_on_screen(look: StatusLook, last: Found) -> NoReturn:
+def _watch_on_screen(look: StatusLook, last: StatusFound) -> NoReturn:
     if not out.rich.is_terminal or out.rich.is_dumb_terminal:
         _watch_as_text(look, last)
     from rich.live import Live
@@ -274,7 +274,7 @@ def _watch_on_screen(look: StatusLook, last: Found) -> NoReturn:
             last = last if isinstance(found, str) else found
 
 
-def _watch_as_text(look: StatusLook, found: Found | str) -> NoReturn:
+def _watch_as_text(look: StatusLook, found: StatusFound | str) -> NoReturn:
     while True:
         if isinstance(found, str):
             out.print(f"away: {escape(found)}")

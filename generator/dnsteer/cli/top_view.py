@@ -37,10 +37,14 @@ class Size:
     height: int = 0
 
 
-def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: str = "") -> RenderableType:
-    """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end."""
+def top_view(
+    frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: str = "", matching: str = "", skip: int = 0
+) -> RenderableType:
+    """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end. Of the VIPs and backends
+    those with *matching* in a name, and where there is not the room for all, from row *skip* on.
+    """
     head = [*_head(frame), *_attention(frame, size, away)]
-    vips, backends = frame.vips(sort), frame.shares(sort)
+    vips, backends = frame.vips(sort, matching), frame.shares(sort, matching)
     beside = size.width >= _BESIDE
     left, right = len(vips), len(backends)
     if size.height:
@@ -50,8 +54,9 @@ def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: s
         else:
             left, right = _split(left, right, room - 3)  # two headings, a line between
     wide = min(_LEFT, size.width // 2) if beside else size.width
-    shown_vips = _vips(vips, left, wide)
-    shown_backends = _backends(backends, right, size.width - wide - 2 if beside else size.width)
+    shown_vips = _vips(vips, _rows(len(vips), left, skip), wide)
+    of_backends = _rows(len(backends), right, skip)
+    shown_backends = _backends(backends, of_backends, size.width - wide - 2 if beside else size.width)
     body: list[RenderableType] = [shown_vips, "", shown_backends]
     if beside:
         both = Table.grid(padding=(0, 2, 0, 0))
@@ -66,6 +71,12 @@ def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: s
         parts += [""] * (size.height - used - 1)
         parts.append(Text(foot, style="dim", no_wrap=True, overflow="crop"))
     return Group(*parts)
+
+
+def _rows(n: int, shown: int, skip: int) -> range:
+    """Which of *n* rows are shown: so many from *skip* on, or the last ones."""
+    start = max(0, min(skip, n - shown))
+    return range(start, start + shown)
 
 
 def _fitting(n: int, room: int) -> int:
@@ -137,10 +148,11 @@ def _attention(frame: TopFrame, size: Size, away: str) -> list[Text]:
     return lines or [_line([("nothing needs attention", "green")])]
 
 
-def _vips(vips: Sequence[VipView], shown: int, width: int) -> RenderableType:
-    rows = [[_name(v.name), _address(v), _plain(v.pool), *map(_plain, _rates(v))] for v in vips[:shown]]
+def _vips(vips: Sequence[VipView], shown: range, width: int) -> RenderableType:
+    of = vips[shown.start : shown.stop]
+    rows = [[_name(v.name), _address(v), _plain(v.pool), *map(_plain, _rates(v))] for v in of]
     columns = [TableColumn("VIP"), TableColumn("address", leaves=2), TableColumn("pool", leaves=1), *_NUMBERS]
-    return _table(columns, rows, width, _more(len(vips) - shown, "VIPs"))
+    return _table(columns, rows, width, _more(len(vips), shown, "VIPs"))
 
 
 def _address(vip: VipView) -> Text:
@@ -152,9 +164,10 @@ def _rates(vip: VipView) -> tuple[str, str]:
     return shown_rate(vip.rate.queries), shown_rate(vip.rate.packets)
 
 
-def _backends(backends: Sequence[Share], shown: int, width: int) -> RenderableType:
-    most, rows = max((share.packets or 0 for share in backends[:shown]), default=0), []
-    for share in backends[:shown]:
+def _backends(backends: Sequence[Share], shown: range, width: int) -> RenderableType:
+    of = backends[shown.start : shown.stop]
+    most, rows = max((share.packets or 0 for share in of), default=0), []
+    for share in of:
         rows.append([
             _name(share.name), shown_state(share.backend), _plain(shown_rate(share.backend.rate.packets)),
             Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""), _plain(_percent(share.slots)),
@@ -168,7 +181,7 @@ def _backends(backends: Sequence[Share], shown: int, width: int) -> RenderableTy
     ]  # fmt: skip
     if not bar:
         rows = [[*row[:-2], row[-1]] for row in rows]
-    return _table(columns, rows, width, _more(len(backends) - shown, "backends"))
+    return _table(columns, rows, width, _more(len(backends), shown, "backends"))
 
 
 def _is_far(share: Share) -> bool:
@@ -209,5 +222,7 @@ def _plain(text: str) -> Text:
     return Text(escape(text))
 
 
-def _more(n: int, what: str) -> str:
-    return f"and {n:,} more {what}" if n > 0 else ""
+def _more(n: int, shown: range, what: str) -> str:
+    if shown.start:
+        return f"{shown.start + 1:,} to {shown.stop:,} of {n:,} {what}"
+    return f"and {n - shown.stop:,} more {what}" if n > shown.stop else ""
