@@ -62,7 +62,8 @@ def switches(metrics: list[Metric]) -> set[str | None]:
 def test_every_series_names_the_switch_also_those_of_the_process_and_of_ovs() -> None:
     class Control:
         def run(self, command: str, *args: str) -> str:
-            return '# TYPE doca_packets counter\ndoca_packets_total{switch="0",port="p0"} 7\n'
+            own = 'doca_packets_total{switch="0",port="p0"} 7\ndoca_packets_total{port="p1"} 8\n'
+            return f"# TYPE doca_packets counter\n{own}"
 
     of, _ = collector()
     of._read_datapath = lambda _: None  # type: ignore[method-assign]
@@ -77,8 +78,8 @@ def test_every_series_names_the_switch_also_those_of_the_process_and_of_ovs() ->
             "dnsteer_backend_slots",
             "dnsteer_changes_total",
         } <= names
-        (doca,) = [sample for metric in found for sample in metric.samples if sample.name == "doca_packets_total"]
-        assert doca.labels == {"switch": "dpu-1", "exported_switch": "0", "port": "p0"}
+        doca = [sample.labels for metric in found for sample in metric.samples if sample.name == "doca_packets_total"]
+        assert doca == [{"switch": "dpu-1", "exported_switch": "0", "port": "p0"}, {"switch": "dpu-1", "port": "p1"}]
     page = Exposition("").page(lambda source: generate_latest(source), found)
     assert all(b'switch="dpu-1"' in line for line in page.splitlines() if not line.startswith(b"#"))
 
