@@ -17,6 +17,7 @@ from dnsteer.cli.output import (
     Verbose,
     check_and_warn,
     err,
+    hanging,
     load_and_warn,
     out,
     print_json,
@@ -176,7 +177,7 @@ def print_summary(
     if not summary.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *(f"  {line}" for line in _said(summary, verbose, lines=True))]))
+    out.print("\n".join([f"{bridge}: would change", *hanging(_said(summary, verbose, lines=True))]))
     out.print(f"  on the switch: {', '.join(counted(summary.found.flows)) or 'no flow or group'}")
     if verbose and flows:
         out.print("\n".join(details(summary)))
@@ -208,7 +209,7 @@ def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = 
         out.print(f"{bridge}: applied as state {done.state}; {'; '.join([*lines, *counts])}")
         return
     head = "; ".join([f"{bridge}: applied as state {done.state}", *counts])
-    out.print("\n".join([head, *(f"  {line}" for line in lines)]))
+    out.print("\n".join([head, *hanging(lines)]))
 
 
 def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[str]:
