@@ -171,7 +171,8 @@ def print_summary(
         )
         return
     bridge = summary.loaded.spec.switch.bridge
-    for warning in bounded_alike((*summary.warnings, *summary.ask)):
+    warnings = [*summary.warnings, *summary.ask]
+    for warning in warnings if verbose else bounded_alike(warnings, how="-v"):
         err.print(f"warning: {escape(warning)}")
     _print_notes(summary)
     if not summary.changed:
@@ -198,7 +199,8 @@ def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = 
         value = {**summary_as_json(done.summary, verbose=False), **(more or {}), **spec_warnings(done.summary.loaded)}
         print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.result.flows)})
         return
-    for warning in bounded_alike(done.summary.warnings):
+    warnings = done.summary.warnings
+    for warning in warnings if verbose else bounded_alike(warnings, how="-v"):
         err.print(f"warning: {escape(warning)}")
     _print_notes(done.summary)
     if not changed:
