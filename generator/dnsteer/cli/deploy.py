@@ -17,6 +17,7 @@ from dnsteer.cli.output import (
     Verbose,
     check_and_warn,
     err,
+    hanging,
     load_and_warn,
     out,
     print_json,
@@ -170,13 +171,14 @@ def print_summary(
         )
         return
     bridge = summary.loaded.spec.switch.bridge
-    for warning in bounded_alike((*summary.warnings, *summary.ask)):
+    warnings = [*summary.warnings, *summary.ask]
+    for warning in warnings if verbose else bounded_alike(warnings, how="-v"):
         err.print(f"warning: {escape(warning)}")
     _print_notes(summary)
     if not summary.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *(f"  {line}" for line in _said(summary, verbose, lines=True))]))
+    out.print("\n".join([f"{bridge}: would change", *hanging(_said(summary, verbose, lines=True))]))
     out.print(f"  on the switch: {', '.join(counted(summary.found.flows)) or 'no flow or group'}")
     if verbose and flows:
         out.print("\n".join(details(summary)))
@@ -197,7 +199,8 @@ def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = 
         value = {**summary_as_json(done.summary, verbose=False), **(more or {}), **spec_warnings(done.summary.loaded)}
         print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.result.flows)})
         return
-    for warning in bounded_alike(done.summary.warnings):
+    warnings = done.summary.warnings
+    for warning in warnings if verbose else bounded_alike(warnings, how="-v"):
         err.print(f"warning: {escape(warning)}")
     _print_notes(done.summary)
     if not changed:
@@ -208,7 +211,7 @@ def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = 
         out.print(f"{bridge}: applied as state {done.state}; {'; '.join([*lines, *counts])}")
         return
     head = "; ".join([f"{bridge}: applied as state {done.state}", *counts])
-    out.print("\n".join([head, *(f"  {line}" for line in lines)]))
+    out.print("\n".join([head, *hanging(lines)]))
 
 
 def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[str]:

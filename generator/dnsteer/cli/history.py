@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +30,6 @@ def register(app: typer.Typer) -> None:
 
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
     """List the states that were applied last, newest first; `rollback` goes back to any of them."""
-    from dnsteer.deploy.bounded import some_of
     from dnsteer.deploy.rollback import rolled_back
     from dnsteer.switch.state import AppliedState
 
@@ -43,18 +44,42 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
         ]
         print_json({"ok": True, "bridge": record.bridge, "current": record.number, "states": states})
         return
-    for s in found:
-        if not isinstance(s, AppliedState):
-            out.print(f"   damaged: {escape(str(s))}")
-            continue
-        mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
-        ended = f"  (ended: {some_of(a.title for a in s.ended)})" if s.ended else ""
-        decision = f"  (decision {s.decision})" if s.decision else ""
-        marked = "  (rolled back)" if s.number in left else ""
-        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{marked}{ended}{decision}"
-        out.print(f"{mark} {escape(line)}")
+    for text in (s for s in found if not isinstance(s, AppliedState)):
+        out.print(f"damaged: {escape(str(text))}")
+    kept = [s for s in found if isinstance(s, AppliedState)]
+    if kept:
+        _print_states(kept, record.number, left)
     if not found:
         out.print(f"{record.bridge}: no state is recorded")
+
+
+def _print_states(states: Sequence[AppliedState], current: int, left: Container[int]) -> None:
+    from dnsteer.cli.tables import TableColumn, table_of
+    from dnsteer.deploy.bounded import some_of
+
+    rows = []
+    for s in states:
+        ended = f"(ended: {some_of(a.title for a in s.ended)})" if s.ended else ""
+        words = [s.note, "(rolled back)" if s.number in left else "", ended]
+        mark = "*" if s.number == current else " "
+        rows.append((
+            f"{mark} {s.number}", _second(s.time), escape(s.by), escape(s.file), escape(s.digest[:12]),
+            escape(" ".join(filter(None, words))), escape(s.decision),
+        ))  # fmt: skip
+    columns = [
+        TableColumn("state"), TableColumn("applied (UTC)", leaves=3), TableColumn("by", leaves=4),
+        TableColumn("spec", narrows=24), TableColumn("digest", leaves=1), TableColumn("note", narrows=24),
+        TableColumn("decision", leaves=2),
+    ]  # fmt: skip
+    out.rich.print(table_of(columns, rows, out.rich.width), soft_wrap=False)
+
+
+def _second(time: str) -> str:
+    """A recorded time, in UTC, to the second."""
+    try:
+        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return escape(time)
 
 
 def _target_as_json(state: AppliedState) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -146,6 +147,22 @@ SPEC_HELP = "The spec, a YAML file; - for standard input."
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every warning, even where many are alike.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def hanging(lines: Iterable[str]) -> list[str]:
+    """*lines* below a heading: in a terminal broken between words, the rest of each further in."""
+    width = out.rich.width if out.isatty() else 0
+    found = list[str]()
+    for line in lines:
+        indent = " " * (2 + len(line) - len(line.lstrip()))
+        if len(indent) + len(line.lstrip()) <= width or not width:
+            found.append(f"  {line}")
+            continue
+        found += textwrap.wrap(
+            line.lstrip(), max(width, 40), initial_indent=indent, subsequent_indent=f"{indent}  ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+    return found
 
 
 def print_json(value: Any) -> None:

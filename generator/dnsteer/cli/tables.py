@@ -10,6 +10,9 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from dnsteer.cli.charset import fit_charset
+from dnsteer.cli.output import out
+
 Cell = str | Text
 _GAP = 2
 _LEAST = 16
@@ -37,6 +40,8 @@ def table_of(
     columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]], width: int, *, one_line: bool = False
 ) -> Table:
     """A table without lines, in *width* columns of the terminal. With *one_line* what is too long is cut, not broken."""
+    encoding = out.rich.encoding  # columns are as wide as what is printed
+    rows = [[fit_charset(cell, encoding) for cell in row] for row in rows]
     columns, rows, wide = _fit(columns, rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold underline")
     for column, size in zip(columns, wide, strict=True):
