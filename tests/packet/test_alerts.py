@@ -94,7 +94,9 @@ FAULTS = {
     "DnsteerNoAgentActs": Fault(faults.another_acts, {}),
     "DnsteerAgentFailsOnSwitch": Fault(faults.record_is_damaged, {}, ("DnsteerTablesNotAsRecorded",)),
     "DnsteerAgentSlow": Fault(
-        faults.slow_switch, {}, (_UNHEALTHY, _FAR, "DnsteerSwitchAway", "DnsteerTablesNotAsRecorded")
+        faults.slow_switch,
+        {},
+        (_UNHEALTHY, _FAR, "DnsteerSwitchAway", "DnsteerTablesNotAsRecorded", "DnsteerAgentFailsOnSwitch"),
     ),
 }
 
