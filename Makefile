@@ -48,8 +48,8 @@ test-quick: extension ## while you work: most unit tests and some packet tests, 
 test-pictures: extension ## the layout of the console's pages against pictures, at three sizes (DNSTEER_BROWSER=1; 1 minute)
 	$(BIN)/python -m pytest -n 2 --slow tests/packet/test_console.py tests/packet/test_console_in_a_browser.py
 
-test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 7 minutes)
-	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/system/test_alerts_in_the_lab.py
+test-alerts: extension ## every alert at a real Prometheus, by the fault that it is for (root; 10 minutes)
+	$(BIN)/python -m pytest -n 1 --slow tests/packet/test_alerts.py tests/packet/test_alerts_of_pairs.py tests/system/test_alerts_in_the_lab.py
 
 test-servers: extension ## nine kinds of name server in states of health and failure, asked by each default check (root; 3 minutes)
 	@scripts/packages.sh servers

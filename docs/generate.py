@@ -12,6 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import dashboard
 import events_table
 import metrics_page
 import outputs
@@ -280,7 +281,7 @@ PAGES = {
     "metrics.md": lambda: MADE + metrics_page.metrics_page(),
 }
 """The pages that the code makes whole."""
-ELSEWHERE = {"ovs/monitoring/grafana-dashboard.json": metrics_page.dashboard}
+ELSEWHERE = {"ovs/monitoring/grafana-dashboard.json": dashboard.dashboard}
 """Other files that it makes whole."""
 
 

@@ -1,12 +1,9 @@
-"""docs/metrics.md and the Grafana dashboard, both from the definitions of the metrics. Used by docs/generate.py."""
+"""docs/metrics.md, from the definitions of the metrics. Used by docs/generate.py."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from dnsteer.metrics.families import FAMILIES
-from dnsteer.metrics.family import BRIDGE, ROWS, Family, Panel
+from dnsteer.metrics.family import ROWS
 
 HEAD = """# Metrics
 
@@ -20,7 +17,7 @@ tokens of the console (`--console-tls-cert`, `--console-tls-key`, `--console-tok
 scrape_configs:
   - job_name: dnsteer              # the alert for an absent agent knows this name
     static_configs: [{targets: ["127.0.0.1:9853"]}]
-rule_files: [dnsteer.rules.yml]    # ovs/monitoring/
+rule_files: [dnsteer.rules.yml]    # ovs/monitoring/; to several switches add their targets
 ```
 
 Where the agent has TLS and tokens ([console](console.md#security)), which are then for `/metrics` at any address, the job needs a token of the role `read`:
@@ -31,10 +28,12 @@ Where the agent has TLS and tokens ([console](console.md#security)), which are t
     tls_config: {ca_file: /etc/prometheus/ca.pem, server_name: dpu-1.example.net}    # a name in the certificate
 ```
 
-- `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; each alert names the command to look further. `promtool` tries all of them in `make test`, and
+- `ovs/monitoring/dnsteer.rules.yml` has recording and alert rules; the summary of each alert begins with the switch, its description names the command to look further, and `runbook_url` leads to its
+  section of [alerts.md](alerts.md). `promtool` tries all of them in `make test`, and
   `make test-alerts` has each fire by the fault that it is for, at a real Prometheus beside a real agent. Both need Debian's package prometheus.
-- `ovs/monitoring/grafana-dashboard.json` is a dashboard to import into Grafana, made from the list below. Its structure and queries are checked by tests; it was not
-  looked at in a running Grafana.
+- `ovs/monitoring/grafana-dashboard.json` is a dashboard to import into Grafana (10.1 or later). It begins with whether the switches serve; then comes a panel for each metric of the list below that has one.
+  All is by switch and bridge. Changes of the record are annotations, and the table of consoles and the link at the top lead to the [console](console.md). Tests read it by the model of dashboards that
+  Grafana publishes, and ask Prometheus what its panels say; it was not looked at in a running Grafana.
 
 ## What a reading does
 
@@ -42,7 +41,7 @@ Counters are read when somebody scrapes: from the tables vip and forward, the fl
 scrapers cost as much as one; that of a large spec is shared for 20 times as long as it took, at most 10 s. The table of slots, by far the largest, is never read, and no lock is taken. Slots and states are computed from the record, which the agent reads
 each second. When the switch is away, counters stay as they were and `dnsteer_switch_up` is 0. An agent that stands by for another one tells of itself alone.
 
-With `flavor: ovs-doca`, where the switch has `ovs-appctl metrics/show`, its own metrics follow under their own names (counters end in `_total`), without the label `bridge`: they are of all of ovs-vswitchd, and are
+With `flavor: ovs-doca`, where the switch has `ovs-appctl metrics/show`, its own metrics follow under their own names (counters end in `_total`), with the label `switch` and not `bridge`: they are of all of ovs-vswitchd, and are
 documented by NVIDIA (docs.nvidia.com, OVS Metrics). They are passed on up to 5,000 series. The command's format is Prometheus's, as NVIDIA's own tools read it; its names were not seen here.
 
 The counters of the datapath's threads are understood as Open vSwitch prints them up to 3.7 and as 4.0 does (`dpif-netdev/pmd-perf-show`; its form is taken from its source, that version
@@ -56,14 +55,39 @@ standard error of 0.014 s: 0.03 % of 15 s, ± 0.09 %. None of 6.2 million was lo
 Counters of OpenFlow begin again at 0 when a flow is replaced or the switch restarts; those here go on. What passed between the last reading and that moment is not
 counted. VIPs that the extension serves are counted where the bridge hands them to it, and their backends by the extension itself.
 
-Packets of UDP services are queries: `sum(rate(dnsteer_service_packets_total{service=~".*/udp"}[5m]))` is queries a second.
+Packets of UDP services are queries: `sum by (switch, bridge) (rate(dnsteer_service_packets_total{service=~".*/udp"}[5m]))` is queries a second.
 
 In OpenMetrics the histograms of checks, decisions, effects and looks have exemplars: the id of the last [decision](agent.md#7-decisions) whose observation fell into each bucket. Grafana
 links them to the log; Prometheus keeps them with `--enable-feature=exemplar-storage`. That was not tried here.
 
+## Many switches
+
+Every series has the label `switch`: the name that `switch.name` of the spec has given the switch (`dnsteer status` shows it), else Open vSwitch's `external_ids:system-id`, else the name of the agent's machine. So it is
+never empty, and two switches with bridges of one name stay apart. Give each switch a `switch.name`: it stays the same whatever Open vSwitch and the machine are called. Until the agent has read the record for the first
+time, `switch` is the machine's name and `bridge` is empty. Queries of your own belong `by (switch, bridge)`.
+
+A switch that dies with its agent has no series any more. Alerts name it all the same, by the recorded series `agent:dnsteer_switch:info`, which keeps the names of each target while it does not answer; the
+dashboard shows it as silent for as long as it was seen within the time shown.
+
+### Pairs
+
+Switches that [stand in for each other](standby.md) are known as a pair by the label `pair` of `dnsteer_pair_active`: `switch.pair` of their specs, which has the same value on both. Where it is left out it is the lowest address of
+their VIPs, which the switches of a pair share. Two sites with the same VIPs (anycast) and a pair each would be one pair by that: give each site its `switch.pair`. One Prometheus has to scrape both switches of a pair, or
+DnsteerPairNoneActive fires where it sees only the standby. A switch without a role is of no pair.
+
+### Coming from a version without the label `switch`
+
+- Every series is a new one to Prometheus: graphs of before and after meet only in queries that sum over `switch`. Counters go on, but `rate` and `increase` begin anew at the upgrade of each agent, for at most the length of
+  their window; alerts that fire are over, and fire again as others after their `for`.
+- Load the new rules and the new dashboard before or after the agents: both work with series of an old agent, whose `switch` is empty.
+- Queries and rules of your own: `by (bridge)` becomes `by (switch, bridge)`, and `on (bridge)` becomes `on (switch, bridge)`. Without that they take bridges of one name for one: `max by (bridge) (dnsteer_switch_up)` is 1
+  while one of two switches is dead. Recorded series (`vip:dnsteer_service_packets:rate5m` and the others) have the label too. Silences and routes by `bridge` go on matching, now of all switches.
+- Where your targets have a label `switch` of their own in `static_configs` or by relabelling, Prometheus keeps yours and calls that of the agent `exported_switch`: drop yours, or rename it.
+- `process_...` and the metrics of OVS-DOCA have it too; a label `switch` of the latter's own is `exported_switch`.
+
 ## The metrics
 
-All have the label `bridge` besides those that are given. *Series* is how many there can be. Besides these there are the usual `process_...` of the agent's process.
+All have the labels `switch` and `bridge` besides those that are given. *Series* is how many there can be. Besides these there are the usual `process_...` of the agent's process, with `switch` alone.
 """
 
 
@@ -80,78 +104,3 @@ def metrics_page() -> str:
                 out.append(f"| `{f.name}` | {f.type} | {labels} | {f.bound} | {f.when} | {f.help} |")
         out.append("")
     return "\n".join(out)
-
-
-SIZES = {"timeseries": (8, 8), "stat": (4, 4), "table": (12, 8)}
-"""Columns and lines of a panel; a row of the dashboard has 24 columns."""
-_COLUMNS = 24
-_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_FILTERS = {BRIDGE: '{}=~"$bridge"', "vip": '{}=~"$vip"', "pool": '{}=~"$pool"'}
-
-
-def dashboard() -> str:
-    """The dashboard as JSON."""
-    panels: list[dict[str, Any]] = []
-    y = 0
-    for row in ROWS:
-        place = {"x": 0, "y": y, "w": _COLUMNS, "h": 1}
-        panels.append(
-            {"id": len(panels) + 1, "type": "row", "title": row, "collapsed": False, "gridPos": place, "panels": []}
-        )
-        y, x, tall = y + 1, 0, 0
-        drawn = [(f, f.panel) for f in FAMILIES if f.row == row and f.panel is not None]
-        for family, panel in sorted(drawn, key=lambda pair: list(SIZES).index(pair[1].draw), reverse=True):
-            width, height = SIZES[panel.draw]
-            if x + width > _COLUMNS:
-                y, x, tall = y + tall, 0, 0
-            panels.append(_panel(len(panels) + 1, family, panel, {"x": x, "y": y, "w": width, "h": height}))
-            x, tall = x + width, max(tall, height)
-        y += tall
-    value = {
-        "uid": "dnsteer", "title": "dnsteer", "tags": ["dns", "dnsteer"], "timezone": "browser", "schemaVersion": 38, "version": 1,
-        "editable": True, "refresh": "30s", "time": {"from": "now-3h", "to": "now"}, "annotations": {"list": []}, "links": [],
-        "templating": {"list": [
-            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-            _variable("bridge", "label_values(dnsteer_switch_up, bridge)"),
-            _variable("vip", 'label_values(dnsteer_service_packets_total{bridge=~"$bridge"}, vip)'),
-            _variable("pool", 'label_values(dnsteer_pool_slots{bridge=~"$bridge"}, pool)'),
-        ]},
-        "panels": panels,
-    }  # fmt: skip
-    return json.dumps(value, indent=1) + "\n"
-
-
-def _variable(name: str, query: str) -> dict[str, Any]:
-    return {
-        "name": name, "type": "query", "datasource": _SOURCE, "query": query, "refresh": 2, "sort": 1, "multi": True,
-        "includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"},
-    }  # fmt: skip
-
-
-def _panel(number: int, family: Family, panel: Panel, place: dict[str, int]) -> dict[str, Any]:
-    table = panel.draw == "table"
-    target = {
-        "refId": "A", "datasource": _SOURCE, "expr": query(family, panel),
-        "legendFormat": " ".join(f"{{{{{label}}}}}" for label in panel.by or (BRIDGE,)),
-        **({"instant": True, "format": "table"} if table else {}),
-    }  # fmt: skip
-    return {
-        "id": number, "type": panel.draw, "title": panel.title, "description": family.help, "datasource": _SOURCE,
-        "gridPos": place, "targets": [target], "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []}, "options": {},
-    }  # fmt: skip
-
-
-def query(family: Family, panel: Panel) -> str:
-    """The PromQL of a panel."""
-    only = ", ".join(form.format(name) for name, form in _FILTERS.items() if name in family.all_labels)
-    by = ", ".join(panel.by or (BRIDGE,))
-    if family.type == "histogram":
-        return f"histogram_quantile(0.99, sum by ({by}, le) (rate({family.name}_bucket{{{only}}}[$__rate_interval])))"
-    if panel.draw == "stat":
-        one = f"max by ({', '.join(family.all_labels)}) ({family.name}{{{only}}})"
-        return f"{one} * 1000" if panel.unit.startswith("dateTime") else one
-    if family.type == "counter":
-        found = f"sum by ({by}) (rate({family.name}{{{only}}}[$__rate_interval]))"
-    else:
-        found = f"sum by ({by}) ({family.name}{{{only}}})"
-    return f"topk({panel.top}, {found})" if panel.top else found

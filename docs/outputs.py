@@ -261,6 +261,7 @@ class _Shell:
             text = re.sub(pattern, usual, text)
         text = text.replace(str(self._folder), "/root")
         text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+]00:00", self._moment, text)
+        text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?=  )", self._second, text)
         return re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(?= UTC|  |$)", self._minute, text, flags=re.M)
 
     def _since(self, when: datetime) -> timedelta:
@@ -270,6 +271,10 @@ class _Shell:
     def _minute(self, found: re.Match[str]) -> str:
         when = datetime.strptime(found[0], "%Y-%m-%d %H:%M").replace(tzinfo=timezone.utc)
         return (_THEN + self._since(when)).strftime("%Y-%m-%d %H:%M")
+
+    def _second(self, found: re.Match[str]) -> str:
+        then = _THEN + self._since(datetime.fromisoformat(f"{found[0]}+00:00"))
+        return then.strftime("%Y-%m-%d %H:%M:07")
 
     def _moment(self, found: re.Match[str]) -> str:
         then = _THEN + self._since(datetime.fromisoformat(found[0]))

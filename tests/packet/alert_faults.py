@@ -279,6 +279,24 @@ def change_hangs(it: Watched) -> Iterator[None]:
 
 
 @contextmanager
+def maintenance_cannot_end(it: Watched) -> Iterator[None]:
+    """Somebody holds the bridge's lock when a drain should end."""
+    it.does("drain", "plain/b10", "--for", "5s", "--yes")
+    with change_hangs(it):
+        yield
+
+
+@contextmanager
+def record_is_damaged(it: Watched) -> Iterator[None]:
+    """By hand, so that the agent can do nothing on a switch that answers."""
+    it.switch.vsctl("--no-wait", "set", "Bridge", "br-dns", "external_ids:dnsteer-overlay=nonsense")
+    try:
+        yield
+    finally:
+        it.switch.vsctl("--no-wait", "remove", "Bridge", "br-dns", "external_ids", "dnsteer-overlay")
+
+
+@contextmanager
 def upcalls_are_lost(it: Watched) -> Iterator[None]:
     """Upcalls fail while the threads of the switch are restarted; a port that a thread of its own polls goes on."""
     rounds, settings = count(), count()

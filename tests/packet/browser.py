@@ -43,6 +43,17 @@ def overflow(page: Any) -> list[str]:
     return found
 
 
+def cut_text(page: Any) -> list[str]:
+    """Elements whose content is wider than they are, but those that are made to scroll."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll("body *")]
+          .filter((e) => e instanceof HTMLElement && e.clientWidth && e.scrollWidth > e.clientWidth + 1)
+          .filter((e) => !e.matches(".wide, pre, .tall, .skip, select, [type=search]"))
+          .map((e) => `${e.tagName}.${e.className}: ${e.textContent.trim().slice(0, 40)}`).slice(0, 5)"""
+    )
+    return found
+
+
 @contextmanager
 def opened(
     browser: Any,

@@ -29,9 +29,9 @@ def make_certificates(folder: Path) -> None:
         signer = ["-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-days", str(days)]
         openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
     (folder / "names").write_text("subjectAltName=DNS:localhost,DNS:dpu-1.example.net,IP:127.0.0.1\n")
-    for name in ("web", "again"):
+    for name, days in (("web", 90), ("again", 91)):
         openssl("req", *key, "-subj", "/CN=web", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "90", "-extfile", "names"]
+        signer = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", str(days), "-extfile", "names"]
         openssl("x509", "-req", "-in", f"{name}.csr", *signer, "-out", f"{name}.pem")
     openssl("pkey", "-in", "client.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key")
     (folder / "nonsense.pem").write_text("nothing\n")

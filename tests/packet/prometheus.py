@@ -57,9 +57,10 @@ def _quicker(found: re.Match[str]) -> str:
 
 
 class Prometheus:
-    """A Prometheus that scrapes agents each second: *targets* are host:port."""
+    """A Prometheus that scrapes agents each second: *targets* are host:port. With a *token* by TLS."""
 
-    def __init__(self, folder: Path, *targets: str) -> None:
+    def __init__(self, folder: Path, *targets: str, token: str = "") -> None:
+        self._token = token
         self._config = folder / "prometheus.yml"
         (folder / "dnsteer.rules.yml").write_text(quick(RULES.read_text()))
         self._write(targets)
@@ -74,7 +75,13 @@ class Prometheus:
 
     def _write(self, targets: tuple[str, ...]) -> None:
         times = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-        jobs = [{"job_name": "dnsteer", "static_configs": [{"targets": list(targets)}]}]
+        secure = {
+            "scheme": "https",
+            "authorization": {"credentials": self._token},
+            "tls_config": {"insecure_skip_verify": True},
+        }
+        job = {"job_name": "dnsteer", "static_configs": [{"targets": list(targets)}], **(secure if self._token else {})}
+        jobs = [job]
         config = {"global": times, "rule_files": ["dnsteer.rules.yml"], "scrape_configs": jobs}
         self._config.write_text(yaml.safe_dump(config))
 
@@ -101,6 +108,11 @@ class Prometheus:
         """The only result of a query."""
         found = self.ask("query", query=expression)
         return float(found["result"][0]["value"][1]) if found and found["result"] else None
+
+    def values(self, expression: str) -> dict[str, float]:
+        """The results of a query by the label `switch`."""
+        found = self.ask("query", query=expression)
+        return {one["metric"].get("switch", ""): float(one["value"][1]) for one in (found or {"result": []})["result"]}
 
     def firing(self) -> dict[str, list[dict[str, str]]]:
         """Labels and annotations of the alerts that fire, by name. It must answer."""

@@ -69,6 +69,20 @@ def test_every_family_is_there_with_its_labels_and_no_other(served: tuple[Agent,
         if name in SERIES:
             assert {n for n, _ in labels} - {"le"} == set(SERIES[name].all_labels), name
             assert ("bridge", BRIDGE) in labels
+        assert ("switch", "dpu-1") in labels, name
+
+
+def test_series_have_the_name_that_open_vswitch_has_until_a_spec_names_the_switch(
+    switch: Switch, tmp_path: Path
+) -> None:
+    switch.expected = EXPECTED
+    switch.vsctl("--no-wait", "set", "Open_vSwitch", ".", "external_ids:system-id=dpu-of-ovs")
+    assert on(switch)("apply", spec_file(tmp_path, old="  name: dpu-1\n", new=""), "--yes").code == 0
+    with agent(switch, tmp_path, "metrics at", "agent", *METRICS) as running:
+        at = address(running)
+        until(at, lambda now: {dict(labels)["switch"] for _, labels in now} == {"dpu-of-ovs"})
+        assert on(switch)("apply", spec_file(tmp_path), "--yes").code == 0
+        until(at, lambda now: {dict(labels)["switch"] for _, labels in now} == {"dpu-1"})
 
 
 def test_packets_and_bytes_are_counted_by_vip_backend_port_and_drop(served: tuple[Agent, str], shared: Switch) -> None:

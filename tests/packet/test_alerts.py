@@ -6,7 +6,9 @@ tried in the lab, by tests/system/test_alerts_in_the_lab.py.
 
 from __future__ import annotations
 
+import shutil
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,16 +18,22 @@ import pytest
 
 from dnsteer.metrics.families import SERIES
 from tests.packet import alert_faults as faults
-from tests.packet.agents import agent
+from tests.packet.agents import Agent, agent
 from tests.packet.alert_faults import Watched
+from tests.packet.announcing import applied, folder, spec
+from tests.packet.birds import bird, needs_bird
 from tests.packet.command import FARM, SLOW, fresh, on
+from tests.packet.console_sessions import secrets_in, serves_at
 from tests.packet.extension_beside_switch import EXTENDED, Extension
 from tests.packet.full_disk import enduring, leave
 from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus, wait
+from tests.packet.scraping import METRICS, address
 from tests.packet.switches import Switch
 from tests.packet.test_agent_endures import broken, checked
+from tests.packet.test_console_security import Nowhere
 from tests.unit.test_monitoring import ALL
 
+__all__ = ["folder"]  # for pytest
 EXPECTED = [
     "Connection reset by peer", "connection dropped", "Broken pipe", "Connection refused", "reached the dynamic limit",
     *SLOW,
@@ -72,6 +80,11 @@ FAULTS = {
     "DnsteerDriftNotRepaired": Fault(faults.flow_is_gone, {}),
     "DnsteerRepairsAgainAndAgain": Fault(faults.somebody_fights, {}),
     "DnsteerChangeInterrupted": Fault(faults.change_hangs, {}),
+    "DnsteerMaintenanceOverdue": Fault(
+        faults.maintenance_cannot_end,
+        {"pool": "plain", "backend": "b10", "kind": "drain"},
+        ("DnsteerChangeInterrupted", _FAR),
+    ),
     "DnsteerFlowRestoreWait": Fault(faults.waits_for_flows, {}, (_SILENT,)),
     "DnsteerUpcallsLost": Fault(faults.upcalls_are_lost, {}),
     "DnsteerTooManyMasks": Fault(faults.many_masks, {}),
@@ -79,8 +92,11 @@ FAULTS = {
     "DnsteerAgentDown": Fault(faults.agent_hangs, {}),
     "DnsteerAgentAbsent": Fault(faults.not_scraped, {}),
     "DnsteerNoAgentActs": Fault(faults.another_acts, {}),
+    "DnsteerAgentFailsOnSwitch": Fault(faults.record_is_damaged, {}, ("DnsteerTablesNotAsRecorded",)),
     "DnsteerAgentSlow": Fault(
-        faults.slow_switch, {}, (_UNHEALTHY, _FAR, "DnsteerSwitchAway", "DnsteerTablesNotAsRecorded")
+        faults.slow_switch,
+        {},
+        (_UNHEALTHY, _FAR, "DnsteerSwitchAway", "DnsteerTablesNotAsRecorded", "DnsteerAgentFailsOnSwitch"),
     ),
 }
 
@@ -122,8 +138,9 @@ def test_packets_become_a_rate(watched: Watched) -> None:
 
 
 def test_each_alert_has_a_fault() -> None:
-    elsewhere = {  # below, and in the lab
-        "DnsteerExtensionAway", "DnsteerPortErrors", "DnsteerNotRecorded", "DnsteerAgentDefect",
+    elsewhere = {  # below, in test_alerts_of_pairs.py, and in the lab
+        "DnsteerExtensionAway", "DnsteerPortErrors", "DnsteerNotRecorded", "DnsteerAgentDefect", "DnsteerPairBothActive",
+        "DnsteerPairNoneActive", "DnsteerCertificateEndsSoon", "DnsteerVipNotAnnounced",
     }  # fmt: skip
     assert {*FAULTS, *elsewhere} == set(ALL)
 
@@ -191,6 +208,60 @@ def test_a_full_disk_is_an_alert(tmp_path: Path) -> None:
                 prometheus.is_silent()
             finally:
                 prometheus.end()
+
+
+@needs_bird
+@pytest.mark.slow
+def test_a_vip_that_is_not_announced_is_an_alert_unless_people_have_withdrawn_it(
+    switch: Switch, folder: Path, tmp_path: Path
+) -> None:
+    switch.expected = EXPECTED
+    applied(switch, folder, spec(folder))
+    with bird(folder) as own, agent(switch, folder, "metrics at", "agent", *METRICS) as running:
+        prometheus = Prometheus(tmp_path, address(running).removeprefix("http://"))
+        try:
+            wait(lambda: prometheus.value("sum(dnsteer_vip_announced)") == 2, prometheus.log.read_text)
+            prometheus.is_silent()
+            assert on(switch)("withdraw", "dns").code == 0
+            wait(lambda: prometheus.value("sum(dnsteer_vip_announced)") == 1, running.said)
+            prometheus.is_silent()
+            own.stop()
+            fires(prometheus, "DnsteerVipNotAnnounced", {"switch": "dpu-1", "vip": "other"})
+            assert [alert["vip"] for alert in prometheus.firing()["DnsteerVipNotAnnounced"]] == ["other"]
+            own.start()
+            prometheus.is_silent()
+        finally:
+            prometheus.end()
+
+
+@pytest.mark.slow
+def test_a_certificate_that_ends_soon_is_an_alert(pki: Path, tmp_path: Path) -> None:
+    """That of the server ends in 2 days."""
+    token = secrets_in(tmp_path / "tokens", prometheus="read")["prometheus"]
+    options = ["--metrics", "127.0.0.1:0", "--console-tokens", str(tmp_path / "tokens"), "--console-tls-cert"]
+    options += [
+        str(tmp_path / "web.pem"),
+        "--console-tls-key",
+        str(tmp_path / "web.key"),
+        "--console-name",
+        "localhost",
+    ]
+    for name, suffix in (("server", "pem"), ("server", "key")):
+        shutil.copy(pki / f"{name}.{suffix}", tmp_path / f"web.{suffix}")
+    running = Agent(Nowhere(tmp_path), tmp_path / "log", *options)  # type: ignore[arg-type]
+    try:
+        at = serves_at(running, "metrics").removeprefix("https://")
+        prometheus = Prometheus(tmp_path, at, token=token)
+        try:
+            wait(lambda: prometheus.value("dnsteer_certificate_end_timestamp_seconds"), prometheus.log.read_text)
+            fires(prometheus, "DnsteerCertificateEndsSoon", {"switch": socket.gethostname()})
+            for suffix in ("pem", "key"):
+                shutil.copy(pki / f"web.{suffix}", tmp_path)
+            wait(lambda: "DnsteerCertificateEndsSoon" not in prometheus.firing(), lambda: str(prometheus.firing()))
+        finally:
+            prometheus.end()
+    finally:
+        running.end(signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -168,13 +168,15 @@ def test_wrong_requests_say_what_is_wrong(alice: Visit, shared: Switch) -> None:
         ("drain", "farm/ns1", {"note": "a\nb"}, "Note: expected one line"),
     ):
         done = alice.preview(verb, about, **options)
-        assert (done.status_code, words in done.text) == (400, True), done.text
+        assert (done.status_code, words in unescape(done.text)) == (400, True), done.text
+        assert 'aria-label="Pages"' in done.text and '">Back to ' in done.text
     for verb, about, options, words in (
         ("drain", "farm/ns1", {"over": "2m", "for": "1m"}, "--for must be longer than --over"),
         ("rollback", "77", {}, "there is no state 77 in the record"),
     ):
         page = alice.preview(verb, about, **options).text
         assert "This is refused:" in page and words in page and "╭" not in page and "/changes/confirm" not in page, page
+        assert 'action="/changes/preview"' in page and all(f'value="{value}"' in page for value in options.values())
     assert "it is so already" in alice.preview("undrain", "farm/ns1").text
     assert shared.tables() == tables and overlay(shared) == []
 

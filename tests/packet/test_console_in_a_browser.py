@@ -129,3 +129,36 @@ def test_signing_out(page: Any, browser: Any, served: tuple[str, str], looks_rig
     looks_right(page, "sign-in")
     page.goto(f"{served[0]}/changes")
     page.wait_for_selector("input[name=token]")
+
+
+@pytest.mark.usefixtures("page")
+def test_wrong_input_stays_in_its_form(
+    browser: Any, served: tuple[str, str], shared: Switch, looks_right: Callable[..., None]
+) -> None:
+    with opened(browser, f"{served[0]}/pools/farm", expected="Failed to load resource") as page:
+        page.select_option("select[name=about]", "farm/ns2")
+        page.fill("input[name=for]", "soon")
+        page.fill("input[name=note]", "CHG-4711")
+        page.click("button[value=drain]")
+        page.wait_for_selector("#wrong-for >> text=found 'soon'; expected a time such as 90s")
+        assert page.evaluate("document.activeElement.name") == "for", "it has the focus"
+        looks_right(page, "change-wrong", "dark")
+        page.fill("input[name=for]", "2h")
+        page.click("button[value=drain]")
+        page.wait_for_selector("h1:has-text('Drain farm/ns2?')")
+        assert "CHG-4711" in page.inner_text(".facts") and overlay(shared) == []
+
+
+@pytest.mark.usefixtures("page")
+def test_a_page_that_is_not_there_leads_back(
+    browser: Any, served: tuple[str, str], looks_right: Callable[..., None]
+) -> None:
+    ready, expected = "a:has-text('Back to Pools')", "Failed to load resource"
+    with opened(browser, f"{served[0]}/pools/none", expected=expected, ready=ready) as page:
+        looks_right(page, "page-missing", "dark")
+        page.click("text=Back to Pools")
+        page.wait_for_selector("h1:has-text('Pools')")
+        page.goto(f"{served[0]}/path?client=x&port=1&vip=dns")
+        page.wait_for_selector("#wrong-client")
+        assert page.evaluate("document.activeElement.name") == "client"
+        looks_right(page, "path-wrong", "dark")

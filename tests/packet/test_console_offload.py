@@ -90,7 +90,7 @@ def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Ag
         == verified["flows"]["no"] - len(verified["missing"])
         > 0
     )
-    rows = re.findall(r'<tr role="row"><th scope="row" role="rowheader">(.*?)</th>', page)
+    rows = [words(row) for row in re.findall(r'<tr role="row"><th scope="row" role="rowheader">(.*?)</th>', page)]
     assert len(rows) == verified["flows"]["no"]
     owners = [o["owners"][0] for o in verified["missing"]]
     udp = sum(o["service"] == "udp/53" for o in owners)

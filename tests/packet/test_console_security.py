@@ -188,19 +188,19 @@ def test_forms_of_others_are_refused(served: Served, alice: Visit) -> None:
         ({"csrf": ""}, {}, "not of this session"),
         ({"csrf": own["csrf"][:-1]}, {}, "not of this session"),
         ({"csrf": others}, {}, "not of this session"),
-        (own, {"origin": "https://evil.example"}, "another site"),
-        (own, {"origin": "null"}, "another site"),
-        (own, {"origin": served.at.replace("https", "http")}, "another site"),
-        (own, {"sec-fetch-site": "cross-site"}, "another site"),
-        (own, {"sec-fetch-site": "same-site"}, "another site"),
-        (own, {"sec-fetch-site": "none"}, "another site"),
+        (own, {"origin": "https://evil.example"}, "nother site"),
+        (own, {"origin": "null"}, "nother site"),
+        (own, {"origin": served.at.replace("https", "http")}, "nother site"),
+        (own, {"sec-fetch-site": "cross-site"}, "nother site"),
+        (own, {"sec-fetch-site": "same-site"}, "nother site"),
+        (own, {"sec-fetch-site": "none"}, "nother site"),
         (own, {}, "does not act on the switch"),
     ]
     for fields, headers, why in ways:
         answer = alice.post("/changes/preview", fields, **headers)
         assert (answer.status_code, why in answer.text) == (403, True), (fields, headers, answer.text)
     bare = alice.client.post(alice.at + "/changes/preview", data=own)
-    assert (bare.status_code, "another site" in bare.text) == (403, True)
+    assert (bare.status_code, "nother site" in bare.text) == (403, True)
     evil = alice.post("/sign-in", {"token": served.secrets["alice"]}, origin="https://evil.example")
     assert evil.status_code == 403
     assert alice.get("/changes/preview").status_code in (404, 405)
@@ -245,10 +245,9 @@ def test_too_many_forms_and_too_many_wrong_tokens(served: Served, browser: Visit
         tried = [client.get(served.at, headers={"authorization": f"Bearer {n}"}) for n in range(12)]
         codes = [answer.status_code for answer in tried]
         assert codes[0] == 401 and codes.index(429) == 10 and int(tried[-1].headers["retry-after"]) <= 6
-        assert client.get(served.at, headers=right).status_code == 429, "whether right or wrong"
+        assert client.get(served.at, headers=right).status_code == 200, "others there may have a right one"
+        assert client.get(f"{served.at}/metrics", headers=right).status_code == 200
     assert served.agent.said().count("a wrong token from 127.0.0.9") == 10
-    with local(served, "127.0.0.8") as client:
-        assert client.get(served.at, headers=right).status_code == 200
 
 
 def test_only_names_of_the_certificate(alice: Visit) -> None:

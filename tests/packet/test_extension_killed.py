@@ -97,7 +97,7 @@ CHANGES: dict[str, tuple[Work, Work]] = {
 }
 ENDS: dict[str, Work] = {
     "restore": lambda w: restore(w, None),
-    "a drain elsewhere": lambda w: change_overlay(w, None, advance, pool="near"),
+    "a drain elsewhere": lambda w: change_overlay(w, None, advance, pools=("near",)),
 }
 
 

@@ -64,10 +64,24 @@ def test_what_history_tells(applied: Switch, tmp_path: Path, monkeypatch: pytest
     assert second["digest"] != first["digest"]
     applied_at = datetime.fromisoformat(second["applied"])
     assert abs(datetime.now(timezone.utc) - applied_at) < timedelta(minutes=2)
-    lines = on(applied)("history").out.splitlines()
-    assert len(lines) == 2
-    assert lines[0].startswith("*    2")
+    heading, *lines = on(applied)("history").out.splitlines()
+    assert heading.split()[:3] == ["state", "applied", "(UTC)"] and len(lines) == 2
+    assert lines[0].startswith("* 2 ") and lines[1].startswith("  1 ")
     assert "note 2" in lines[0]
+
+
+def test_history_in_a_narrow_terminal(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = tmp_path / "customer-007-authoritative.yaml"
+    spec.write_text(text(1))
+    assert (
+        on(applied)("apply", spec, "--yes", "--note", "CHG 4711: kernel update of rack seven, see the ticket").code == 0
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = on(applied)("history").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    words = " ".join(lines).split()
+    assert {"kernel", "update", "seven,"} <= set(words)  # broken between words
+    assert "authoritative.yaml" in "".join(words) and "digest" not in words
 
 
 def test_what_changes_nothing_makes_no_state(applied: Switch, tmp_path: Path) -> None:
@@ -117,7 +131,7 @@ def test_a_dash_is_standard_output(applied: Switch, tmp_path: Path, monkeypatch:
 def test_at_most_ten_are_kept(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, *range(1, 15))
     assert numbers(applied) == list(range(14, 4, -1))
-    assert len(on(applied)("history").out.splitlines()) == 10
+    assert len(on(applied)("history").out.splitlines()) == 1 + 10
 
 
 def test_ten_are_kept_and_numbers_go_on(applied: Switch, tmp_path: Path) -> None:
@@ -167,7 +181,7 @@ def test_a_state_that_was_rolled_back_from_is_marked_and_no_target_unless_it_is_
     assert [(s["state"], s["rolled_back"], s["restores"]) for s in states] == [
         (3, False, 1), (2, True, None), (1, False, None),
     ]  # fmt: skip
-    marked = ["note 2  (rolled back)" in line for line in on(applied)("history").out.splitlines()]
+    marked = ["note 2 (rolled back)" in line for line in on(applied)("history").out.splitlines()[1:]]
     assert marked == [False, True, False]
     assert on(applied)("rollback", "2", "--yes", "--note", "why", "--json").json["state"] == 4
     assert applied.tables() == second

@@ -28,6 +28,21 @@ def test_verify_names_what_is_in_force(applied: Switch, tmp_path: Path) -> None:
     assert do("verify", spec, "--json").json["in_force"] == ["farm/ns1 is drained", "farm/ns2 is at weight 5"]
 
 
+def test_without_a_file_verify_compares_with_the_record(applied: Switch, tmp_path: Path) -> None:
+    do = on(applied)
+    as_recorded = f"br-dns: as recorded: {tmp_path}/spec.yaml (state 1)"
+    assert (do("verify").code, do("verify").out) == (Exit.OK, f"{as_recorded}\n")
+    (tmp_path / "spec.yaml").unlink()
+    assert do("drain", "farm/ns1", "--yes").code == 0
+    assert do("verify", "--bridge", BRIDGE).out.splitlines()[-1] == f"{as_recorded} with what is in force"
+    applied.ofctl("add-flow", "table=20,priority=7,actions=drop")
+    found = do("verify", "--json")
+    assert found.code == Exit.DIFFERENT and len(found.json["drift"]) == 1
+    assert do("verify", "--ignore-foreign").code == Exit.OK
+    wrong = do("verify", spec_file(tmp_path), "--bridge", BRIDGE)
+    assert wrong.code == Exit.USAGE and "found SPEC and --bridge" in wrong.err
+
+
 def test_a_weight_of_the_spec_that_a_given_one_overrides_moves_nothing(applied: Switch, tmp_path: Path) -> None:
     do, heavier = on(applied), tmp_path / "heavier.yaml"
     heavier.write_text(HEAVIER)

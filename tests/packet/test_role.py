@@ -165,7 +165,7 @@ def test_the_agent_follows_the_role(plain: Switch, tmp_path: Path) -> None:
         running.waits_for("metrics at http://")
         address = running.said().partition("metrics at http://")[2].partition("/")[0]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
-            assert 'dnsteer_switch_standby{bridge="br-dns"} 1.0' in page.read().decode()
+            assert 'dnsteer_switch_standby{bridge="br-dns",switch="dpu-1"} 1.0' in page.read().decode()
         plain.ofctl("del-flows", "cookie=0xd454000000000000/-1")  # somebody
         wait(lambda: answers(plain) == set(), lambda: f"it answers for {answers(plain)}")
         running.waits_for("repaired: flows of the switch's role")

@@ -20,6 +20,7 @@ from dnsteer.status import counters
 from dnsteer.status.rates import rates_between
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
+from tests.packet.command import on
 from tests.packet.status_cases import NOW, backends, deployed, insert_by_start, load, out, status
 from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 
@@ -94,7 +95,7 @@ def test_rates_are_those_of_the_load(switch: Switch) -> None:
     target = deployed(switch)
     out(target, "direct/a")
     with load(switch, "198.51.100.54", udp=400, tcp=200):
-        found = status(switch, "--no-verify", "--interval", "2s")
+        found = status(switch, "--no-verify", "--interval", "2s", code=Exit.ATTENTION)
         people = cli(
             "status", "--db", switch.database, "--no-verify", "--interval", "0.5s", env={"COLUMNS": "120"}
         ).stdout
@@ -181,9 +182,26 @@ def test_overdue_maintenance_and_pools_without_backends_are_warnings(switch: Swi
     found = status(switch, code=Exit.ATTENTION)
     assert backends(found, "hashed")["b"]["overdue"] is True
     assert [a["overdue"] for a in found["overlay"]] == [False, False, True]
-    all_down, over = found["warnings"]
+    all_down, alone, over = found["warnings"]
+    assert alone.startswith("pool hashed: a is the last of 2 backends in service; without it queries still go to it")
     assert "pool direct: every backend is out of service" in all_down
     assert re.search(r"hashed/b was to be drained only until .*dnsteer reconcile", over)
+
+
+@pytest.mark.parametrize("change", [("drain", "direct/a"), ("down", "direct/a"), ("weight", "direct/a", "0")])
+def test_the_last_backend_in_service_is_warned_of_below_half_of_clients(
+    switch: Switch, change: tuple[str, ...]
+) -> None:
+    deployed(switch, LARGE.replace("port: vf2}", "port: vf2, weight: 3}"))
+    last = "pool direct: c would be the last backend in service; if it fails, none is left"
+    previewed = on(switch)(*change, "--dry-run", "--json").json
+    assert (previewed["warnings"], previewed["asks"]) == ([last], [])
+    assert last in on(switch)(*change, "--dry-run").err
+    done = on(switch)(*change)
+    assert done.code == 0 and last in done.err, "it is no question, which scripts would have to answer"
+    assert last not in on(switch)("drain", "hashed/a", "--dry-run").err, "it was so before"
+    (alone,) = status(switch, "--no-rates", code=Exit.ATTENTION)["warnings"]
+    assert alone.startswith("pool direct: c is the last of 2 backends in service")
 
 
 def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.cli.output import Exit
 from tests.packet.command import SLOW, on, spec_file
 from tests.packet.status_cases import GONE, load
 from tests.packet.switches import LARGE, ROOT, Running, Switch, cli, unexpected
@@ -45,7 +46,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def test_one_frame_for_programs(busy: Running) -> None:
     done = on(busy)("top", "--once", "--json", "--interval", "1s")
-    assert done.code == 0, done.err
+    assert done.code == Exit.ATTENTION, done.err
     found = done.json
     assert found["interval"] >= 1
     (first, second) = found["vips"]
@@ -63,7 +64,8 @@ def test_one_frame_for_programs(busy: Running) -> None:
         0,
         None,
     )
-    (entry,) = found["attention"]
+    alone, entry = found["attention"]
+    assert (alone["level"], alone["title"]) == ("warning", "Pool hashed: one backend is left in service")
     assert (entry["level"], entry["title"]) == ("note", "hashed/a is drained") and entry["detail"].endswith(
         ": CHG 4711"
     )
@@ -74,12 +76,18 @@ def test_one_frame_for_programs(busy: Running) -> None:
 
 def test_one_frame_for_a_pipe_as_large_as_is_asked_for(busy: Running) -> None:
     done = cli("top", "--interval", "0.5s", "--db", busy.database, env={"COLUMNS": "80", "LINES": "24"})
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (Exit.ATTENTION, "")
     lines = done.stdout.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     row = next(line for line in lines if line.startswith("straight"))
     assert re.search(r"straight +198\.51\.100\.54 \+1 +direct +\d+ +\d+", row)
     assert "\x1b" not in done.stdout
+
+
+def test_a_filter_for_one_frame(busy: Running) -> None:
+    done = on(busy)("top", "--once", "--json", "--interval", "0.5s", "--filter", "STRAIGHT")
+    assert [vip["name"] for vip in done.json["vips"]] == ["straight"]
+    assert {b["pool"] for b in done.json["backends"]} == {"direct"}
 
 
 def test_an_object_each_interval(busy: Running) -> None:
@@ -137,6 +145,10 @@ def test_keys_on_a_terminal(busy: Running) -> None:
         until("by name")
         os.write(ours, b"s")
         until("by state")
+        os.write(ours, b"/strai")
+        until("filter: strai_")
+        os.write(ours, b"\r")
+        assert "nat " not in until("with 'strai'").rpartition("VIP")[2]
         os.write(ours, b"q")
         until("\x1b[?1049l")
         assert process.wait(PATIENCE) == 0

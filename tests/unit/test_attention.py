@@ -70,7 +70,7 @@ def test_checks_that_only_warn_stop_no_vip() -> None:
     failing = tuple(replace(fails(f"ns{n}"), check="dns-warn") for n in (1, 2, 3))
     code, (item,) = judged(failing=failing)
     assert (code, item.level, item.vips) == (Exit.ATTENTION, "warning", ())
-    assert item.title == "Pool farm: checks that only warn fail"
+    assert item.title == "Pool farm: checks that only warn are failing"
     assert "ns2: dns of ns2: SERVFAIL" in item.detail
     assert not AgentKnowledge(failing=failing).by_backend
 
@@ -94,7 +94,7 @@ def test_when_all_in_service_fail_its_vips_do_not_serve() -> None:
         (item,) = [item for item in items if item.level == "critical"]
         assert (code, item.vips) == (Exit.NOT_SERVING, ("dns",))
         assert ("PANIC" in item.title) is bool(panics)
-        assert item.detail.endswith("; people have out, though no check of them fails: ns1")
+        assert item.detail.endswith("; taken out by operators though their checks pass: ns1")
     code, items = judged(failing=ill, panics=(PoolPanic("farm", LATER),))  # ns1 passes
     assert (code, items[0].vips) == (Exit.ATTENTION, ())
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.lab import names
 from dnsteer.switch import rpc
 from dnsteer.switch.rpc import parse_remote
 from tests.unit.commands import ENV, RUN, SPEC, Command
@@ -27,6 +28,34 @@ def test_no_database(verb: str, place: Path, command: Command) -> None:
 def test_a_database_from_the_environment(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DNSTEER_DB", f"unix:{place}/db.sock")
     assert f"unix:{place}/db.sock" in command("verify", SPEC)[2]
+
+
+@pytest.mark.parametrize("verb", ["history", "status", "bringup"])
+def test_the_directory_of_open_vswitch(
+    verb: str, place: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DNSTEER_DB", raising=False)
+    monkeypatch.setenv("OVS_RUNDIR", str(place))
+    if verb == "bringup":
+        assert f"unix:{place}/db.sock" in command("bringup", SPEC, "--check")[1]
+        return
+    said = f"dnsteer: OVSDB at unix:{place}/db.sock: there is no such socket; is it running?\n"
+    assert command(verb) == (69, "", said)
+    assert f"unix:{place}/other.sock" in command(verb, "--db", f"unix:{place}/other.sock")[2]
+
+
+def test_the_switch_of_a_lab_is_named(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DNSTEER_DB", raising=False)
+    monkeypatch.setenv("OVS_RUNDIR", str(place / "own"))
+    lab = place / "lab.sock"
+    monkeypatch.setattr(names, "DB_SOCKET", lab)
+    assert "lab" not in command("status")[2].replace(str(place), "")
+    lab.touch()
+    hint = f"    hint: a lab is up, whose switch is another one: export DNSTEER_DB=unix:{lab}\n"
+    for argv in (("status",), ("history",), ("apply", SPEC)):
+        code, _, said = command(*argv)
+        assert code == 69 and said.endswith(hint), said
+    assert "hint" not in command("status", "--db", f"unix:{place}/other.sock")[2]  # who names one means it
 
 
 @pytest.mark.parametrize("kind", ["unix", "file", "tcp"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dnsteer.console import live as live_module
-from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.deploy.movement import Assignment, pools_with_one_backend, pools_without_backends
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
@@ -46,13 +46,13 @@ def test_all_is_well() -> None:
         ((entry("ns3", "health", note="no answer within 0.5 s"),), {}, "warning", "farm/ns3 is unhealthy",
          "kdig @192.0.2.13 -p 53 +norec example.org. SOA; dnsteer drain farm/ns3"),
         ((entry("ns3", "health", note="x", returns=START.isoformat(), over=30.0, gone=500),), {}, "note",
-         "farm/ns3 comes back", ""),
+         "farm/ns3 is returning to service", ""),
         ((entry("ns1", note="CHG-1"),), {}, "note", "farm/ns1 is drained", "dnsteer undrain farm/ns1"),
         ((entry("ns1", over=600.0, gone=300),), {}, "note", "farm/ns1 is draining", "dnsteer undrain farm/ns1"),
         ((entry("ns1", "down"),), {}, "note", "farm/ns1 is down", "dnsteer up farm/ns1"),
         ((entry("ns1", "weight", weight=5),), {}, "note", "farm/ns1 is at weight 5", "dnsteer weight farm/ns1 --undo"),
         ((entry("ns1", until=START.isoformat()),), {}, "warning", "maintenance is overdue", "dnsteer reconcile"),
-        ((entry("ns1", "backup", weight=1, note="below 2"),), {}, "warning", "Pool farm: its backup serves", ""),
+        ((entry("ns1", "backup", weight=1, note="below 2"),), {}, "warning", "Pool farm is served by its backup", ""),
         ((entry("sp1", pool="spare"),), {}, "critical", "Pool spare has no backend", "dnsteer undrain spare/sp1"),
         ((), {"waits": True}, "critical", "The switch does not forward", "dnsteer restore"),
     ],
@@ -80,13 +80,16 @@ def test_the_warnings_of_status_are_all_there() -> None:
     entries = (
         entry("sp1", pool="spare", until=START.isoformat()),
         entry("ns1", "backup", weight=1, note="fewer than 2"),
+        entry("ns2"),
+        entry("ns3"),
     )
     state, overlay = known(), Overlay(entries)
     time = START + timedelta(minutes=1)
     said = [
         *pools_without_backends(Assignment(state.state.members, overlay)), *backups_in_use(overlay), *overdue(overlay, time),
     ]  # fmt: skip
-    assert len(said) == 3
+    said += pools_with_one_backend(Assignment(state.state.members, overlay))
+    assert len(said) == 4
     texts = " ".join(text for _, text, _ in items(Console(state, *entries).get()))
     for warning in said:
         assert warning[1:] in texts, warning
@@ -95,7 +98,7 @@ def test_the_warnings_of_status_are_all_there() -> None:
 def test_the_most_urgent_comes_first() -> None:
     entries = (entry("ns1"), entry("ns2", "health", note="no answer"), entry("sp1", pool="spare"))
     levels = [level for level, _, _ in items(Console(known(), *entries).get())]
-    assert levels == ["critical", "warning", "note", "note"]
+    assert levels == ["critical", "warning", "warning", "note", "note"], "farm/ns3 is the last one, ns2 is unhealthy"
 
 
 def test_a_panic_names_who_fails_and_why() -> None:
@@ -119,7 +122,9 @@ def test_of_many_unhealthy_backends_some_are_named() -> None:
         f"      - {{name: b{n}, ipv4: 198.51.100.{n}, mac: '02:00:00:00:03:{n:02x}'}}\n" for n in range(1, 41)
     )
     text = SPEC.replace("slots: 32", "slots: 64").replace("    backends:\n", f"    backends:\n{backends}", 1)
-    found = items(Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get())
+    found = items(
+        Console(known(text), *(entry(f"b{n}", "health", note="late") for n in range(1, 41))).get("/attention")
+    )
     assert len(found) == 21
     assert found[-1][1].startswith("warning 20 more backends are unhealthy")
 
@@ -182,7 +187,7 @@ def test_empty_states() -> None:
     standby = Console(known())
     standby.recorder.bridge_is("br-dns", held=False)
     page = standby.get()
-    assert "This agent stands by" in page and '<article class="tile"' not in page
+    assert "This agent is on standby" in page and '<article class="tile"' not in page
     assert nothing.ask("/pools/farm").status_code == 404
     unchecked = Console(known(SPEC.replace("    health: {check: dns, query: {name: example.org}}\n", "")))
     assert "3 of 3 in service" in unchecked.get()
@@ -195,7 +200,7 @@ def test_all_text_is_escaped() -> None:
     console = Console(state, *entries)
     console.recorder.turned(("farm", "ns2", "dns"), healthy=False, why=SCRIPT)
     console.recorder.followed(record(1, *entries[:2]))
-    for path in ("/", "/pools", "/pools/farm", "/changes"):
+    for path in ("/", f"/?text={SCRIPT}", "/attention", "/pools", "/pools/farm", "/vips/dns", "/changes"):
         page = console.get(path)
         assert SCRIPT not in page, path
         assert page.count("<script") == 1, "the console's own"
@@ -206,7 +211,7 @@ def test_all_text_is_escaped() -> None:
 
 def test_no_style_and_no_script_stands_in_a_page() -> None:
     console = Console(known(), entry("ns1"))
-    for path in ("/", "/pools", "/pools/farm", "/changes"):
+    for path in ("/", "/attention", "/pools", "/pools/farm", "/vips/dns", "/changes"):
         page = console.get(path)
         assert not re.search(r"\sstyle=|<style|\son\w+=|javascript:|https?://", page), path
 
@@ -299,8 +304,18 @@ def test_maintenance_says_until_when() -> None:
 
 
 def test_overdue_maintenance_is_there_once() -> None:
-    page = Console(known(), entry("ns1", until=START.isoformat()), entry("ns2")).get()
-    assert [level for level, _, _ in items(page)] == ["warning", "note"]
+    page = Console(known(), entry("ns1", until=START.isoformat())).get()
+    assert [level for level, _, _ in items(page)] == ["warning"]
+
+
+def test_the_last_backend_in_service_needs_attention() -> None:
+    drained = (entry("ns1"), entry("ns3", "weight", weight=0))
+    found = [(level, text) for level, text, _ in items(Console(known(), *drained).get()) if "one backend" in text]
+    ((level, text),) = found
+    assert level == "warning" and "Pool farm: one backend is left in service" in text
+    assert "ns2 is the last of 3 backends in service; without it queries still go to it" in text
+    assert "It serves dns." in text
+    assert "one backend is left" not in Console(known(), drained[0]).get()
 
 
 def test_slots_that_came_back_within_a_change_have_not_moved() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dnsteer.console import limits, sessions, tokens
-from dnsteer.console.access import _local
+from dnsteer.console.access import local_path
 from dnsteer.console.change_request import (
     ChangeRequest,
     Preview,
@@ -208,18 +208,15 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit.wait("a") == 10 and limit.wait("b") == 0
     clock.time += 10
     assert limit.wait("a") == 0
-    limit.know("k")
     for n in range(5):
         limit.count(f"many-{n}")
     assert limit.wait("b") == 1, "all together"
-    assert limit.wait("k") == 0, "but for one that is known"
     clock.time += 1000
     assert limit.wait("b") == 0
     monkeypatch.setattr(limits, "MAX_KEYS", 3)
     for n in range(9):
         limit.count(f"more-{n}")
-        limit.know(f"more-{n}")
-    assert len(limit._callers) == len(limit._known) == 3
+    assert len(limit._callers) == 3
 
 
 def test_a_host_is_one_caller() -> None:
@@ -255,7 +252,7 @@ def test_where_a_form_comes_from(headers: dict[str, str], own: bool) -> None:
     "path", ["", "x", "//evil", "/\\evil", "/a\nb", "/sign-in?next=/", "/" + "a" * 500, "http://evil"]
 )
 def test_a_way_back_leads_nowhere_else(path: str) -> None:
-    assert _local(path) == "/" and _local("/pools/farm") == "/pools/farm"
+    assert local_path(path) == "/" and local_path("/pools/farm") == "/pools/farm"
 
 
 @pytest.mark.parametrize(
@@ -302,6 +299,7 @@ def test_what_a_preview_found() -> None:
         plain_answer("Usage: x\nTry 'y'\n╭─ Error ─╮\n│ a wrong thing  │\n╰──╯\n  indented\n")
         == "a wrong thing\n  indented"
     )
+    assert plain_answer("Usage: x\nError: Invalid value: it is wrong\n") == "it is wrong"
 
 
 def test_forms_escape_all_text() -> None:
@@ -317,9 +315,14 @@ def test_forms_escape_all_text() -> None:
     assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
     run = VerbRun(request, SCRIPT, began, None, VerbOutcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
     common = {"seen": seen, "visitor": visitor, "page": "changes"}
+    given = dict.fromkeys(("about", "for", "over", "note"), SCRIPT)
+    wrong = WrongRequestError(SCRIPT, "note")
+    forms = {"given": given, "wrong": wrong, "backends": [(SCRIPT, [SCRIPT])]}
     made = [
-        pages.render("preview.html", asked=request, preview=preview, outdated=True, **common),
-        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **common),
+        pages.render("preview.html", asked=request, preview=preview, outdated=True, **forms, **common),
+        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **forms, **common),
+        pages.render("change.html", title=SCRIPT, back=SCRIPT, backends=[], given=given, error=wrong, **common),
+        pages.render("error.html", title=SCRIPT, back=SCRIPT, back_title=SCRIPT, why=SCRIPT, **common),
         pages.render("run.html", run=run, said=run.said, **common),
         pages.render("state.html", view=view, current=1, may_roll_back=True, text=str, **common),
         pages.render("plan.html", spec=SCRIPT, file=SCRIPT, ended=SCRIPT, said=SCRIPT, code=2, **common),

@@ -280,12 +280,12 @@ def test_a_state_while_the_database_cannot_be_read(tmp_path: Path) -> None:
     async def test() -> None:
         client, _ = await of.browser("bob")
         done = await client.get("/changes/1")
-        assert (done.status_code, "the recorded states cannot be read: " in done.text) == (503, True), done.text
+        assert (done.status_code, "The recorded states cannot be read: " in done.text) == (503, True), done.text
         of.console = Console(None)
         of.app = of.made()
         client._transport = httpx.ASGITransport(of.app)  # type: ignore[arg-type]
         done = await client.get("/changes/1")
-        assert (done.status_code, "they were not read yet" in done.text) == (503, True), done.text
+        assert (done.status_code, "hey were not read yet" in done.text) == (503, True), done.text
 
     of.run(test)
 

@@ -28,6 +28,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
+from tests.unit.test_console_server import Events, since
 
 DOCA = SPEC.replace("ovs-netdev", "ovs-doca")
 FLOW = (
@@ -167,6 +168,10 @@ def test_without_a_reading_it_says_why() -> None:
     assert "30,000 datapath flows More than 20,000 are not read here" in page(None)
     assert "hw-offload is not true" in page(read(), settings=("other_config:hw-offload is not true",))
     assert "There are no datapath flows at the moment" in page(read())
+    for look in (OffloadLook(None, None), OffloadLook(OffloadView(START, known(DOCA), error="it is away"), None)):
+        picture = Picture(START, Seen(START, "br-dns", now=Side(known(DOCA), Overlay(), START)))
+        parts = ConsolePages().content("offload", picture, Desk(), States(), look).parts
+        assert not parts.keys() & {"flows", "masks", "why", "mask-total"}
 
 
 def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,10 +187,15 @@ def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest
     async def test() -> None:
         try:
             page = await live.page("offload")
-            assert "being read for the first time" in page.first and page.status == 200
+            assert "being read for the first time" in page.text and page.status == 200
+            assert "<table" not in page.text, "it would be empty"
+            events = Events(await live.stream("offload", since(page.text)))
             go.set()
             monkeypatch.setattr(pace, "WAIT", 20.0)
-            assert "queries of dns over ipv4" in (await live.page("offload")).first
+            page = await live.page("offload")
+            assert 'queries of <a href="/vips/dns">dns</a> over ipv4' in page.text and page.text.count("<table") == 3
+            assert (await events.next("reload"))[0] == "reload", "the page that was open gets the tables"
+            await events.end()
         finally:
             go.set()
             live._on_demand.close()

@@ -260,14 +260,14 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
         live._on_demand._paths = PathWatch(reader, lambda: changed.append(True))
         try:
             page = await live.page(PATH)
-            assert "is being traced" in page.first and page.status == 200
+            assert "is being traced" in page.text and page.status == 200
             live._topics[PATH].watchers = 1
             monkeypatch.setattr(pace, "WAIT", 3600.0)
             live.changed()
-            assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).first
+            assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).text
             assert not reader.traced and not changed
             reader.go.set()
-            assert "Traced 2026" in (await asyncio.wait_for(live.page(PATH), 10)).first
+            assert "Traced 2026" in (await asyncio.wait_for(live.page(PATH), 10)).text
             assert reader.traced == [PATH] and changed == [True]
             await live.page(PATH)
             assert changed == [True], "nothing is due"
@@ -322,16 +322,16 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
         live = console.live
         running = asyncio.create_task(live.run())
         page = await live.page("pools")
-        assert "nobody expected that" in page.first and page.status == 500
-        stream = await live.stream("pools", page.first.split('data-since="')[1].split('"')[0])
+        assert "nobody expected that" in page.text and page.status == 500
+        stream = await live.stream("pools", page.text.split('data-since="')[1].split('"')[0])
         await anext(stream)
         console.recorder.panicked("farm", panics=True)
         while live._changed.is_set():
             await asyncio.sleep(0.01)
-        assert "PANIC" in (await live.page("overview")).first and not running.done()
+        assert "PANIC" in (await live.page("overview")).text and not running.done()
         monkeypatch.undo()
         page = await live.page("pools")
-        assert "farm" in page.first and page.status == 200, "it can be made again"
+        assert "farm" in page.text and page.status == 200, "it can be made again"
         await stream.aclose()  # type: ignore[attr-defined]
         running.cancel()
         await asyncio.wait([running])
@@ -360,14 +360,14 @@ def test_the_console_goes_on_though_all_pages_lack_something(
     async def test() -> None:
         running = asyncio.create_task(console.live.run())
         pages = console.live
-        while what not in (page := await pages.page("overview")).first:
+        while what not in (page := await pages.page("overview")).text:
             await asyncio.sleep(0.01)
-        assert "nobody expected that" in page.first and page.status == 200 and not running.done()
-        assert not lacks or lacks not in (await pages.page("pools")).first
+        assert "nobody expected that" in page.text and page.status == 200 and not running.done()
+        assert not lacks or lacks not in (await pages.page("pools")).text
         monkeypatch.undo()
-        while what in (await pages.page("overview")).first:
+        while what in (await pages.page("overview")).text:
             await asyncio.sleep(0.01)
-        assert "farm" in (await pages.page("pools")).first
+        assert "farm" in (await pages.page("pools")).text
         running.cancel()
         await asyncio.wait([running])
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import threading
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from dnsteer.console.rates import POINTS, Series
 from dnsteer.console.runs import MAX_RUNS, Runs
 from dnsteer.console.verbs import Asked, VerbOutcome
 from tests.unit.commands import in_process
-from tests.unit.console_cases import HOST, SCRIPT, SPEC, Console, entry, known, record
+from tests.unit.console_cases import SCRIPT, SPEC, Console, entry, known, record
 
 PATHS = (
     "/",
@@ -151,7 +151,7 @@ def test_only_what_changed_is_sent() -> None:
     console = Console(known())
 
     async def test(of: LivePages) -> None:
-        page = (await of.page("overview")).first
+        page = (await of.page("overview")).text
         events = Events(await of.stream("overview", since(page)))
         waits = asyncio.create_task(events.next("update"))
         await asyncio.sleep(0.3)
@@ -178,7 +178,7 @@ def test_a_page_of_another_agent_or_of_another_spec_is_read_again() -> None:
     console = Console(known())
 
     async def test(of: LivePages) -> None:
-        page = (await of.page("overview")).first
+        page = (await of.page("overview")).text
         for version in ("", "1.1", "x", f"{of.epoch}.-1", f"{of.epoch}.{'9' * 30}"):
             events = Events(await of.stream("overview", version))
             assert (await events.next("reload"))[0] == "reload", version
@@ -202,44 +202,9 @@ def test_the_overview_is_made_before_anybody_asks() -> None:
         while "late" not in of._topics["overview"].parts["vip-0"][1]:
             await asyncio.sleep(0.01)
         assert of.watchers == 0
-        assert "late" in await (await of.page("overview")).whole()
+        assert "late" in (await of.page("overview")).text
 
     live(console, test)
-
-
-def test_the_beginning_is_sent_while_the_tiles_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    console, begun, sent = Console(known()), threading.Event(), list[str]()
-    later = console.live.pages.later
-    monkeypatch.setattr(console.live.pages, "later", lambda *args: later(*args) if begun.wait(10) else None)
-
-    async def receive() -> dict[str, Any]:
-        await asyncio.sleep(60)
-        return {}
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(message.get("body", b"").decode())
-        if "Nothing needs attention" in sent[-1]:
-            begun.set()
-
-    host = [(b"host", HOST.encode())]
-    asyncio.run(console.app({"type": "http", "method": "GET", "path": "/", "headers": host}, receive, send))
-    assert [("<title>" in piece, "<article" in piece) for piece in sent if piece] == [(True, False), (False, True)]
-    assert "".join(sent) == console.get(), "it is kept"
-
-
-def test_a_defect_of_the_tiles_stands_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    console = Console(known(), say=said.append)
-    for _ in range(2):
-        monkeypatch.setattr(console.live.pages, "later", lambda *args: 1 / 0)
-        page = console.get()
-        assert page.index('id="tiles"') < page.index("A defect of dnsteer") < page.index("</main>")
-        monkeypatch.undo()
-        assert page.count("<article") == 0 and console.get().count("<article") == 2
-        console.recorder.panicked("farm", panics=True)
-        console.live.changed()
-    (line,) = said
-    assert "the page overview cannot be made: ZeroDivisionError" in line
 
 
 @pytest.mark.parametrize("maker", ["the console itself", "a visitor who leaves"])
@@ -268,7 +233,7 @@ def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.Mon
         await asyncio.sleep(0.1)
         assert not page.done()
         go.set()
-        assert "ns1" in (await page).first
+        assert "ns1" in (await page).text
 
     if "visitor" in maker:
         asyncio.run(test(console.live))
@@ -280,7 +245,7 @@ def test_a_panic_is_sent_though_nothing_moves() -> None:
     console = Console(known())
 
     async def test(of: LivePages) -> None:
-        events = Events(await of.stream("overview", since((await of.page("overview")).first)))
+        events = Events(await of.stream("overview", since((await of.page("overview")).text)))
         console.recorder.panicked("farm", panics=True)
         data: Any = {"parts": {}}
         while "vip-0" not in data["parts"]:
@@ -296,7 +261,7 @@ def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) 
     console = Console(known())
 
     async def test(of: LivePages) -> None:
-        events = Events(await of.stream("changes", since((await of.page("changes")).first)))
+        events = Events(await of.stream("changes", since((await of.page("changes")).text)))
         assert (await events.next("beat"))[0] == "beat"
         await events.end()
 

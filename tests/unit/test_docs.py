@@ -21,7 +21,7 @@ PAGES = [
     ROOT / "ovs" / "README.md",
     *(
         ROOT / "docs" / f"{n}.md"
-        for n in ("announce", "architecture", "capacity", "capture", "commands", "offload", "standby")
+        for n in ("alerts", "announce", "architecture", "capacity", "capture", "commands", "offload", "standby")
     ),
 ]
 GLOBAL = {"--help", "--install-completion", "--show-completion"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +12,14 @@ import pytest
 import yaml
 
 from dnsteer.cli.main import application
-from dnsteer.metrics.families import FAMILIES, SERIES
+from dnsteer.metrics.families import SERIES
 from tests.unit.test_docs import options
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "ovs" / "monitoring" / "dnsteer.rules.yml"
 ALERTS = ROOT / "tests" / "monitoring" / "alerts.yml"
-DASHBOARD = ROOT / "ovs" / "monitoring" / "grafana-dashboard.json"
-_NAME = re.compile(r"(?<![\w:\"$])(?:[a-z]+:)?dnsteer_\w+(?::\w+)?")
-_SELECTED = re.compile(r"((?:[a-z]+:)?dnsteer_\w+(?::\w+)?)\{([^}]*)\}")
+_NAME = re.compile(r"(?<![\w:\"$])(?:(?:[a-z]+:)?dnsteer_\w+(?::\w+)?|ALERTS)")
+_SELECTED = re.compile(r"((?:[a-z]+:)?dnsteer_\w+(?::\w+)?|ALERTS)\{([^}]*)\}")
 _BY = re.compile(r"\bby \(([^)]*)\)")
 COMMON = {"instance", "job", "le"}
 
@@ -38,6 +35,8 @@ RECORDED = {rule["record"]: rule for rule in rules() if "record" in rule}
 
 def labels_of(name: str) -> set[str]:
     """The labels of a series that a query may name."""
+    if name == "ALERTS":
+        return {"alertname", "alertstate", "severity", "switch", "bridge", "pair", "vip", "pool", "backend"}
     if name in RECORDED:
         found = _BY.search(RECORDED[name]["expr"])
         assert found is not None, name
@@ -74,7 +73,7 @@ def test_what_is_not_served_is_noticed(wrong: str) -> None:
 def test_alerts_say_how_bad_it_is_and_how_to_look_further(name: str) -> None:
     alert = ALL[name]
     assert alert["labels"]["severity"] in ("info", "warning", "critical")
-    assert set(alert["annotations"]) == {"summary", "description"}
+    assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
     verbs = re.findall(r"\bdnsteer ([a-z]+)((?: --[a-z-]+)*)", alert["annotations"]["description"])
     verbs = [(verb, given) for verb, given in verbs if verb not in ("make",)]
     assert verbs or "systemctl" in alert["annotations"]["description"]
@@ -82,6 +81,27 @@ def test_alerts_say_how_bad_it_is_and_how_to_look_further(name: str) -> None:
         assert verb in options(), f"no verb {verb}"
         assert set(given.split()) <= options()[verb]
     assert application() is not None
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "DnsteerAgentAbsent"])
+def test_the_summary_of_an_alert_begins_with_the_switch(name: str) -> None:
+    summary = ALL[name]["annotations"]["summary"]
+    # A target that has never answered has no name of a switch.
+    named = "{{ with $labels.switch }}{{ . }}: {{ end }}" if name == "DnsteerAgentDown" else "{{ $labels.switch }}: "
+    assert summary.startswith(named), summary
+
+
+def test_alerts_lead_to_their_section_of_the_page() -> None:
+    assert set(re.findall(r"^### (\w+)$", (ROOT / "docs" / "alerts.md").read_text(), re.M)) == set(ALL)
+    for name, alert in ALL.items():
+        assert alert["annotations"]["runbook_url"] == f"https://docs.example.net/dnsteer/alerts.md#{name.lower()}"
+
+
+def test_what_is_summed_is_summed_by_switch_and_bridge() -> None:
+    """But of pairs, whose switches are taken together on purpose."""
+    for rule in rules():
+        for by in _BY.findall(rule["expr"]):
+            assert {"switch", "bridge"} <= set(by.split(", ")) or (by == "pair" and "Pair" in rule["alert"]), rule
 
 
 def test_every_alert_is_tried_firing_and_silent() -> None:
@@ -104,41 +124,3 @@ def test_promtool_agrees() -> None:
     for argv in (["check", "rules", str(RULES)], ["test", "rules", str(ALERTS)]):
         done = subprocess.run(["promtool", *argv], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_dashboard_is_sound() -> None:
-    board = json.loads(DASHBOARD.read_text())
-    panels = board["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    names = [variable["name"] for variable in board["templating"]["list"]]
-    assert names == ["datasource", "bridge", "vip", "pool"]
-    for variable in board["templating"]["list"][1:]:
-        found = re.fullmatch(r"label_values\((\w+)(\{[^}]*\})?, (\w+)\)", variable["query"])
-        assert found is not None and found[3] in labels_of(found[1])
-    for panel in panels:
-        place = panel["gridPos"]
-        assert place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0
-        for target in panel.get("targets", []):
-            expression = target["expr"].replace("[$__rate_interval]", "[5m]")
-            refuse_unknown(expression)
-            assert set(re.findall(r"\$(\w+)", expression)) <= set(names)
-            assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
-    for one, other in combinations([panel["gridPos"] for panel in panels], 2):
-        apart = (
-            one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        )  # fmt: skip
-        assert apart, (one, other)
-    drawn = sum(family.panel is not None for family in FAMILIES)
-    assert len([panel for panel in panels if panel["type"] != "row"]) == drawn > 30
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
-def test_prometheus_parses_the_queries_of_the_dashboard(tmp_path: Path) -> None:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    found = [t["expr"].replace("$__rate_interval", "5m") for panel in panels for t in panel.get("targets", [])]
-    file = tmp_path / "rules.yml"
-    named = [{"record": f"panel:n{i}", "expr": expression} for i, expression in enumerate(found)]
-    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": named}]}))
-    done = subprocess.run(["promtool", "check", "rules", file], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr

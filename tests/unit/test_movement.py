@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from dnsteer.deploy.movement import Assignment, moves, reasons_to_ask
-from dnsteer.slots.maintenance import NO_OVERLAY
+from dnsteer.deploy.movement import Assignment, last_backends_left, moves, pools_with_one_backend, reasons_to_ask
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 
@@ -86,3 +87,55 @@ def test_more_than_half_is_asked_about_and_less_is_not() -> None:
         asked[backends] = reasons_to_ask(found, before, after)
         assert (found[0].share > 0.5) == bool(asked[backends])
     assert asked == {2: [], 8: ["pool farm: 51.6 % of its clients would move"]}
+
+
+def out(backend: str, kind: str = "drain", *, service: str = "", gone: int = 1000, weight: int | None = None) -> Any:
+    return Maintenance(
+        "farm", backend, kind, "2026-01-02T03:04:05+00:00", "me", gone=gone, weight=weight, service=service
+    )  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change", [out("ns0"), out("ns0", "down"), out("ns0", "weight", weight=0)], ids=["drain", "down", "weight 0"]
+)
+def test_a_change_that_leaves_one_backend_is_warned_of_also_below_half(change: Maintenance) -> None:
+    members = pool(64, 1, 3)
+    before, after = (Assignment([members], Overlay(entries)) for entries in ((), (change,)))
+    found = moves(before, after)
+    assert found[0].share < 0.5 and reasons_to_ask(found, before, after) == []
+    assert last_backends_left(before, after) == [
+        "pool farm: ns1 would be the last backend in service; if it fails, none is left"
+    ]
+    assert last_backends_left(after, after) == last_backends_left(after, before) == []
+    assert pools_with_one_backend(after) == [
+        "pool farm: ns1 is the last of 2 backends in service; without it its queries are dropped (on_all_down: drop)"
+    ]
+
+
+def test_the_last_backend_is_that_of_a_family_or_service() -> None:
+    four, six = pool(64, 1, 1, 1, title="pool farm IPv4"), pool(64, 1, 1, title="pool farm IPv6")
+    tls = pool(64, 1, 1, 1, title="pool farm 853/tcp")._replace(service="853/tcp")
+    before = Assignment([four, six, tls], Overlay((out("ns2", "health", service="853/tcp"),)))
+    after = Assignment(before.pools, Overlay((*before.overlay, out("ns0"))))
+    said = last_backends_left(before, after)
+    assert [text.partition(":")[0] for text in said] == ["pool farm IPv6", "pool farm 853/tcp"]
+    assert [text.partition(":")[0] for text in pools_with_one_backend(after)] == ["pool farm IPv6", "pool farm 853/tcp"]
+
+
+def test_one_backend_by_the_spec_or_two_in_service_are_no_warning() -> None:
+    for members, entries in ((pool(64, 1), ()), (pool(64, 1, 0), ()), (pool(64, 1, 1, 1), (out("ns0"),))):
+        now = Assignment([members], Overlay(entries))
+        assert pools_with_one_backend(now) == [] and last_backends_left(now, now) == []
+    returning = Assignment([pool(64, 1, 1)], Overlay((out("ns0", gone=700),)))
+    assert pools_with_one_backend(returning) == [], "some of its slots are there still"
+
+
+def test_a_spec_with_fewer_backends_leaves_the_last_one() -> None:
+    said = last_backends_left(assignment(pool(64, 1, 1, 1)), assignment(pool(64, 1)))
+    assert said == ["pool farm: ns0 would be the last backend in service; if it fails, none is left"]
+
+
+def test_who_is_out_for_one_service_is_there_for_the_others() -> None:
+    rest, tls = pool(64, 1, 1), pool(64, 1, 1, title="pool farm 853/tcp")._replace(service="853/tcp")
+    ill = [out(name, "health", service="853/tcp") for name in ("ns0", "ns1")]
+    assert Assignment([rest, tls], Overlay(tuple(ill))).without_backends() == [tls]

@@ -65,7 +65,7 @@ def frame(
     )
 
 
-def shown(of: TopFrame, width: int = 80, height: int = 24, sort: Sort = "rate", **more: str) -> list[str]:
+def shown(of: TopFrame, width: int = 80, height: int = 24, sort: Sort = "rate", **more: Any) -> list[str]:
     """The lines of a frame on a terminal of that size."""
     screen = Console(file=io.StringIO(), width=width, height=height or 1000, highlight=False, emoji=False)
     screen.print(top_view(of, Size(width, height), sort, **more), soft_wrap=False)
@@ -109,9 +109,11 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
         entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
     )  # fmt: skip
     since = "2026-01-02 03:04:05 UTC"
-    back = f"out of service since {since}; the agent brings it back by itself."
+    alone = "ns2 is the last of 3 backends in service; without it queries still go to it (on_all_down: keep)"
+    back = f"out of service since {since}; the agent brings it back once its checks pass."
     assert [(a.level, a.line, a.decision) for a in of.items] == [
         ("critical", "not checked", ""),
+        ("warning", f"pool farm: {alone}", ""),
         ("warning", f"farm/ns3 is unhealthy: no answer within 0.5 s. {sentence(back)}", ID),
         ("warning", "the tables differ", ""),
         ("note", f"farm/ns1 is drained: by alice@dpu-1 since {since}: a disk", ""),
@@ -120,7 +122,7 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
     lines = shown(of)
     assert lines[3:5] == [
         "!! not checked",
-        "!  farm/ns3 is unhealthy: no answer within 0.5 s. Out of service since 2026-01-…",
+        "!  pool farm: ns2 is the last of 3 backends in service; without it queries stil…",
     ]
     assert "130 of 200,000 megaflows  9 masks  12 upcalls/s" in lines
     assert "nothing needs attention" in shown(frame())
@@ -210,3 +212,27 @@ def test_a_datapath_that_cannot_be_read_says_why() -> None:
     found = watch.read(frame().status)
     assert found.why and not found.gauges
     assert any(line.startswith("datapath not readable: ") for line in shown(TopFrame(NOW, frame().status, found)))
+
+
+def test_a_filter_is_of_names_pools_addresses_and_states() -> None:
+    of = frame(entry("ns1"))
+    assert [v.name for v in of.vips("name", "DN")] == ["dns"]
+    assert {v.name for v in of.vips("name", "spare")} == {"other"}
+    assert [s.name for s in of.shares("name", "drained")] == ["farm/ns1"]
+    assert [s.name for s in of.shares("name", "other")] == ["spare/sp1"]  # the backends of a VIP
+    lines = shown(of, matching="spare")
+    assert column(lines, "VIP ") == ["other"] and column(lines, "backend ") == ["spare/sp1"]
+    assert shown(of, matching="nothing like it")
+
+
+def test_tables_scroll_to_their_last_row_and_no_further() -> None:
+    of = many()
+    first = shown(of, sort="name")
+    assert any(line.startswith("and ") and line.endswith(" more VIPs") for line in first)
+    later, end = shown(of, sort="name", skip=300), shown(of, sort="name", skip=10**6)
+    rows = column(later, "VIP ")
+    names = [vip.name for vip in of.vips("name")]
+    assert rows[:-1] == names[300 : 300 + len(rows) - 1]
+    assert any(line.startswith("301 to ") and line.endswith(" of 1,000 VIPs") for line in later)
+    assert names[-1] in column(end, "VIP ") and any(line.endswith(" to 1,000 of 1,000 VIPs") for line in end)
+    assert len(first) == len(later) == len(end)

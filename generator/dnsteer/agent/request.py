@@ -21,7 +21,8 @@ class Request:
     """A verb with its arguments, as on the command line, and options that count more than those among them.
 
     *by* is who asks, *environ* what the client's terminal is like, *terminal* whether its output is one, *files* what the
-    files hold that the arguments name. *decision* is the id of what it decides, which the agent gives it.
+    files hold that the arguments name. *decision* is the id of what it decides, which the agent gives it. *encoding* is that
+    of the client's output, as Python calls it.
     """
 
     argv: tuple[str, ...]
@@ -31,6 +32,7 @@ class Request:
     terminal: bool
     files: Mapping[str, bytes]
     decision: str = ""
+    encoding: str = "utf-8"
 
     @staticmethod
     def parse(line: bytes) -> Request:
@@ -44,16 +46,17 @@ class Request:
             raise MalformedRequestError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
         argv, options, by = value.get("argv"), value.get("options", []), value.get("by", "")
         environ, files, terminal = value.get("environ", {}), value.get("files", {}), value.get("terminal", False)
-        texts = [by, *_words(argv), *_words(options), *_pairs(environ), *_pairs(files)]
+        encoding = value.get("encoding", "utf-8")
+        texts = [by, encoding, *_words(argv), *_words(options), *_pairs(environ), *_pairs(files)]
         if not argv or not all(isinstance(text, str) for text in texts) or not isinstance(terminal, bool):
             raise MalformedRequestError(
-                "expected argv: a list of words; and options, by, environ, terminal and files where needed"
+                "expected argv: a list of words; and options, by, environ, terminal, encoding and files where needed"
             )
         try:
             held = {name: base64.b64decode(text, validate=True) for name, text in files.items()}
         except binascii.Error:
             raise MalformedRequestError("found a file that is not in base64") from None
-        return Request(tuple(argv), tuple(options), by, environ, terminal, held)
+        return Request(tuple(argv), tuple(options), by, environ, terminal, held, encoding=encoding)
 
 
 def _words(value: Any) -> list[Any]:

@@ -222,7 +222,7 @@ class Agent:
             return True  # what is due comes first
         self._read_first, self._read_at = False, loop.time()
         record = await work(self._claim.record)
-        self._recorder.bridge_is(record.bridge, held=self._claim.held)
+        self._recorder.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
         self._report.bridge = record.bridge
         self._stands_by = not self._claim.held
         if self._stands_by:

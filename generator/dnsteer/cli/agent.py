@@ -192,14 +192,21 @@ def _served(
 
     async def with_console(agent: Agent, at: At, of: ConsoleRecorder) -> None:
         found = await security.get()
-        await serve_console(*at, pages, of, switch, serves, options, found, agent.verbs.run_verb, predict)
+        collector.certificate_end = lambda: found.certificate_end
+
+        def listens(port: int) -> None:
+            collector.console_url = found.url(at[0], port)
+
+        await serve_console(*at, pages, of, switch, serves, options, found, agent.verbs.run_verb, predict, listens)
 
     async def with_metrics(at: At) -> None:
         if not (ip_address(at[0]).is_loopback or (given.certificate and (given.tokens or given.client_ca))):
             how = "ask for a token, which is sent without TLS" if given.tokens else "are for everybody who reaches it"
             say(f"metrics at {at[0]} {how}", "access", "warning")
         if given.any:
-            await serve_metrics_behind(*at, pages, serves, await security.get())
+            found = await security.get()
+            collector.certificate_end = lambda: found.certificate_end
+            await serve_metrics_behind(*at, pages, serves, found)
         else:
             await serve_metrics(*at, pages, serves)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
-from dnsteer.switch.control_socket import PROTOCOL, find_socket
+from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket
 
 QUICK = ("drain", "undrain", "down", "up", "weight", "role", "reconcile", "due", "status", "rollback", "restore")
 """Verbs that read no file of the caller's: their arguments are passed on as they stand."""
@@ -28,9 +28,8 @@ _SILENCE = 10.0
 """Seconds of silence after which an agent counts as stuck."""
 _TERMINAL = ("TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
 _BY_ENVIRONMENT = {"--db": "DNSTEER_DB", "--openflow": "DNSTEER_OPENFLOW", "--extension": "DNSTEER_EXTENSION_SOCKET"}
-_LONG = ("-w", "--watch", "-h", "--help")
+_LONG = ("-w", "--watch", "--wait", "-h", "--help")
 """Options that the agent has no part in."""
-DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
 _UNAVAILABLE, _ERROR = 69, 1  # as in output.Exit
 
 
@@ -40,10 +39,10 @@ class StuckError(Exception):
 
 def hand_to_agent(argv: Sequence[str]) -> int | None:
     """Let the agent carry out a verb without reading its arguments; its exit code, or None where there is no agent."""
-    if argv[0] not in QUICK or any(word in _LONG for word in argv):
+    if argv[0] not in QUICK or any(word.partition("=")[0] in _LONG for word in argv):
         return None
     options = {name: _option(argv, name) or os.environ.get(given, "") for name, given in _BY_ENVIRONMENT.items()}
-    remote = options["--db"] = options["--db"] or DEFAULT_DB
+    remote = options["--db"] = options["--db"] or default_remote()
     path = find_socket(remote, _option(argv, "--bridge"))
     if path is None:
         return None
@@ -140,7 +139,7 @@ def _request(argv: Sequence[str], options: Sequence[str], files: Mapping[str, by
         environ["COLUMNS"] = str(shutil.get_terminal_size().columns)
     return {
         "v": PROTOCOL, "argv": list(argv), "options": list(options), "by": operator_name(),
-        "environ": environ, "terminal": terminal,
+        "environ": environ, "terminal": terminal, "encoding": getattr(sys.stdout, "encoding", None) or "utf-8",
         "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
     }  # fmt: skip
 

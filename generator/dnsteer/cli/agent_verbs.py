@@ -31,8 +31,13 @@ _USAGE: type[Exception] = typer.BadParameter.__bases__[0]
 class _Sent(io.TextIOBase):
     """A stream to the client."""
 
-    def __init__(self, channel: Channel, name: str, terminal: bool) -> None:
-        self._channel, self._name, self._terminal = channel, name, terminal
+    def __init__(self, channel: Channel, name: str, request: Request) -> None:
+        self._channel, self._name, self._request = channel, name, request
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """That of the client's own stream, by which tables are laid out."""
+        return self._request.encoding
 
     def write(self, text: str) -> int:
         """Send *text*."""
@@ -41,13 +46,13 @@ class _Sent(io.TextIOBase):
 
     def isatty(self) -> bool:
         """Whether it ends at a terminal."""
-        return self._terminal
+        return self._request.terminal
 
 
 def run_request(say: Say, switch: TargetSwitch, request: Request, channel: Channel) -> int:
     """Carry a request out, in a thread of its own, and return its exit code. *say* gets a defect."""
     streams = (("stdout", "out"), ("stderr", "err"))
-    said = {stream: cast("TextIO", _Sent(channel, name, request.terminal)) for stream, name in streams}
+    said = {stream: cast("TextIO", _Sent(channel, name, request)) for stream, name in streams}
     REDIRECTED.set(Redirected(said, request.environ, request.terminal))
     SENT_FILES.set(request.files)
     CALLER.set(Caller(request.by, channel.pause, channel.basis))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dnsteer.cli.name_completion import vips as complete_vips
 from dnsteer.cli.output import Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -21,7 +22,10 @@ _PATIENCE = 10.0
 """Seconds that the agent and BIRD may take."""
 _NO_AGENT = "is dnsteer agent running? Its log says what it does about VIPs"
 
-Vips = Annotated[list[str] | None, typer.Argument(metavar="[VIP]...", help="The VIPs.", show_default=False)]
+Vips = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[VIP]...", help="The VIPs.", show_default=False, autocompletion=complete_vips),
+]
 All = Annotated[bool, typer.Option("--all", help="All VIPs of the spec.")]
 Lasts = Annotated[
     float | None, typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h).")

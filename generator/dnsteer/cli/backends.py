@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dnsteer.cli.name_completion import backends
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -14,14 +15,20 @@ from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import UnavailableError, merged_error
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from dnsteer.deploy.overlay_change import Edit, OverlayChange
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="POOL/BACKEND", help="The backend; with workers, all of them or BACKEND.I.", show_default=False
-    ),
-]
+
+def _names(out: Kind | None = None) -> Any:
+    """The argument with the names; shells complete those that are *out* by that verb, or all."""
+    about = "The backends, in one change; with workers, all of them or BACKEND.I."
+    return typer.Argument(metavar="POOL/BACKEND...", help=about, show_default=False, autocompletion=backends(out))
+
+
+Names = Annotated[list[str], _names()]
+Drained = Annotated[list[str], _names("drain")]
+Down = Annotated[list[str], _names("down")]
 Lasts = Annotated[
     float | None,
     typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."),
@@ -30,6 +37,13 @@ Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
 ]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait", metavar="TIME", parser=seconds,
+        help="Then wait until no packet goes to them any more, at most this long (10m); exit code 3: some still do.",
+    ),
+]  # fmt: skip
 _BACK = {"drain": "undrain", "down": "up"}
 
 
@@ -42,59 +56,75 @@ def register(app: typer.Typer) -> None:
 
 
 def drain(
-    switch: TargetSwitch, name: Name, over: Over = None, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
-    yes: Yes = False, dry_run: DryRun = False, json: Json = False,
+    switch: TargetSwitch, names: Names, over: Over = None, lasts: Lasts = None, wait: Wait = None, note: Note = "",
+    bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Drain a backend: its slots, and no others, move to the other backends of its pool."""
+    """Drain backends: their slots, and no others, move to the other backends of their pools.
+
+    Of several all are drained, in one change of the switch, or none.
+    """
     if over and lasts and lasts <= over:
         raise typer.BadParameter("--for must be longer than --over, or the drain ends before its last slots have left")
     from dnsteer.deploy.overlay_edits import take_out
 
     # A dry run shows the final state of a gradual drain.
-    edit = take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
-    change = change_backend(switch, name, edit, bridge, yes, dry_run, json)
-    under_way = [entry for entry in change.entries(name, "drain") if entry.gone < DRAINED]
-    if not dry_run and under_way:
-        from dnsteer.deploy.gradual import go_to_the_end
+    edits = [take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run) for name in names]
+    change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
+    go_on(switch, change, names, "drain", dry_run, json)
+    busy = None if wait is None or dry_run else _wait_until_quiet(switch, change, names, wait, json)
+    more = {} if busy is None else {"quiet": not busy}
+    report_change(change, names, dry_run, json, f"{said(names)} drained already", more)
+    if busy:
+        raise typer.Exit(Exit.ATTENTION)
 
-        go_to_the_end(switch, change, name, under_way, progress(json))
-    report_change(change, name, dry_run, json, f"{name} is drained already")
+
+def _wait_until_quiet(
+    switch: TargetSwitch, change: OverlayChange, names: Sequence[str], wait: float, json: bool
+) -> Mapping[str, float | None]:
+    """Those that still get packets after the time to *wait*, in seconds, with how many a second; it is said of them."""
+    from dnsteer.status.quiet import busy_text, wait_until_quiet
+
+    drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
+    say = progress(json)
+    busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
+    say(f"after {wait:g} s {busy_text(busy)}" if busy else "no packet goes there any more")
+    return busy
 
 
 def undrain(
     switch: TargetSwitch,
-    name: Name,
+    names: Drained,
     bridge: Bridge = None,
     yes: NeverAsks = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring a drained backend back in: it gets exactly its own slots back."""
-    _bring_back(switch, name, "drain", bridge, dry_run, json)
+    """Bring drained backends back in: each gets exactly its own slots back."""
+    _bring_back(switch, names, "drain", bridge, dry_run, json)
 
 
 def down(
-    switch: TargetSwitch, name: Name, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
+    switch: TargetSwitch, names: Names, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
     dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Take a failed backend out at once: its slots move to the other backends of its pool."""
+    """Take failed backends out at once: their slots move to the other backends of their pools."""
     from dnsteer.deploy.overlay_edits import take_out
 
-    edit = take_out(name, "down", lasts=lasts or 0, note=note)
-    change = change_backend(switch, name, edit, bridge, yes, dry_run, json)
-    report_change(change, name, dry_run, json, f"{name} is down already")
+    edits = [take_out(name, "down", lasts=lasts or 0, note=note) for name in names]
+    change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
+    report_change(change, names, dry_run, json, f"{said(names)} down already")
 
 
 def up(
     switch: TargetSwitch,
-    name: Name,
+    names: Down,
     bridge: Bridge = None,
     yes: NeverAsks = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Bring a backend that is down back in."""
-    _bring_back(switch, name, "down", bridge, dry_run, json)
+    """Bring backends that are down back in."""
+    _bring_back(switch, names, "down", bridge, dry_run, json)
 
 
 def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False) -> None:
@@ -129,44 +159,78 @@ def reconcile(switch: TargetSwitch, bridge: Bridge = None, dry_run: DryRun = Fal
         gone = "would be" if dry_run else "are"
         out.print(escape(f"{name}: the {what} has ended; its mirrors were left and {gone} removed"))
     for change in done.changes:
-        report_change(change, "", dry_run, json, "")
+        report_change(change, [], dry_run, json, "")
     if failed:
         raise failed
 
 
-def _bring_back(switch: TargetSwitch, name: str, kind: Kind, bridge: str | None, dry_run: bool, json: bool) -> None:
+def _bring_back(
+    switch: TargetSwitch, names: Sequence[str], kind: Kind, bridge: str | None, dry_run: bool, json: bool
+) -> None:
     from dnsteer.deploy.overlay_edits import bring_back
 
-    # It gets its own slots back and no others, so there is nothing to ask.
-    change = change_backend(switch, name, bring_back(name, kind), bridge, True, dry_run, json)
-    other = next(iter(change.entries(name, "down" if kind == "drain" else "drain")), None)
-    hint = f", it is {STATE_WORDS[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
-    report_change(change, name, dry_run, json, f"{name} is not {STATE_WORDS[kind]}{hint}")
+    # They get their own slots back and no others, so there is nothing to ask.
+    edits = [bring_back(name, kind) for name in names]
+    change = change_backends(switch, names, edits, bridge, True, dry_run, json)
+    is_not = []
+    for name in names:
+        other = next(iter(change.entries(name, "down" if kind == "drain" else "drain")), None)
+        hint = f", it is {STATE_WORDS[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
+        is_not.append(f"{name} is not {STATE_WORDS[kind]}{hint}")
+    report_change(change, names, dry_run, json, "; ".join(is_not))
 
 
-def change_backend(
-    switch: TargetSwitch, name: str, edit: Edit, bridge: str | None, yes: bool, dry_run: bool, json: bool
-) -> OverlayChange:
-    """Change what the overlay has of the backend *name* (POOL/BACKEND). Raises SwitchError."""
+def said(names: Sequence[str]) -> str:
+    """Their names and the verb: `farm/ns1 is`, `farm/ns1 and farm/ns2 are`."""
+    *others, last = dict.fromkeys(names)
+    return f"{', '.join(others)} and {last} are" if others else f"{last} is"
+
+
+def change_backends(
+    switch: TargetSwitch, names: Sequence[str], edits: Sequence[Edit], bridge: str | None, yes: bool, dry_run: bool,
+    json: bool,
+) -> OverlayChange:  # fmt: skip
+    """Change what the overlay has of the backends *names* (POOL/BACKEND), by all *edits* or none. Raises SwitchError."""
     from dnsteer.deploy.overlay_change import change_overlay
+    from dnsteer.deploy.overlay_edits import together
 
     return change_overlay(
-        switch, bridge, edit, pool=name.partition("/")[0], dry_run=dry_run, confirm=confirm(yes, json),
-        progress=progress(json),
+        switch, bridge, together(edits), pools={name.partition("/")[0] for name in names}, dry_run=dry_run,
+        confirm=confirm(yes, json), progress=progress(json),
     )  # fmt: skip
 
 
-def report_change(change: OverlayChange, name: str, dry_run: bool, json: bool, nothing: str) -> None:
-    """Print what was done about the backend *name*; empty: about several."""
+def go_on(
+    switch: TargetSwitch, change: OverlayChange, names: Sequence[str], kind: Kind, dry_run: bool, json: bool
+) -> None:
+    """Wait for the end of the gradual changes of that kind that are under way for *names*."""
+    entries = [entry for name in dict.fromkeys(names) for entry in change.entries(name, kind)]
+    under_way = [entry for entry in entries if entry.gone < DRAINED or entry.returns]
+    if not dry_run and under_way:
+        from dnsteer.deploy.gradual import go_to_the_end
+
+        go_to_the_end(switch, change, ", ".join(dict.fromkeys(names)), under_way, progress(json))
+
+
+def report_change(
+    change: OverlayChange, names: Sequence[str], dry_run: bool, json: bool, nothing: str,
+    more: Mapping[str, object] | None = None,
+) -> None:  # fmt: skip
+    """Print what was done about the backends *names*; without names: about several. As JSON with *more*."""
     if json:
-        pool, _, backend = name.partition("/")
-        about = {"pool": pool, "backend": backend, "slots": change.slots.get(pool)} if name else {}
-        print_json({**change.as_json(), **about, "dry_run": dry_run})
+        parts = [name.partition("/") for name in names]
+        about = [{"pool": pool, "backend": name, "slots": change.slots.get(pool)} for pool, _, name in parts]
+        alone = about[0] if len(about) == 1 else {}
+        named = {"backends": about} if names else {}
+        print_json({**change.as_json(), **alone, **named, "dry_run": dry_run, **(more or {})})
         return
-    for warning in change.warnings:
+    from dnsteer.deploy.bounded import bounded_alike
+
+    for warning in bounded_alike(change.warnings):
         err.print(f"warning: {warning}")
     if not change.edited:
         out.print(f"{change.bridge}: {change.repair_text(dry_run=dry_run) or 'nothing to change'}; {nothing}")
         return
     verb = "would change" if dry_run else "changed"
-    out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in change.words()))
+    lines = bounded_alike(change.words())
+    out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in lines))

@@ -40,7 +40,7 @@ def bringup(
     folder: Annotated[Path | None, FOLDER] = None,
     force: Force = False,
     check: Annotated[bool, typer.Option("--check", help="Check this machine and report what is missing.")] = False,
-    db: Db = "unix:/var/run/openvswitch/db.sock",
+    db: Db = "",
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:

@@ -11,65 +11,83 @@ from rich.text import Text
 from dnsteer.capacity.bounds import WORDS
 from dnsteer.capacity.report import CapacityReport, PathGroup
 from dnsteer.capacity.services import LimitedRate, VipRates
-from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure_text, range_text
+from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, figure_text, range_text
+from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.errors import escape
 
 _NARROW = 110
 """Columns below which a range stands under its figure."""
 _RATES = ("UDP queries/s", "new TCP conn./s")
+_BASIS_LEAST = 18
+"""Columns of what limits a rate, at least."""
+MAX_POOLS = 20
+"""Pools that are shown without -v."""
 _ALL = "(all)"  # no pool has such a name
 _Row = tuple[str, VipRates | None, list[PathGroup]]
 """Its name, its rates and the paths behind them."""
 
 
-def totals(report: CapacityReport, notes: Notes, width: int) -> RenderableType:
-    """All pools together, and each as if the card were for it alone; *width* is the terminal's, in columns."""
-    table = columns(("pool", BASIS), "pool", "VIPs", "rules", *_RATES, BASIS)
-    rows = [((t.pool or _ALL, f"{t.vips:,}", f"{t.rules:,}"), t.rates) for t in (report.total, *report.pools)]
+def totals(report: CapacityReport, notes: Notes, width: int, *, all_pools: bool = True) -> RenderableType:
+    """All pools together, and each as if the card were for it alone: the first, unless *all_pools*. *width* is the
+    terminal's, in columns."""
+    heads = [TableColumn("pool"), TableColumn("VIPs", right=True, leaves=2), TableColumn("rules", right=True, leaves=1)]
+    pools = report.pools if all_pools else report.pools[:MAX_POOLS]
+    rows = [((t.pool or _ALL, f"{t.vips:,}", f"{t.rules:,}"), t.rates) for t in (report.total, *pools)]
     about = ": VIPs in equal parts, each pool as if the card were for it alone"
     title = Text("totals", style="bold").append(about, style="not bold")
-    return Group(title, _fill(table, rows, notes, width))
+    table = _fill(heads, rows, notes, width)
+    left = len(report.pools) - len(pools)
+    return Group(title, table, Text(f"and {left:,} more pools: -v")) if left else Group(title, table)
 
 
 def each_vip(report: CapacityReport, notes: Notes, width: int) -> RenderableType:
     """Each VIP in each family, as if the card were for it alone."""
-    table = columns(("VIP", "family", BASIS), "VIP", "family", *_RATES, BASIS)
-    return _fill(table, [((v.vip, FAMILIES[v.family]), v) for v in report.vips], notes, width)
+    heads = [TableColumn("VIP"), TableColumn("family")]
+    return _fill(heads, [((v.vip, FAMILIES[v.family]), v) for v in report.vips], notes, width)
 
 
-def _fill(table: Table, rows: Iterable[tuple[tuple[str, ...], VipRates]], notes: Notes, width: int) -> Table:
-    """Add the rows: cells, and rates. What a row rests on is said where it is another than the last row's."""
-    last = ""
+def _fill(
+    heads: Sequence[TableColumn], rows: Iterable[tuple[tuple[str, ...], VipRates]], notes: Notes, width: int
+) -> Table:
+    """The table of rows: cells, and rates. What a row rests on is said where it is another than the last row's."""
+    last, cells_of = "", list[tuple[Cell, ...]]()
     for cells, rates in rows:
         known = [rate for rate in (rates.queries, rates.connections) if rate is not None]
         limits = " / ".join(dict.fromkeys(WORDS[rate.limit] for rate in known))
         marks = notes.marks([rate.most for rate in known])
         basis = f"{limits}; {'as above' if marks == last else marks}"
         figures = (_rate(rates.queries, width), _rate(rates.connections, width))
-        table.add_row(*cells, *figures, basis, style="bold" if cells[0] == _ALL else None)
+        bold = "bold" if cells[0] == _ALL else ""
+        cells_of.append(tuple(Text(cell, style=bold) for cell in (*cells, *figures, basis)))
         last = marks
-    return table
+    rates_heads = [TableColumn(name, right=True) for name in _RATES]
+    return table_of([*heads, *rates_heads, TableColumn(BASIS, narrows=_BASIS_LEAST)], cells_of, width)
 
 
 def changed_totals(
-    before: CapacityReport, after: CapacityReport, settings: Sequence[str], width: int, *, vips: bool
-) -> RenderableType:
-    """What the settings change of the totals, or VIP by VIP."""
+    before: CapacityReport, after: CapacityReport, settings: Sequence[str], width: int, *, vips: bool,
+    all_pools: bool = True,
+) -> RenderableType:  # fmt: skip
+    """What the settings change of the totals, of the first pools unless *all_pools*, or VIP by VIP."""
     title = Text("what if " + " ".join(escape(s) for s in settings), style="bold")
     whose = "VIP" if vips else "pool"
-    table = columns((whose,), whose, *_RATES, "rules", "depth", "latency us")
+    numbers = [TableColumn(name, right=True) for name in (*_RATES, "rules", "depth", "latency us")]
+    cells = list[tuple[str, ...]]()
     was, now = _rows(before, vips), _rows(after, vips)
-    for key in dict.fromkeys([*was, *now]):
+    keys = list(dict.fromkeys([*was, *now]))
+    shown = keys if all_pools or vips else keys[: 1 + MAX_POOLS]  # with that of all together
+    for key in shown:
         old, new = was.get(key), now.get(key)
         name = (new or old or ("",))[0]
-        table.add_row(
+        cells.append((
             name,
             _change(old, new, lambda v: v.queries, width),
             _change(old, new, lambda v: v.connections, width),
             *(_step(old, new, what, width) for what in (_rules, _depth, _latency)),
-        )
-    return Group(title, table)
+        ))  # fmt: skip
+    table, left = table_of([TableColumn(whose), *numbers], cells, width), len(keys) - len(shown)
+    return Group(title, table, Text(f"and {left:,} more pools: -v")) if left else Group(title, table)
 
 
 def _rate(rate: LimitedRate | None, width: int) -> str:

@@ -55,10 +55,14 @@ def view(
     notes = Notes(report)
     parts: list[RenderableType] = [_head(report), *_beyond(report)]
     if before is not None:
-        parts += [Text(""), changed_totals(before, report, settings, width, vips=False)]
+        parts += [Text(""), changed_totals(before, report, settings, width, vips=False, all_pools=vips)]
         if vips:
             parts += [Text(""), changed_totals(before, report, settings, width, vips=True)]
-    parts += [Text(""), totals(report, notes, width), *_latency(_slowest(report), notes, "slowest path: ")]
+    parts += [
+        Text(""),
+        totals(report, notes, width, all_pools=vips),
+        *_latency(_slowest(report), notes, "slowest path: "),
+    ]
     if not (paths and vips):
         missing = [*([] if paths else ["packets and bits by frame size"]), "each VIP"]
         parts.append(Text(f"{' and '.join(missing)}: -v"))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dnsteer.cli.name_completion import vips_and_backends
 from dnsteer.cli.output import err, out
 from dnsteer.cli.running_switch import Bridge, confirm, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -38,7 +39,12 @@ def register(app: typer.Typer) -> None:
 
 def capture(
     switch: TargetSwitch,
-    what: Annotated[str, typer.Argument(metavar="VIP|POOL/BACKEND", help="Whose packets.", show_default=False)],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="VIP|POOL/BACKEND", help="Whose packets.", show_default=False, autocompletion=vips_and_backends
+        ),
+    ],
     lasts: Lasts = "30s",  # type: ignore[assignment]
     write: Annotated[
         Path | None,

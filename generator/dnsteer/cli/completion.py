@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,16 @@ from dnsteer.cli.output import Exit
 
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 _CHANGED = (".bashrc", ".zshrc")
+
+
+def verb_of(environ: Mapping[str, str]) -> str | None:
+    """The verb of the line that a shell completes, once it is a whole word: its module alone is loaded, which is quicker."""
+    line = environ.get("COMP_WORDS") or environ.get("_TYPER_COMPLETE_ARGS") or ""
+    words = line.split()
+    last = len(words) - (0 if line[-1:].isspace() else 1)  # which word is completed
+    number = environ.get("COMP_CWORD", "")
+    last = int(number) if number.isdecimal() else last
+    return words[1] if len(words) > 1 and last > 1 else None
 
 
 def print_script(name: str, shell: str) -> int:

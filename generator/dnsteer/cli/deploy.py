@@ -17,15 +17,20 @@ from dnsteer.cli.output import (
     Verbose,
     check_and_warn,
     err,
+    hanging,
     load_and_warn,
     out,
     print_json,
     spec_warnings,
 )
-from dnsteer.cli.running_switch import DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
 
+_MAX_DRIFT = 40
+"""Differences that verify names in a terminal; it counts all."""
+_ON_ONE_LINE = 4
+"""Sentences that an apply says on one line."""
 _MAX_IN_FORCE = 20
 """Entries of the overlay that verify names."""
 
@@ -54,7 +59,13 @@ Standby = Annotated[
     ),
 ]
 Details = Annotated[
-    bool, typer.Option("-v", "--verbose", help="Show flows and groups too, and each warning on a line of its own.")
+    bool,
+    typer.Option(
+        "-v", "--verbose", help="Show every change, flows and groups too, and each warning on a line of its own."
+    ),
+]
+EveryChange = Annotated[
+    bool, typer.Option("-v", "--verbose", help="Show every change and every warning, even where many are alike.")
 ]
 
 
@@ -97,7 +108,7 @@ def apply(
     ] = None,
     plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
     adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE, standby: Standby = False,
-    yes: Yes = False, dry_run: DryRun = False, verbose: Verbose = False, json: Json = False,
+    yes: Yes = False, dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Make a running switch match the spec: the bridge through OVSDB, flows and groups in one atomic bundle."""
     if (spec is None) == (plan is None):
@@ -111,7 +122,7 @@ def apply(
 
         value = plan_file.read(plan)
         if dry_run:
-            print_summary(plan_file.preview_again(value, switch), verbose=False, json=json)
+            print_summary(plan_file.preview_again(value, switch), verbose=verbose, flows=False, json=json)
             return
         done = plan_file.apply_plan(value, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
@@ -121,7 +132,8 @@ def apply(
 
             options = Options(adopt, rename, note, grace, standby)
             if dry_run:
-                print_summary(preview(FileSource(loaded), switch, options, prefetch=prefetch), verbose=False, json=json)
+                would = preview(FileSource(loaded), switch, options, prefetch=prefetch)
+                print_summary(would, verbose=verbose, flows=False, json=json)
                 return
             done = deploy(
                 FileSource(loaded),
@@ -131,7 +143,7 @@ def apply(
                 prefetch=prefetch,
                 progress=progress(json),
             )
-    print_deployed(done, json)
+    print_deployed(done, json, verbose=verbose)
 
 
 @contextmanager
@@ -146,23 +158,29 @@ def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iter
         yield check_and_warn(document, json, verbose), prefetch
 
 
-def print_summary(summary: PlanSummary, *, verbose: bool, json: bool, more: Mapping[str, Any] | None = None) -> None:
-    """Print what would change; as JSON with *more*."""
-    from dnsteer.deploy.summary import counted, details, sentences, summary_as_json
+def print_summary(
+    summary: PlanSummary, *, verbose: bool, json: bool, flows: bool = True, more: Mapping[str, Any] | None = None
+) -> None:
+    """Print what would change, all of it where *verbose*, with the *flows* then; as JSON with *more*."""
+    from dnsteer.deploy.bounded import bounded_alike
+    from dnsteer.deploy.summary import counted, details, summary_as_json
 
     if json:
-        print_json({**summary_as_json(summary, verbose=verbose), **(more or {}), **spec_warnings(summary.loaded)})
+        print_json(
+            {**summary_as_json(summary, verbose=verbose and flows), **(more or {}), **spec_warnings(summary.loaded)}
+        )
         return
     bridge = summary.loaded.spec.switch.bridge
-    for warning in (*summary.warnings, *summary.ask):
+    warnings = [*summary.warnings, *summary.ask]
+    for warning in warnings if verbose else bounded_alike(warnings, how="-v"):
         err.print(f"warning: {escape(warning)}")
     _print_notes(summary)
     if not summary.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *(f"  {escape(line)}" for line in sentences(summary, lines=True))]))
+    out.print("\n".join([f"{bridge}: would change", *hanging(_said(summary, verbose, lines=True))]))
     out.print(f"  on the switch: {', '.join(counted(summary.found.flows)) or 'no flow or group'}")
-    if verbose:
+    if verbose and flows:
         out.print("\n".join(details(summary)))
 
 
@@ -171,28 +189,60 @@ def _print_notes(summary: PlanSummary) -> None:
         err.print(f"note: {escape(note)}")
 
 
-def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = None) -> None:
+def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool = False) -> None:
     """Print what was changed; as JSON with *more*."""
-    from dnsteer.deploy.summary import count_changes, counted, sentences, summary_as_json
+    from dnsteer.deploy.bounded import bounded_alike
+    from dnsteer.deploy.summary import count_changes, counted, summary_as_json
 
     bridge, changed = done.summary.loaded.spec.switch.bridge, done.result.changed
     if json:
         value = {**summary_as_json(done.summary, verbose=False), **(more or {}), **spec_warnings(done.summary.loaded)}
         print_json({**value, "changed": changed, "state": done.state, "counts": count_changes(done.result.flows)})
         return
-    for warning in done.summary.warnings:
+    warnings = done.summary.warnings
+    for warning in warnings if verbose else bounded_alike(warnings, how="-v"):
         err.print(f"warning: {escape(warning)}")
     _print_notes(done.summary)
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
-    said = escape("; ".join([*sentences(done.summary), *counted(done.result.flows)]))
-    out.print(f"{bridge}: applied as state {done.state}; {said}")
+    lines, counts = _said(done.summary, verbose), counted(done.result.flows)
+    if len(lines) <= _ON_ONE_LINE:
+        out.print(f"{bridge}: applied as state {done.state}; {'; '.join([*lines, *counts])}")
+        return
+    head = "; ".join([f"{bridge}: applied as state {done.state}", *counts])
+    out.print("\n".join([head, *hanging(lines)]))
+
+
+def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[str]:
+    """What changes, a line each; of many of a kind the first few unless *verbose*. With *lines* those of the spec."""
+    from dnsteer.deploy.bounded import bounded_lines
+    from dnsteer.deploy.summary import sentence_groups
+
+    groups = sentence_groups(summary, lines=lines)
+    if verbose:
+        return [escape(text) for group in groups for text in group.sentences]
+    return [escape(line) for line in bounded_lines(groups)]
+
+
+def _applied_spec(switch: TargetSwitch, bridge: str | None) -> Loaded:
+    """The spec of the recorded state. Raises SwitchError where there is none, or none that this version accepts."""
+    from dnsteer.deploy.recorded import load_state
+
+    with switch.session() as session:
+        record = session.record_of(bridge)
+        return load_state(session.state(record, record.number))
 
 
 def verify(
     switch: TargetSwitch,
-    spec: SpecFile,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SPEC]", help=f"{SPEC_HELP[:-1]}; left out: the spec that is applied.", show_default=False
+        ),
+    ] = None,
+    bridge: Bridge = None,
     ignore_foreign: Annotated[
         bool, typer.Option("--ignore-foreign", help="Ignore flows and ports that are not dnsteer's.")
     ] = False,
@@ -223,13 +273,18 @@ def verify(
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Compare a running switch with the spec and its overlay, and list every difference. Changes nothing."""
+    """Compare a running switch with the spec and its overlay, and list every difference. Changes nothing.
+
+    Without SPEC it is compared with its record: the spec that was applied last, as `show` prints it.
+    """
+    if spec is not None and bridge is not None:
+        raise typer.BadParameter("found SPEC and --bridge; expected one of them: the spec names its bridge")
     for option, value in (("--flavor", flavor), ("--control", control)):
         if value is not None and not offload:
             raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
     if left_by_apply and offload:
         raise typer.BadParameter("found --left-by-apply and --offload; expected one of them")
-    loaded = load_and_warn(spec, json, verbose)
+    loaded = load_and_warn(spec, json, verbose) if spec is not None else _applied_spec(switch, bridge)
     if offload:
         from dnsteer.cli.verify_offload import show_offload
 
@@ -241,7 +296,7 @@ def verify(
         loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
         extension=switch.extension,
     )  # fmt: skip
-    bridge, changed = loaded.spec.switch.bridge, running.in_force(loaded, switch.remote, switch.timeout)
+    name, changed = loaded.spec.switch.bridge, running.in_force(loaded, switch.remote, switch.timeout)
     drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
     if left_by_apply:
         drift, changed = running.left_by_apply(drift), []
@@ -253,15 +308,19 @@ def verify(
         raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
     for d in warnings:
         err.print(f"warning: {escape(d.text(loaded.file))}")
-    for d in drift:
+    most = len(drift) if verbose or not out.isatty() or len(drift) <= _MAX_DRIFT else _MAX_DRIFT
+    for d in drift[:most]:
         out.print(escape(d.text(loaded.file)))
+    if most < len(drift):
+        out.print(f"and {len(drift) - most:,} more: -v shows all")
     for text in changed[:_MAX_IN_FORCE]:
         out.print(f"in force: {escape(text)}")
     if len(changed) > _MAX_IN_FORCE:
         out.print(f"in force: and {len(changed) - _MAX_IN_FORCE} more: dnsteer status")
     if drift or left_by_apply:
         counted = f"{len(drift) or 'no'} difference{'' if len(drift) == 1 else 's'}"
-        out.print(f"{bridge}: {counted}{' that apply leaves' if left_by_apply else ''}")
+        out.print(f"{name}: {counted}{' that apply leaves' if left_by_apply else ''}")
     else:
-        out.print(f"{bridge}: as the spec says{' with what is in force' if changed else ''}")
+        says = "the spec says" if spec is not None else f"recorded: {escape(loaded.file)}"
+        out.print(f"{name}: as {says}{' with what is in force' if changed else ''}")
     raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)

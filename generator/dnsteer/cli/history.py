@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dnsteer.cli.deploy import Grace, print_deployed, print_summary
+from dnsteer.cli.deploy import EveryChange, Grace, print_deployed, print_summary
+from dnsteer.cli.name_completion import states
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
@@ -41,18 +44,42 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
         ]
         print_json({"ok": True, "bridge": record.bridge, "current": record.number, "states": states})
         return
-    for s in found:
-        if not isinstance(s, AppliedState):
-            out.print(f"   damaged: {escape(str(s))}")
-            continue
-        mark, note = ("*" if s.number == record.number else " "), f"  {s.note}" if s.note else ""
-        ended = f"  (ended: {', '.join(a.title for a in s.ended)})" if s.ended else ""
-        decision = f"  (decision {s.decision})" if s.decision else ""
-        marked = "  (rolled back)" if s.number in left else ""
-        line = f"{s.number:>4}  {s.time}  {s.by}  {s.file}  {s.digest[:12]}{note}{marked}{ended}{decision}"
-        out.print(f"{mark} {escape(line)}")
+    for text in (s for s in found if not isinstance(s, AppliedState)):
+        out.print(f"damaged: {escape(str(text))}")
+    kept = [s for s in found if isinstance(s, AppliedState)]
+    if kept:
+        _print_states(kept, record.number, left)
     if not found:
         out.print(f"{record.bridge}: no state is recorded")
+
+
+def _print_states(states: Sequence[AppliedState], current: int, left: Container[int]) -> None:
+    from dnsteer.cli.tables import TableColumn, table_of
+    from dnsteer.deploy.bounded import some_of
+
+    rows = []
+    for s in states:
+        ended = f"(ended: {some_of(a.title for a in s.ended)})" if s.ended else ""
+        words = [s.note, "(rolled back)" if s.number in left else "", ended]
+        mark = "*" if s.number == current else " "
+        rows.append((
+            f"{mark} {s.number}", _second(s.time), escape(s.by), escape(s.file), escape(s.digest[:12]),
+            escape(" ".join(filter(None, words))), escape(s.decision),
+        ))  # fmt: skip
+    columns = [
+        TableColumn("state"), TableColumn("applied (UTC)", leaves=3), TableColumn("by", leaves=4),
+        TableColumn("spec", narrows=24), TableColumn("digest", leaves=1), TableColumn("note", narrows=24),
+        TableColumn("decision", leaves=2),
+    ]  # fmt: skip
+    out.rich.print(table_of(columns, rows, out.rich.width), soft_wrap=False)
+
+
+def _second(time: str) -> str:
+    """A recorded time, in UTC, to the second."""
+    try:
+        return datetime.fromisoformat(time).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return escape(time)
 
 
 def _target_as_json(state: AppliedState) -> dict[str, Any]:
@@ -76,7 +103,9 @@ def _as_json(state: AppliedState, current: int, rolled_back: bool) -> dict[str, 
 
 def show_state(
     switch: TargetSwitch,
-    number: Annotated[str, typer.Argument(metavar="N", help="Number of the state, or `current`.")] = "current",
+    number: Annotated[
+        str, typer.Argument(metavar="N", help="Number of the state, or `current`.", autocompletion=states)
+    ] = "current",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to this file.")
     ] = None,
@@ -90,7 +119,7 @@ def show_state(
         record = session.record_of(bridge)
         state = session.state(record, record.number if number == "current" else int(number))
     if output is None or output == Path("-"):
-        out.write(state.text)
+        out.write_document(state.text)
     else:
         from dnsteer.render.atomic_files import write_file
 
@@ -100,10 +129,11 @@ def show_state(
 def rollback(
     switch: TargetSwitch,
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.")
+        int | None,
+        typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.", autocompletion=states),
     ] = None,
     bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
-    dry_run: DryRun = False, json: Json = False,
+    dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Go back to an earlier applied state, and name it first. Drains and downs stay in force, also of removed backends.
 
@@ -122,10 +152,10 @@ def rollback(
     # By its number: it is the one that was named, also where the switch has changed since.
     source, options = StateSource(bridge, target.number), Options(adopt=True, rename=True, note=note, grace=grace)
     if dry_run:
-        print_summary(preview(source, switch, options), verbose=False, json=json, more=said)
+        print_summary(preview(source, switch, options), verbose=verbose, flows=False, json=json, more=said)
         return
     done = deploy(source, switch, options, confirm=confirm(yes, json), progress=progress(json))
-    print_deployed(done, json, more=said)
+    print_deployed(done, json, more=said, verbose=verbose)
 
 
 def restore(

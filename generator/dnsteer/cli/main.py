@@ -14,6 +14,8 @@ import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from dnsteer.cli.charset import set_up_streams
+
 if TYPE_CHECKING:
     import typer
 
@@ -28,7 +30,7 @@ _signals_received: list[int] = []  # signals that asked to end
 # The verbs with their modules, as `--help` groups and orders them. Only the module of the verb that is asked for is loaded:
 # with all of them the command takes twice as long to start, which counts when a backend has failed.
 _GROUPS = {
-    "Write a spec": {"render": "render", "schema": "render"},
+    "Write a spec": {"init": "init", "render": "render", "schema": "render"},
     "Prove it": {"check": "check", "explain": "explain", "lint": "lint"},
     "Deploy": {
         "plan": "deploy", "apply": "deploy", "verify": "deploy", "history": "history", "show": "history",
@@ -132,6 +134,7 @@ def run() -> None:
     _install_signal_handlers()
     if sys.stdout is None:  # closed by whoever started us (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 - for the rest of the process
+    set_up_streams()
     code = 0
     try:
         code = _run()
@@ -186,6 +189,10 @@ def _run() -> int:
 
             return print_script(NAME, named)
         verb = "version" if first == "--version" else first  # which needs none: one is loaded sooner than all
+        if f"_{NAME.upper()}_COMPLETE" in os.environ:
+            from dnsteer.cli.completion import verb_of
+
+            verb = verb_of(os.environ)
         code: Any = application(verb)(prog_name=NAME, standalone_mode=False)
     except usage_error as error:
         error.show()  # type: ignore[attr-defined]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,8 +21,7 @@ from dnsteer.spec.errors import DefinitionError, SpecError, escape
 from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from dnsteer.cli.charset_console import CharsetConsole
     from dnsteer.spec.document import Document
     from dnsteer.spec.errors import Finding
     from dnsteer.spec.loaded import Loaded
@@ -64,7 +64,7 @@ class OutputStream:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._here: Console | None = None
+        self._here: CharsetConsole | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.file, name)
@@ -86,6 +86,20 @@ class OutputStream:
         with self._named():
             return self.file.write(text)
 
+    def write_document(self, text: str) -> None:
+        """Write a spec or a page as it is: in UTF-8, which it says of itself, whatever the charset of the terminal.
+
+        Raises OSError.
+        """
+        binary = getattr(self.file, "buffer", None)
+        if binary is None or self.file.isatty():  # what a terminal lacks is spelled as an escape
+            self.write(text)
+            return
+        with self._named():
+            self.file.flush()
+            binary.write(text.encode(errors="backslashreplace"))
+        self.flush()
+
     def flush(self) -> None:
         """Write what was kept back. Raises OSError."""
         with self._named():
@@ -101,7 +115,7 @@ class OutputStream:
             raise OSError(error.errno, error.strerror or str(error), _STREAMS[self._name]) from error
 
     @property
-    def rich(self) -> Console:
+    def rich(self) -> CharsetConsole:
         """For tables and the like; imported only then, since the quick verbs print lines."""
         elsewhere = REDIRECTED.get()
         if elsewhere is not None:
@@ -110,11 +124,11 @@ class OutputStream:
             self._here = self._console(os.environ)
         return self._here
 
-    def _console(self, environ: Mapping[str, str], terminal: bool | None = None) -> Console:
-        from rich import console as of_rich
+    def _console(self, environ: Mapping[str, str], terminal: bool | None = None) -> CharsetConsole:
+        from dnsteer.cli.charset_console import CharsetConsole
 
         # No emoji: rich would draw one in 2001:db8:a:b::1.
-        console = of_rich.Console(
+        console = CharsetConsole(
             file=cast("TextIO", self),
             highlight=False,
             soft_wrap=True,
@@ -133,6 +147,22 @@ SPEC_HELP = "The spec, a YAML file; - for standard input."
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help=SPEC_HELP, show_default=False)]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Show every warning, even where many are alike.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+def hanging(lines: Iterable[str]) -> list[str]:
+    """*lines* below a heading: in a terminal broken between words, the rest of each further in."""
+    width = out.rich.width if out.isatty() else 0
+    found = list[str]()
+    for line in lines:
+        indent = " " * (2 + len(line) - len(line.lstrip()))
+        if len(indent) + len(line.lstrip()) <= width or not width:
+            found.append(f"  {line}")
+            continue
+        found += textwrap.wrap(
+            line.lstrip(), max(width, 40), initial_indent=indent, subsequent_indent=f"{indent}  ",
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+    return found
 
 
 def print_json(value: Any) -> None:

@@ -115,7 +115,7 @@ def main() -> None:
     os.nice(_NICENESS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in order: the private switch ends too
     try:
-        found = predicted(check_document(parse_document(sys.argv[1], sys.stdin.read())))
+        found = predicted(check_document(parse_document(sys.argv[1], sys.stdin.buffer.read().decode())))
     except (SpecError, SwitchError) as err:
         found = Prediction(why_not=str(err))
     print(json.dumps(asdict(found)))

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from dnsteer.switch.control_socket import DIRECTORY, default_remote
 from dnsteer.switch.rpc import parse_remote
 
 
 def _remote(text: str) -> str:
+    if not text:
+        return default_remote()
     try:
         return parse_remote(text)
     except ValueError as error:
@@ -21,7 +24,7 @@ Db = Annotated[
     str,
     typer.Option(
         "--db", metavar="REMOTE", help="OVSDB of the switch: unix:PATH, tcp:IP:PORT or ssl:IP:PORT.",
-        envvar="DNSTEER_DB", callback=_remote,
+        envvar="DNSTEER_DB", callback=_remote, show_default=f"unix:{DIRECTORY}/db.sock, or in $OVS_RUNDIR",
     ),
 ]  # fmt: skip
 OpenFlowTarget = Annotated[

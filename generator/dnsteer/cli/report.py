@@ -56,7 +56,7 @@ def report(
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
     text = make(facts, without or (), options)
     if standard:
-        out.write(text)
+        out.write_document(text)
         out.flush()
     else:
         write_file(output, text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dnsteer.cli.agent_client import DEFAULT_DB, StuckError, ask_agent
+from dnsteer.cli.agent_client import StuckError, ask_agent
+from dnsteer.cli.name_completion import bridges
 from dnsteer.cli.output import err, reporting
 from dnsteer.cli.remote_options import (
     CaCert,
@@ -29,11 +31,15 @@ from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.spec.errors import escape
 from dnsteer.spec.source import UnreadableError, read_whole
-from dnsteer.switch.control_socket import find_socket
-from dnsteer.switch.tools import SwitchError, UnavailableError
+from dnsteer.switch.control_socket import default_remote, find_socket
+from dnsteer.switch.session import NoBridgeError
+from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
 Bridge = Annotated[
-    str | None, typer.Option("--bridge", metavar="NAME", help="The bridge to use, if dnsteer manages several.")
+    str | None,
+    typer.Option(
+        "--bridge", metavar="NAME", help="The bridge to use, if dnsteer manages several.", autocompletion=bridges
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 Yes = Annotated[
@@ -73,7 +79,7 @@ Note = Annotated[
 
 
 def _options(
-    db: Db = DEFAULT_DB,
+    db: Db = "",
     openflow: OpenFlowTarget = None,
     timeout: Timeout = 10,
     private_key: PrivateKey = None,
@@ -83,6 +89,20 @@ def _options(
 ) -> TargetSwitch:
     use_tls(private_key, certificate, ca_cert)
     return TargetSwitch(db, openflow, timeout, extension or None)
+
+
+@contextmanager
+def _naming_the_lab(remote: str) -> Iterator[None]:
+    """Where this machine's own switch is absent or has no spec, and a lab is up, say how the lab's is reached."""
+    try:
+        yield
+    except (UnavailableError, NoBridgeError) as err:
+        from dnsteer.lab.names import DB_SOCKET
+
+        if remote != default_remote() or not DB_SOCKET.exists():
+            raise
+        hint = f"a lab is up, whose switch is another one: export DNSTEER_DB=unix:{DB_SOCKET}"
+        raise reworded(err, f"{err}\n    hint: {hint}") from None
 
 
 @dataclass(frozen=True)
@@ -119,7 +139,10 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
                 code = _through_agent(switch, given)
                 if code is not None:
                     raise typer.Exit(code)
-            with deciding(DECISION.get() or IDS.next()):  # the agent gives it to those that it carries out
+            with (
+                deciding(DECISION.get() or IDS.next()),
+                _naming_the_lab(switch.remote),
+            ):  # agents give those they carry out
                 verb(switch, **given)
 
     kept = [p for name, p in own.parameters.items() if name != "switch"]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json as json_module
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dnsteer.cli.name_completion import pools_and_vips
 from dnsteer.cli.output import Exit, Json, out, print_json
-from dnsteer.cli.running_switch import Bridge, on_switch, seconds
-from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.cli.running_switch import Bridge, on_switch, progress, seconds
+from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from dnsteer.console.attention_item import AttentionItem
     from dnsteer.status.report import Observer, Status
 
+_PAUSE = 1.0
+"""Seconds between two looks of --wait."""
 _LEAST = 0.5
 """Shortest interval, in seconds: the switch does not add up its counters more often."""
 
@@ -42,6 +46,17 @@ Interval = Annotated[
     ),
 ]  # fmt: skip
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C (exit code 130).")]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait", metavar="TIME", parser=seconds,
+        help="Wait until the exit code is 0, at most this long (5m), and say on standard error what is waited for.",
+    ),
+]  # fmt: skip
+All = Annotated[
+    bool,
+    typer.Option("-v", "--verbose", help="Show every pool, backend and VIP, also of a large switch in a terminal."),
+]
 NoVerify = Annotated[
     bool, typer.Option("--no-verify", help="Do not check for drift, which takes long on a large switch.")
 ]
@@ -56,10 +71,21 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    switch: TargetSwitch, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
-    watch: Watch = False, no_verify: NoVerify = False, no_rates: NoRates = False, json: Json = False,
+    switch: TargetSwitch,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME...]", help="Only these pools and VIPs, or backends (POOL/BACKEND).", show_default=False,
+            autocompletion=pools_and_vips,
+        ),
+    ] = None,
+    bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
+    watch: Watch = False, wait: Wait = None, no_verify: NoVerify = False, no_rates: NoRates = False,
+    verbose: All = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Show the status of a switch: what was applied, which backends fail or are out, what goes where, and what drifted.
+
+    With NAMEs it shows these, and the exit code is about them and the switch as a whole.
 
     Exit code 2: it differs, a change was cut off, or it waits for its flows; 3: it serves, but something needs attention,
     such as a backend that fails, or no agent; 4: a VIP does not serve; of several the highest. 1: something cannot be read
@@ -67,17 +93,114 @@ def status(
     """
     from dnsteer.status.report import Observer
 
-    if watch and no_rates:
-        raise typer.BadParameter("found --watch and --no-rates; expected one of them")
+    for one, other, both in (("--watch", "--no-rates", watch and no_rates), ("--watch", "--wait", watch and wait)):
+        if both:
+            raise typer.BadParameter(f"found {one} and {other}; expected one of them")
     observer = Observer(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
+    look = StatusLook(observer, tuple(names or ()), verbose)
     if watch:
-        _watch(observer, json)
-    found = observer.observe()
+        _watch(look, json)
+    found = look.wait(wait, progress(json)) if wait is not None else look.first()
     if json:
-        print_json(_as_json(found))
+        print_json(found.as_json())
     else:
-        _print(found)
-    raise typer.Exit(exit_code(found, items_of(found)))
+        found.print(out.rich.is_terminal and not verbose)
+    raise typer.Exit(found.exit_code)
+
+
+@dataclass(frozen=True)
+class StatusFound:
+    """What a look has found: the status, and what needs attention, of all or of the *names*."""
+
+    status: Status
+    items: list[AttentionItem]
+    names: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> Exit:
+        """That of the verb."""
+        return exit_code(self.status, self.items)
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "ok": self.exit_code is Exit.OK,
+            "attention": [item.as_json() for item in self.items],
+            **self.status.as_json(),
+        }
+
+    def print(self, bounded: bool) -> None:
+        """Print it, of a large switch what matters most if *bounded*."""
+        from dnsteer.cli.status_view import view
+
+        out.rich.print(view(self.status, out.rich.width, self.items, bounded=bounded), soft_wrap=False)
+
+
+@dataclass(frozen=True)
+class StatusLook:
+    """Looks at a switch, once or again and again, and shows what is about the *names*; without names all."""
+
+    observer: Observer
+    names: tuple[str, ...]
+    verbose: bool
+
+    def first(self) -> StatusFound:
+        """The first look. Raises SwitchError, also for a name that there is not."""
+        return self._narrowed(self.observer.observe())
+
+    def again(self) -> StatusFound | str:
+        """The next look, or why there is none."""
+        found = look_again(self.observer)
+        try:
+            return found if isinstance(found, str) else self._narrowed(found)
+        except SwitchError as err:  # it was removed meanwhile
+            return str(err)
+
+    def wait(self, seconds: float, say: Progress) -> StatusFound:
+        """Look until the exit code is 0, for so many *seconds* at most; the last look. *say* tells what is waited for."""
+        rates, self.observer.rates = self.observer.rates, False
+        end, said, why = time.monotonic() + seconds, "", ""
+        while True:
+            try:
+                found = self.first()
+                why = "" if found.exit_code is Exit.OK else _waits_for(found)
+            except UnavailableError as err:  # as after a restart of the machine
+                why = str(err)
+            if not why or time.monotonic() >= end:
+                break
+            if why != said:
+                say(f"waiting: {why}")
+                said = why
+            time.sleep(min(_PAUSE, max(0.0, end - time.monotonic())))
+        if why:
+            say(f"not in order after {seconds:g} s: {why}")
+        self.observer.rates = rates
+        return self.first()
+
+    def _narrowed(self, status: Status) -> StatusFound:
+        if not self.names:
+            return StatusFound(status, items_of(status))
+        from dnsteer.status.narrow import narrow
+
+        narrowed = narrow(status, self.names)
+        return StatusFound(narrowed, _about(narrowed, items_of(status)), self.names)
+
+
+def _waits_for(found: StatusFound) -> str:
+    """What keeps a status from being in order, in one line."""
+    item = next((item for item in found.items if item.level != "note"), None)
+    if item is None:
+        return "the tables differ from the record" if not found.status.unreachable else found.status.unreachable
+    return escape(" ".join(item.line.split()))
+
+
+def _about(narrowed: Status, items: list[AttentionItem]) -> list[AttentionItem]:
+    """The items about the pools and VIPs of a narrowed status, and about the switch as a whole."""
+    pools, vips = {pool.name for pool in narrowed.pools}, {vip.name for vip in narrowed.vips}
+    return [
+        item for item in items
+        if (not item.pool or item.pool in pools) and (not item.vips or not vips.isdisjoint(item.vips))
+    ]  # fmt: skip
 
 
 def items_of(found: Status) -> list[AttentionItem]:
@@ -85,21 +208,6 @@ def items_of(found: Status) -> list[AttentionItem]:
     from dnsteer.report.attention import status_items
 
     return status_items(found, now())
-
-
-def _as_json(found: Status) -> dict[str, Any]:
-    items = items_of(found)
-    return {
-        "ok": exit_code(found, items) is Exit.OK,
-        "attention": [item.as_json() for item in items],
-        **found.as_json(),
-    }
-
-
-def _print(found: Status) -> None:
-    from dnsteer.cli.status_view import view
-
-    out.rich.print(view(found, out.rich.width, items_of(found)), soft_wrap=False)
 
 
 def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
@@ -117,12 +225,12 @@ def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
     return Exit.DIFFERENT if found.different else Exit.OK
 
 
-def _watch(observer: Observer, json: bool) -> NoReturn:
+def _watch(look: StatusLook, json: bool) -> NoReturn:
     """Look until Ctrl-C. A switch that goes away is waited for, but the first look must succeed."""
-    found = observer.observe()
+    found = look.first()
     if json:
-        _watch_as_json(observer, found)
-    _watch_on_screen(observer, found)
+        _watch_as_json(look, found)
+    _watch_on_screen(look, found)
 
 
 def look_again(observer: Observer) -> Status | str:
@@ -140,37 +248,37 @@ def look_again(observer: Observer) -> Status | str:
     return found
 
 
-def _watch_as_json(observer: Observer, found: Status | str) -> NoReturn:
+def _watch_as_json(look: StatusLook, found: StatusFound | str) -> NoReturn:
     while True:
-        value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else _as_json(found)
+        value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
         sys.stdout.write(json_module.dumps(value) + "\n")
         sys.stdout.flush()
-        found = look_again(observer)
+        found = look.again()
 
 
-def _watch_on_screen(observer: Observer, last: Status) -> NoReturn:
+def _watch_on_screen(look: StatusLook, last: StatusFound) -> NoReturn:
     if not out.rich.is_terminal or out.rich.is_dumb_terminal:
-        _watch_as_text(observer, last)
-    from rich.console import Console
+        _watch_as_text(look, last)
     from rich.live import Live
 
+    from dnsteer.cli.charset_console import screen_console
     from dnsteer.cli.status_view import view
 
-    screen, away = Console(highlight=False, emoji=False), ""  # unlike `out`, which does not break long lines
+    screen, away = screen_console(), ""
     with Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         while True:
-            shown = view(last, screen.width, items_of(last), away=away, height=screen.height)
-            live.update(shown, refresh=True)
-            found = look_again(observer)
+            shown = view(last.status, screen.width, last.items, away=away, height=screen.height)
+            live.update(screen.fitted(shown), refresh=True)
+            found = look.again()
             away = found if isinstance(found, str) else ""
             last = last if isinstance(found, str) else found
 
 
-def _watch_as_text(observer: Observer, found: Status | str) -> NoReturn:
+def _watch_as_text(look: StatusLook, found: StatusFound | str) -> NoReturn:
     while True:
         if isinstance(found, str):
             out.print(f"away: {escape(found)}")
         else:
-            _print(found)
+            found.print(False)
         sys.stdout.flush()
-        found = look_again(observer)
+        found = look.again()

@@ -10,11 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.output import passed, utc
+from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.console.attention_item import AttentionItem, Level
 from dnsteer.deploy.times import now
 from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import counted, escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
@@ -38,8 +39,9 @@ LEVEL_STYLES: Mapping[Level, str] = {"critical": "bold red", "warning": "yellow"
 _SHORT = 12
 _T = TypeVar("_T")
 _Shown = Callable[[PoolView], list[BackendView]]
-_Row = tuple[str | Text, ...]
-_MANY = 200
+_Row = tuple[Cell, ...]
+_LARGE, _ROWS = 80, 20
+"""Rows of tables from which a switch is large, and as many of each table as are shown of it."""
 _MAX_VIPS = 8
 """VIPs that the verdict names."""
 _NOTE = 30
@@ -47,10 +49,11 @@ _NOTE = 30
 
 
 def view(
-    status: Status, width: int, items: Sequence[AttentionItem] = (), *, away: str = "", height: int = 0
-) -> RenderableType:
+    status: Status, width: int, items: Sequence[AttentionItem] = (), *, away: str = "", height: int = 0,
+    bounded: bool = False,
+) -> RenderableType:  # fmt: skip
     """All of it, in *width* columns, with the *items* that need attention. *away* is why the switch cannot be seen now; of
-    *height* lines, what matters most."""
+    *height* lines, what matters most; if *bounded*, so of a large switch too, with some more lines."""
     lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height)])
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
@@ -65,10 +68,24 @@ def view(
         for_vips = min(sum(len(v.addresses) for v in vips), max(room // 3, room - _lines(pools, shown)))
         pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), room - for_vips)
         vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), for_vips)
+    elif bounded and sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips) > _LARGE:
+        shown = _not_up
+        pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), _ROWS)
+        vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), _ROWS)
     parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
+    if shown is _not_up and not height:
+        parts.append(_left_out(status, pools, vips))
     if not height:
         parts.append(_verdict(status, items))
     return Group(*[p for part in parts for p in (part, "")][:-1])
+
+
+def _left_out(status: Status, pools: Sequence[PoolView], vips: Sequence[VipView]) -> Text:
+    """What a bounded status does not show, and how it is shown."""
+    up = sum(len(p.backends) for p in status.pools) - sum(len(_not_up(p)) for p in pools)
+    counts = ((len(status.pools) - len(pools), "pool"), (up, "backend"), (len(status.vips) - len(vips), "VIP"))
+    left = ", ".join(counted(n, what) for n, what in counts if n)
+    return Text(f"not shown: {left}; all: dnsteer status -v; one: dnsteer status POOL or VIP", style="dim")
 
 
 def _all_of(pool: PoolView) -> list[BackendView]:
@@ -145,7 +162,7 @@ def _findings(status: Status, items: Sequence[AttentionItem], height: int) -> It
             yield Text(escape(f"drift: {d.text(file)}"), style="yellow")
         more = (status.drift_count or 0) - len(status.drift)
         if more:
-            yield Text(f"drift: and {more} more: dnsteer verify SPEC", style="yellow")
+            yield Text(f"drift: and {more} more: dnsteer verify", style="yellow")
 
 
 def _sorts(entries: Sequence[Maintenance]) -> list[tuple[str, list[Maintenance]]]:
@@ -165,17 +182,13 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int, *, fold: bo
         if a.expired(moment):
             until.append(" overdue", style="bold red")
         rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note)), a.decision))
-    columns: tuple[str, ...] = (title, "by command", "since (UTC)", "until (UTC)", "by", "note", "decision")
-    widest = _widest(columns, rows)
-    if fold:  # lines are many where no height bounds them
-        widest[columns.index("note")] = min(_NOTE, widest[columns.index("note")])
-    if not any(a.decision for a in out) or sum(widest) + 2 * len(columns) > width:
-        columns, rows = columns[:-1], [row[:-1] for row in rows]  # where there is no room it is for --json
-    return _table(columns, rows, width, left=columns)
-
-
-def _widest(columns: Sequence[str], rows: Sequence[_Row]) -> list[int]:
-    return [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
+    columns = [
+        TableColumn(title), TableColumn("by command"), TableColumn("since (UTC)", leaves=4),
+        TableColumn("until (UTC)", leaves=3), TableColumn("by", leaves=2), TableColumn("note", narrows=_NOTE if fold else 0),
+    ]  # fmt: skip
+    if any(a.decision for a in out):  # where there is no room it is for --json
+        columns.append(TableColumn("decision", leaves=1))
+    return table_of(columns, [row[: len(columns)] for row in rows], width)
 
 
 def _command(a: Maintenance) -> str:
@@ -200,8 +213,12 @@ def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Tab
             weight = str(b.weight) if b.given is None else f"{b.given.weight} (spec {b.weight})"
             rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *_rate(b.rate)))
     title = _title("pool, backend" if shown is _all_of else "pool, backends not up", len(pools), of)
-    columns = (title, "weight", "state", "slots", "own", "packets/s", "queries/s")
-    return _table(columns, rows, width, left=(title, "state"))
+    columns = [
+        TableColumn(title), TableColumn("weight", right=True, leaves=3), TableColumn("state"),
+        TableColumn("slots", right=True, leaves=4), TableColumn("own", right=True, leaves=1),
+        TableColumn("packets/s", right=True), TableColumn("queries/s", right=True, leaves=2),
+    ]  # fmt: skip
+    return table_of(columns, rows, width)
 
 
 def _state(b: BackendView) -> Text:
@@ -229,8 +246,12 @@ def _vips(vips: Sequence[VipView], of: int, width: int) -> Table:
         first, *more = vip.addresses
         rows.append((vip.name, first.address, _services(vip), vip.pool, vip.forwarding, *_rate(first.rate)))
         rows += [("", a.address, "", "", "", *_rate(a.rate)) for a in more]
-    columns = (_title("VIP", len(vips), of), "address", "services", "pool", "mode", "packets/s", "queries/s")
-    return _table(columns, rows, width, left=columns[:5])
+    columns = [
+        TableColumn(_title("VIP", len(vips), of)), TableColumn("address"), TableColumn("services", leaves=2),
+        TableColumn("pool", leaves=4), TableColumn("mode", leaves=1), TableColumn("packets/s", right=True, leaves=3),
+        TableColumn("queries/s", right=True),
+    ]  # fmt: skip
+    return table_of(columns, rows, width)
 
 
 def _title(what: str, shown: int, of: int) -> str:
@@ -243,26 +264,6 @@ def _services(vip: VipView) -> str:
     for s in vip.services:
         ports.setdefault(s.port, []).append(s.protocol)
     return " ".join(f"{port}/{'+'.join(dict.fromkeys(protocols))}" for port, protocols in ports.items())
-
-
-def _table(columns: Sequence[str], rows: Sequence[_Row], width: int, left: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
-    for name in columns:
-        if name in left:
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    widest = _widest(columns, rows)
-    if len(rows) > _MANY and sum(widest) + 2 * len(widest) <= width:
-        # Where nothing needs folding, cells of many lines look the same as many rows and take a third of the time.
-        rows = [tuple(Text("\n").join(map(_text, column)) for column in zip(*rows, strict=True))]
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _text(cell: str | Text) -> Text:
-    return cell if isinstance(cell, Text) else Text(cell)
 
 
 def _rate(rate: Rate) -> tuple[str, str]:

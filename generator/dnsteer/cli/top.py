@@ -36,6 +36,13 @@ SortBy = Annotated[
         "most from their slots. Also by the keys r, n, s and d.",
     ),
 ]  # fmt: skip
+Matching = Annotated[
+    str,
+    typer.Option(
+        "--filter", metavar="TEXT",
+        help="Only VIPs and backends with this in their name, their pool's, an address or a state. Also by the key /.",
+    ),
+]  # fmt: skip
 Once = Annotated[bool, typer.Option("--once", help="Print one frame and end, as where the output is no terminal.")]
 
 
@@ -46,12 +53,13 @@ def register(app: typer.Typer) -> None:
 
 def top(
     switch: TargetSwitch, bridge: Bridge = None, interval: Interval = "2s",  # type: ignore[assignment]
-    sort: SortBy = "rate", once: Once = False, json: Json = False,
+    sort: SortBy = "rate", matching: Matching = "", once: Once = False, json: Json = False,
 ) -> None:  # fmt: skip
     """Watch a switch: what needs attention, queries by VIP, packets by backend against slots and weights, and the datapath.
 
     It reads the record and the counters, and asks the agent, if there is one. It does not look for drift: `status` does. `q`
-    ends it. Exit codes of --once are those of status; 130: ended by Ctrl-C; 69: the switch cannot be reached at the start.
+    ends it, `/` filters, and the arrow and page keys scroll. Exit codes of --once are those of status; 130: ended by Ctrl-C;
+    69: the switch cannot be reached at the start.
     """
     from dnsteer.cli.top_frame import DatapathWatch, make_frame
     from dnsteer.status.report import Observer
@@ -70,23 +78,23 @@ def top(
     if once or not (terminal or json):
         observer.interval = interval
         frame = make_frame(observer.observe(), datapath)
-        print_json(frame.as_json(order)) if json else _print(frame, order)
+        print_json(frame.as_json(order, matching)) if json else _print(frame, order, matching)
         raise typer.Exit(exit_code(frame.status, frame.items))
     if json:
         while True:
             found = look()
-            value = {"ok": False, "error": found} if isinstance(found, str) else found.as_json(order)
+            value = {"ok": False, "error": found} if isinstance(found, str) else found.as_json(order, matching)
             sys.stdout.write(json_module.dumps(value) + "\n")
             sys.stdout.flush()
     from dnsteer.cli.top_screen import show_frames
 
-    show_frames(first, look, order, interval)
+    show_frames(first, look, order, interval, matching)
 
 
-def _print(frame: TopFrame, sort: Sort) -> None:
+def _print(frame: TopFrame, sort: Sort, matching: str) -> None:
     """Print a frame: in a terminal as large as that, else as wide as a file may be, with all VIPs and backends."""
     from dnsteer.cli.top_view import Size, top_view
 
     lines = os.environ.get("LINES", "")
     height = out.rich.height if out.rich.is_terminal else int(lines) if lines.isdecimal() else 0
-    out.rich.print(top_view(frame, Size(out.rich.width, height), sort), soft_wrap=False)
+    out.rich.print(top_view(frame, Size(out.rich.width, height), sort, matching=matching), soft_wrap=False)

@@ -95,14 +95,19 @@ class TopFrame:
         """That of all VIPs."""
         return total(vip.rate for vip in self.status.vips)
 
-    def vips(self, sort: Sort) -> list[VipView]:
-        """The VIPs, in an order: by name, else the busiest first; those alike as in the spec."""
+    def vips(self, sort: Sort, matching: str = "") -> list[VipView]:
+        """The VIPs, in an order: by name, else the busiest first; those alike as in the spec. Only those with *matching* in
+        their name, their pool's or an address."""
+        found = [
+            vip for vip in self.status.vips if _has(matching, vip.name, vip.pool, *(a.address for a in vip.addresses))
+        ]
         if sort == "name":
-            return sorted(self.status.vips, key=lambda vip: vip.name)
-        return sorted(self.status.vips, key=lambda vip: -(vip.rate.packets or 0))
+            return sorted(found, key=lambda vip: vip.name)
+        return sorted(found, key=lambda vip: -(vip.rate.packets or 0))
 
-    def shares(self, sort: Sort) -> list[Share]:
-        """The backends in an order: the busiest, those that are not up, or those with the largest difference first."""
+    def shares(self, sort: Sort, matching: str = "") -> list[Share]:
+        """The backends in an order: the busiest, those that are not up, or those with the largest difference first. Only
+        those with *matching* in their name, their state or the name of a VIP of their pool."""
         orders: dict[Sort, Callable[[Share], tuple[float | str, ...]]] = {
             "rate": lambda share: (-(share.backend.rate.packets or 0),),
             "name": lambda share: (share.name,),
@@ -112,10 +117,16 @@ class TopFrame:
             ),
             "difference": lambda share: (-share.away,),
         }
-        return sorted(shares(self.status.pools), key=orders[sort])
+        vips = dict[str, list[str]]()
+        for vip in self.status.vips:
+            vips.setdefault(vip.pool, []).append(vip.name)
+        found = shares(self.status.pools)
+        if matching:
+            found = [s for s in found if _has(matching, s.name, s.backend.state, *vips.get(s.pool.name, ()))]
+        return sorted(found, key=orders[sort])
 
-    def as_json(self, sort: Sort) -> dict[str, Any]:
-        """As a JSON object."""
+    def as_json(self, sort: Sort, matching: str = "") -> dict[str, Any]:
+        """As a JSON object, of VIPs and backends those with *matching*."""
         record, state, seconds = self.status.reading.record, self.status.reading.state, self.status.rates.seconds
         return {
             "ok": exit_code(self.status, self.items) is Exit.OK,
@@ -128,9 +139,14 @@ class TopFrame:
             "attention": [item.as_json() for item in self.items],
             "agent": self.status.agent.as_json(),
             "datapath": self.datapath.as_json(),
-            "vips": [vip.as_json() for vip in self.vips(sort)],
-            "backends": [share.as_json() for share in self.shares(sort)],
+            "vips": [vip.as_json() for vip in self.vips(sort, matching)],
+            "backends": [share.as_json() for share in self.shares(sort, matching)],
         }  # fmt: skip
+
+
+def _has(matching: str, *texts: str) -> bool:
+    wanted = matching.lower()
+    return not wanted or any(wanted in text.lower() for text in texts)
 
 
 def make_frame(status: Status, datapath: DatapathWatch) -> TopFrame:

@@ -8,17 +8,17 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from rich.console import Console
 from rich.live import Live
 
+from dnsteer.cli.charset_console import screen_console
 from dnsteer.cli.top_frame import Sort, TopFrame
+from dnsteer.cli.top_keys import TopKeys
 from dnsteer.cli.top_view import Size, top_view
 
-KEYS: Mapping[str, Sort] = {"r": "rate", "n": "name", "s": "state", "d": "difference"}
-"""The keys that choose an order."""
 _RESIZED = 0.3
 """Seconds within which another size of the terminal is noticed."""
 Look = Callable[[], TopFrame | str]
@@ -44,18 +44,22 @@ class _Frames:
             os.write(self._rings, b".")
 
 
-def show_frames(first: TopFrame, look: Look, sort: Sort, every: float) -> None:
-    """Show frames until `q` or Ctrl-C, which raises KeyboardInterrupt. *every* is how often they come, in seconds."""
-    screen = Console(highlight=False, emoji=False)
+def show_frames(first: TopFrame, look: Look, sort: Sort, every: float, matching: str = "") -> None:
+    """Show frames until `q` or Ctrl-C, which raises KeyboardInterrupt. *every* is how often they come, in seconds;
+    *matching* the filter to begin with."""
+    screen, chosen = screen_console(), TopKeys(sort, matching)
     frame, away = first, ""
     with _keys() as keys, Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
         frames, shown = _Frames(look), None
         while True:
-            now = frame, away, sort, screen.size
+            now = frame, away, replace(chosen), screen.size
             if now != shown:
-                foot = f"every {every:g} s, by {sort}   keys: r rate, n name, s state, d difference, q quit"
                 size = Size(screen.width, screen.height)
-                live.update(top_view(frame, size, sort, away=away, foot=foot), refresh=True)
+                view = top_view(
+                    frame, size, chosen.sort, away=away, foot=chosen.foot(every), matching=chosen.matching,
+                    skip=chosen.skip,
+                )  # fmt: skip
+                live.update(screen.fitted(view), refresh=True)
                 shown = now
             ready = select.select([frames.bell, *keys], [], [], _RESIZED)[0]
             if frames.bell in ready:
@@ -65,10 +69,13 @@ def show_frames(first: TopFrame, look: Look, sort: Sort, every: float) -> None:
                 found = frames.last
                 away = found if isinstance(found, str) else ""
                 frame = frame if isinstance(found, str) else found
-            for key in os.read(keys[0], 64).decode(errors="replace").lower() if keys and keys[0] in ready else "":
-                if key == "q":
+            if keys and keys[0] in ready:
+                data = os.read(keys[0], 64).decode(errors="replace")
+                rows = max(
+                    len(frame.vips(chosen.sort, chosen.matching)), len(frame.shares(chosen.sort, chosen.matching))
+                )
+                if not chosen.press(data, page=max(1, screen.height // 3), rows=rows):
                     return
-                sort = KEYS.get(key, sort)
 
 
 @contextmanager

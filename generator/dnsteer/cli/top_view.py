@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.status_view import LEVEL_STYLES, ago, shown_rate, shown_state
+from dnsteer.cli.tables import TableColumn, table_of
 from dnsteer.cli.top_frame import Sort, TopFrame
 from dnsteer.spec.errors import counted, escape
 from dnsteer.status.shares import Share
@@ -19,7 +19,11 @@ from dnsteer.status.vips import VipView
 _MARKS = {"critical": "!!", "warning": "! ", "note": "- "}
 _BESIDE, _LEFT = 150, 76
 """Columns from which the two tables are side by side, and the most of the left one."""
-_BAR = 10
+_BAR, _WIDE = 10, 100
+"""Columns of the bars, and of the terminal from which there are bars."""
+_WHY = 12
+"""Columns of why a backend is out, at least."""
+_NUMBERS = (TableColumn("queries/s", right=True), TableColumn("packets/s", right=True, leaves=3))
 _FULL, _PARTS = "\u2588", " \u258f\u258e\u258d\u258c\u258b\u258a\u2589"
 _FAR, _ENOUGH = 0.1, 20.0
 """From this difference between packets and slots on it is marked, in pools with so many packets a second."""
@@ -33,10 +37,14 @@ class Size:
     height: int = 0
 
 
-def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: str = "") -> RenderableType:
-    """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end."""
+def top_view(
+    frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: str = "", matching: str = "", skip: int = 0
+) -> RenderableType:
+    """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end. Of the VIPs and backends
+    those with *matching* in a name, and where there is not the room for all, from row *skip* on.
+    """
     head = [*_head(frame), *_attention(frame, size, away)]
-    vips, backends = frame.vips(sort), frame.shares(sort)
+    vips, backends = frame.vips(sort, matching), frame.shares(sort, matching)
     beside = size.width >= _BESIDE
     left, right = len(vips), len(backends)
     if size.height:
@@ -46,8 +54,9 @@ def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: s
         else:
             left, right = _split(left, right, room - 3)  # two headings, a line between
     wide = min(_LEFT, size.width // 2) if beside else size.width
-    shown_vips = _vips(vips, left, wide)
-    shown_backends = _backends(backends, right, size.width - wide - 2 if beside else size.width)
+    shown_vips = _vips(vips, _rows(len(vips), left, skip), wide)
+    of_backends = _rows(len(backends), right, skip)
+    shown_backends = _backends(backends, of_backends, size.width - wide - 2 if beside else size.width)
     body: list[RenderableType] = [shown_vips, "", shown_backends]
     if beside:
         both = Table.grid(padding=(0, 2, 0, 0))
@@ -62,6 +71,12 @@ def top_view(frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: s
         parts += [""] * (size.height - used - 1)
         parts.append(Text(foot, style="dim", no_wrap=True, overflow="crop"))
     return Group(*parts)
+
+
+def _rows(n: int, shown: int, skip: int) -> range:
+    """Which of *n* rows are shown: so many from *skip* on, or the last ones."""
+    start = max(0, min(skip, n - shown))
+    return range(start, start + shown)
 
 
 def _fitting(n: int, room: int) -> int:
@@ -133,10 +148,11 @@ def _attention(frame: TopFrame, size: Size, away: str) -> list[Text]:
     return lines or [_line([("nothing needs attention", "green")])]
 
 
-def _vips(vips: Sequence[VipView], shown: int, width: int) -> RenderableType:
-    rows = [[_name(v.name), _address(v), _plain(v.pool), *map(_plain, _rates(v))] for v in vips[:shown]]
-    columns = [_Column("VIP", 28), _Column("address", 26, needs=70), _Column("pool", 24), *_NUMBERS]
-    return _table(columns, rows, width, _more(len(vips) - shown, "VIPs"))
+def _vips(vips: Sequence[VipView], shown: range, width: int) -> RenderableType:
+    of = vips[shown.start : shown.stop]
+    rows = [[_name(v.name), _address(v), _plain(v.pool), *map(_plain, _rates(v))] for v in of]
+    columns = [TableColumn("VIP"), TableColumn("address", leaves=2), TableColumn("pool", leaves=1), *_NUMBERS]
+    return _table(columns, rows, width, _more(len(vips), shown, "VIPs"))
 
 
 def _address(vip: VipView) -> Text:
@@ -148,20 +164,24 @@ def _rates(vip: VipView) -> tuple[str, str]:
     return shown_rate(vip.rate.queries), shown_rate(vip.rate.packets)
 
 
-def _backends(backends: Sequence[Share], shown: int, width: int) -> RenderableType:
-    most, rows = max((share.packets or 0 for share in backends[:shown]), default=0), []
-    for share in backends[:shown]:
+def _backends(backends: Sequence[Share], shown: range, width: int) -> RenderableType:
+    of = backends[shown.start : shown.stop]
+    most, rows = max((share.packets or 0 for share in of), default=0), []
+    for share in of:
         rows.append([
             _name(share.name), shown_state(share.backend), _plain(shown_rate(share.backend.rate.packets)),
             Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""), _plain(_percent(share.slots)),
             _plain(_percent(share.weight)), Text(_bar(share.packets or 0, most), style="blue"), _plain(_why(share)),
         ])  # fmt: skip
+    shares = [TableColumn(name, right=True, leaves=n) for name, n in (("packets", 5), ("slots", 4), ("weight", 3))]
+    bar = [TableColumn("", leaves=1)] if width >= _WIDE else []
     columns = [
-        _Column("backend", 30), _Column("state", 16), _NUMBERS[1],
-        *(_Column(name, 7, right=True, needs=n) for name, n in (("packets", 0), ("slots", 48), ("weight", 56))),
-        _Column("", _BAR, needs=100), _Column("why", 200, needs=72),
+        TableColumn("backend"), TableColumn("state"), TableColumn("packets/s", right=True), *shares, *bar,
+        TableColumn("why", leaves=2, narrows=_WHY),
     ]  # fmt: skip
-    return _table(columns, rows, width, _more(len(backends) - shown, "backends"))
+    if not bar:
+        rows = [[*row[:-2], row[-1]] for row in rows]
+    return _table(columns, rows, width, _more(len(backends), shown, "backends"))
 
 
 def _is_far(share: Share) -> bool:
@@ -189,35 +209,8 @@ def _bar(part: float, most: float) -> str:
     return _FULL * (eighths // 8) + _PARTS[eighths % 8].strip()
 
 
-@dataclass(frozen=True)
-class _Column:
-    """A column of at most *most* characters; from a table of *needs* characters on."""
-
-    name: str
-    most: int
-    right: bool = False
-    needs: int = 0
-
-
-_NUMBERS = (_Column("queries/s", 11, right=True), _Column("packets/s", 11, right=True))
-_GAP = 2
-
-
-def _table(columns: Sequence[_Column], rows: Sequence[Sequence[Text]], width: int, more: str) -> RenderableType:
-    """A table in *width* characters: the first column gives way to the others, and the last one to all."""
-    kept = [n for n, column in enumerate(columns) if width >= column.needs]
-    wide = [
-        min(columns[n].most, max([len(columns[n].name), *(row[n].cell_len for row in rows)])) for n in kept
-    ]  # fmt: skip
-    for place, least in ((-1, 8), (0, 12)):
-        over = sum(wide) + _GAP * (len(wide) - 1) - width
-        wide[place] -= min(max(over, 0), max(wide[place] - least, 0))
-    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold underline")
-    for n, size in zip(kept, wide, strict=True):
-        justify: Literal["left", "right"] = "right" if columns[n].right else "left"
-        table.add_column(columns[n].name, width=size, justify=justify, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(*(row[n] for n in kept))
+def _table(columns: Sequence[TableColumn], rows: Sequence[Sequence[Text]], width: int, more: str) -> RenderableType:
+    table = table_of(columns, rows, width, one_line=True)
     return Group(table, Text(more, style="dim", no_wrap=True)) if more else table
 
 
@@ -229,5 +222,7 @@ def _plain(text: str) -> Text:
     return Text(escape(text))
 
 
-def _more(n: int, what: str) -> str:
-    return f"and {n:,} more {what}" if n > 0 else ""
+def _more(n: int, shown: range, what: str) -> str:
+    if shown.start:
+        return f"{shown.start + 1:,} to {shown.stop:,} of {n:,} {what}"
+    return f"and {n - shown.stop:,} more {what}" if n > shown.stop else ""

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.backends import Lasts, Name, change_backend, report_change
+from dnsteer.cli.backends import Lasts, change_backends, go_on, report_change
+from dnsteer.cli.name_completion import backends
 from dnsteer.cli.output import Json
-from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, on_switch, progress, seconds
+from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.slots.maintenance import DRAINED, MAX_WEIGHT
+from dnsteer.slots.maintenance import MAX_WEIGHT
 
 
 def register(app: typer.Typer) -> None:
@@ -24,9 +25,13 @@ def _number(text: str) -> int:
     return int(text)
 
 
-Number = Annotated[
-    int | None, typer.Argument(metavar="N", parser=_number, help="The weight; 0: no queries.", show_default=False)
-]
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="POOL/BACKEND... N", show_default=False, autocompletion=backends(),
+        help="The backends, in one change, and their weight (0: no queries), which --undo does without.",
+    ),
+]  # fmt: skip
 Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots in steps over this time (60s)."),
@@ -34,31 +39,37 @@ Over = Annotated[
 
 
 def weight(
-    switch: TargetSwitch, name: Name, number: Number = None, over: Over = None, lasts: Lasts = None,
+    switch: TargetSwitch, words: Words, over: Over = None, lasts: Lasts = None,
     undo: Annotated[bool, typer.Option("--undo", help="Back to the weight of the spec.")] = False, note: Note = "",
     bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False,
 ) -> None:  # fmt: skip
-    """Give a backend another weight than the spec's: the slots for its new share move, and no others."""
+    """Give backends another weight than the spec's: the slots for their new shares move, and no others.
+
+    Of several all get it, in one change of the switch, or none.
+    """
     from dnsteer.deploy.weight_edits import give_weight, take_weight_back
 
-    if (number is None) != undo:
-        raise typer.BadParameter("expected a weight, or --undo for that of the spec")
+    names, number = words, None
+    if (not undo and "/" not in words[-1]) or words[-1].isdigit():
+        names, number = words[:-1], _number(words[-1])
+    if (number is None) != undo or not names:
+        raise typer.BadParameter("expected POOL/BACKEND and a weight, or --undo for that of the spec")
     if undo and (lasts or note):
         raise typer.BadParameter("--undo takes neither --for nor --note: nothing is left that they would be about")
     if over and lasts and lasts <= over:
         raise typer.BadParameter(
             "--for must be longer than --over, or the weight ends before its last slots have moved"
         )
-    edit = (
+    edits = [
         take_weight_back(name, over=over or 0, to_the_end=dry_run)
         if number is None
         else give_weight(name, number, over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run)
-    )
-    change = change_backend(switch, name, edit, bridge, yes, dry_run, json)
-    under_way = [entry for entry in change.entries(name, "weight") if entry.gone < DRAINED or entry.returns]
-    if not dry_run and under_way:
-        from dnsteer.deploy.gradual import go_to_the_end
-
-        go_to_the_end(switch, change, name, under_way, progress(json))
-    has = next((f"weight {entry.weight}" for entry in change.entries(name, "weight")), "the spec's weight")
-    report_change(change, name, dry_run, json, f"{name} has {has} already")
+        for name in names
+    ]
+    change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
+    go_on(switch, change, names, "weight", dry_run, json)
+    has = []
+    for name in names:
+        weight = next((f"weight {entry.weight}" for entry in change.entries(name, "weight")), "the spec's weight")
+        has.append(f"{name} has {weight} already")
+    report_change(change, names, dry_run, json, "; ".join(has))

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from dnsteer.console.forms import MAX_BYTES, FormError, is_of_session, is_same_origin, read_form
+from dnsteer.console.late_answers import LateAnswers
 from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.sessions import LONGEST, Sessions
 from dnsteer.console.tokens import ROLES, Token, TokenFile
@@ -21,13 +22,13 @@ VISITOR = "dnsteer.visitor"
 """Key of the scope of a request: who asks."""
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
 _FAILURES = AllowedRate(10, 10), AllowedRate(60, 60)
-"""Wrong tokens: of one address, and of all together."""
+"""Wrong tokens that are answered at once and logged: of one address, and of all together. A right one is never counted."""
 _POSTS = AllowedRate(60, 60), AllowedRate(120, 120)
 """Forms: of one token, and of all tokens of a role, so that those who only read keep nobody from changes."""
 _FOR_PROGRAMS = ("/metrics", "/events")
 _PROGRAMS_ONLY = "send a token: Authorization: Bearer TOKEN\n"
 _HOW = "sign in at /sign-in, or send a token: Authorization: Bearer TOKEN\n"
-_TOO_MANY = "too many wrong tokens; try again later"
+_TOO_MANY = "too many wrong tokens; a right one is let in at once\n"
 _WRONG = "This is not a token of this console."
 Say = Callable[[str], None]
 
@@ -40,7 +41,7 @@ class Access:
     def __init__(self, tokens: TokenFile | None, say: Say, *, secure: bool = False, browsers: bool = True) -> None:
         self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
         self.sessions = Sessions()
-        self._failures = RateLimit(*_FAILURES)
+        self._failures, self._late, self._unlogged = RateLimit(*_FAILURES), LateAnswers(), 0
         self._posts = {role: RateLimit(*_POSTS) for role in ROLES}
 
     @property
@@ -69,8 +70,8 @@ class Access:
             return PlainTextResponse(_PROGRAMS_ONLY, 401, {"www-authenticate": "Bearer"})
         if path == SIGN_IN or path.startswith("/assets/"):
             return ANYBODY
-        if "text/html" in request.headers.get("accept", "") and path not in _FOR_PROGRAMS:
-            back = _local(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
+        if wants_page(request):
+            back = local_path(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
             wanted = f"?next={quote(back)}" if back != "/" else ""
             return RedirectResponse(SIGN_IN + wanted, 303)
         return PlainTextResponse(_HOW, 401, {"www-authenticate": "Bearer"})
@@ -85,22 +86,28 @@ class Access:
 
     def _by_header(self, request: Request, given: list[str]) -> Visitor | Response:
         kind, _, secret = given[0].partition(" ")
-        wait = self._failures.wait(_caller(request))
-        if wait:
-            return _try_again(_TOO_MANY, wait)
         token = self._known(secret.strip()) if len(given) == 1 and kind.lower() == "bearer" else None
-        if token is None:
-            self._failed(request, "a wrong token")
-            return PlainTextResponse(_HOW, 401, {"www-authenticate": 'Bearer error="invalid_token"'})
-        self._failures.know(_caller(request))
-        return Visitor(token)
+        if token is not None:
+            return Visitor(token)
+        wait = self._failed(request, "a wrong token")
+        if wait:
+            return self._late.late(_caller(request), PlainTextResponse(_TOO_MANY, 429, _try_again(wait)))
+        return PlainTextResponse(_HOW, 401, {"www-authenticate": 'Bearer error="invalid_token"'})
 
     def _known(self, secret: str) -> Token | None:
         return self._tokens.find(secret) if self._tokens is not None and 0 < len(secret) <= 512 else None
 
-    def _failed(self, request: Request, what: str) -> None:
+    def _failed(self, request: Request, what: str) -> float:
+        """Count and log a wrong token. Returns 0; or, where there are too many, the seconds until another one is counted."""
+        wait = self._failures.wait(_caller(request))
+        if wait:
+            self._unlogged += 1
+            return wait
         self._failures.count(_caller(request))
-        self._say(f"console: {what} from {_address(request)}")
+        more = f"; {self._unlogged} more since the last one that was logged" if self._unlogged else ""
+        self._unlogged = 0
+        self._say(f"console: {what} from {_address(request)}{more}")
+        return 0.0
 
     def _cookie(self, request: Request) -> str:
         """The name of the cookie. With the port, since a browser sends cookies of one host to all of its ports."""
@@ -129,27 +136,31 @@ class Access:
 
     def sign_in_page(self, wanted: str, render: Callable[..., str], wrong: str = "", status: int = 200) -> Response:
         """The page with the form for a token, which leads on to the path *wanted*."""
-        return HTMLResponse(render("sign-in.html", wrong=wrong, next=_local(wanted)), status)
+        return HTMLResponse(render("sign-in.html", wrong=wrong, next=local_path(wanted)), status)
 
     async def sign_in(self, request: Request, render: Callable[..., str]) -> Response:
-        """Begin a session for a right token, and lead on. Raises FormError."""
-        if not is_same_origin(request.scope):
-            raise FormError(403, "another site has sent this form")
-        wait = self._failures.wait(_caller(request))
-        if wait:
-            return _try_again(_TOO_MANY, wait)
-        fields = await read_form(request)
+        """Begin a session for a right token, and lead on; else the form again, with what is wrong."""
+        try:
+            if not is_same_origin(request.scope):
+                raise FormError(403, "another site has sent this form")
+            fields = await read_form(request)
+        except FormError as error:
+            page = self.sign_in_page("", render, str(error), error.status)
+            page.headers["connection"] = "close"  # it may not be read whole
+            return page
         token = self._known(fields.get("token", "").strip())
         if token is None:
-            self._failed(request, "a sign-in with a wrong token")
-            return self.sign_in_page(fields.get("next", ""), render, _WRONG, 403)
-        self._failures.know(_caller(request))
+            wait = self._failed(request, "a sign-in with a wrong token")
+            page = self.sign_in_page(fields.get("next", ""), render, _WRONG, 429 if wait else 403)
+            if wait:
+                page.headers.update(_try_again(wait))
+            return self._late.late(_caller(request), page) if wait else page
         before = visitor_of(request).session
         if before is not None:
             self.sessions.end(before)
         name = self.sessions.begin(token)
         self._say(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
-        answer = RedirectResponse(_local(fields.get("next", "")), 303)
+        answer = RedirectResponse(local_path(fields.get("next", "")), 303)
         self._set_cookie(answer, request, name, int(LONGEST))
         return answer
 
@@ -180,13 +191,19 @@ def visitor_of(request: Request) -> Visitor:
     return found
 
 
-def refused(error: FormError) -> Response:
-    """The answer to a form that is refused."""
-    return PlainTextResponse(f"{error}\n", error.status, {"connection": "close"})
+def wants_page(request: Request) -> bool:
+    """Whether a browser asks for a page, and no program or script for something to read."""
+    path = request.scope["path"]
+    return (
+        "text/html" in request.headers.get("accept", "")
+        and path not in _FOR_PROGRAMS
+        and not path.startswith("/assets/")
+    )
 
 
-def _try_again(why: str, seconds: float) -> Response:
-    return PlainTextResponse(f"{why}\n", 429, {"retry-after": str(math.ceil(seconds))})
+def _try_again(seconds: float) -> dict[str, str]:
+    """The headers of an answer to one wrong token too many."""
+    return {"retry-after": str(math.ceil(seconds)), "connection": "close"}
 
 
 def _address_of(scope: Mapping[str, Any]) -> str:
@@ -203,7 +220,7 @@ def _caller(request: Request) -> str:
     return caller_of(_address(request))
 
 
-def _local(path: str) -> str:
+def local_path(path: str) -> str:
     """A path of this console; that of the overview for anything else, such as //elsewhere.example."""
     wrong = (
         not path.startswith("/") or path.startswith("//") or "\\" in path or not path.isprintable() or len(path) > 500

@@ -8,9 +8,8 @@ from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sent
 from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
-from dnsteer.slots.maintenance import DRAINED, Maintenance
+from dnsteer.slots.in_service import in_service
 from dnsteer.slots.membership import Membership
-from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.checked_services import service_name
 from dnsteer.spec.derived import endpoints
 from dnsteer.spec.model.spec import Spec
@@ -30,14 +29,6 @@ def vips_of(spec: Spec, pool: str, service: str = "") -> tuple[str, ...]:
         for name, vip in spec.vips.items()
         if vip.pool == pool and any(service_name(e.protocol.value, e.port) == service for e in endpoints(vip))
     )
-
-
-def in_service(pool: Membership, entries: Iterable[Maintenance]) -> set[str]:
-    """The backends of a pool that have slots, or keep some until they are drained. *entries* are those of its overlay."""
-    mine = [entry for entry in entries if entry.service in ("", pool.service)]
-    weights = weights_in_the_end(pool.weights, [entry for entry in mine if entry.weight is not None])
-    out = {entry.backend for entry in mine if entry.takes_out and entry.gone >= DRAINED}
-    return {name for name, weight in weights.items() if weight and name not in out and name not in pool.down}
 
 
 def all_fail(side: Side, pool: Membership) -> bool:
@@ -83,7 +74,7 @@ def _warnings(agent: AgentKnowledge) -> Iterator[AttentionItem]:
         more = f"; and {len(checks) - _NAMED} more" if len(checks) > _NAMED else ""
         since = moment(min(check.since for check in checks))
         text = f"{'; '.join(each)}{more}. Since {since} UTC. They stay in service (on_failure: warn)."
-        yield AttentionItem("warning", f"Pool {pool}: checks that only warn fail", text, pool=pool)
+        yield AttentionItem("warning", f"Pool {pool}: checks that only warn are failing", text, pool=pool)
 
 
 def _out_anyway(side: Side, pool: str, checks: Iterable[FailingCheck], serving: Collection[str]) -> list[FailingCheck]:
@@ -102,12 +93,12 @@ def _panic(
     ill = {check.backend for check in checks}
     idle = dict.fromkeys(e.backend for e in side.overlay.of(pool) if e.kept_out_by_people and e.backend not in ill)
     if idle:
-        why += f"; people have out, though no check of them fails: {', '.join(idle)}"
+        why += f"; taken out by operators though their checks pass: {', '.join(idle)}"
     if panic is None:
         return AttentionItem("critical", f"Pool {pool}: all backends in service fail", why, looks, pool, vips=vips)
     services = f" for {', '.join(panic.services)}" if panic.services else ""
     began = f"No backend in service passes its checks since {moment(panic.since)} UTC{services}"
-    text = f"{began}, so nobody more is taken out. {why}"
+    text = f"{began}, so no more backends are taken out of service. {why}"
     return AttentionItem("critical", f"Pool {pool}: PANIC", text, looks, pool, panic.decision, vips)
 
 

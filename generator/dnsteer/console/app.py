@@ -17,15 +17,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, refused, visitor_of
+from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, visitor_of
 from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import FOLDER, NoPageError
-from dnsteer.console.forms import FormError
+from dnsteer.console.error_pages import ErrorPages, PageError
 from dnsteer.console.live import FullError, LivePages
 from dnsteer.console.path_query import key_of
 from dnsteer.console.spec_pages import SpecPages
 from dnsteer.console.topic import Page
 from dnsteer.console.verbs import RunVerb
+from dnsteer.console.vip_filter import filter_key
 from dnsteer.console.visitor import Visitor
 
 POLICY = (
@@ -65,8 +66,10 @@ class RequestGuard:
     """
 
     def __init__(
-        self, app: Asgi, host: str, access: Access, names: Callable[[], Collection[str]], posts: Collection[str] = ()
-    ) -> None:
+        self, app: Asgi, host: str, access: Access, names: Callable[[], Collection[str]], posts: Collection[str] = (),
+        errors: ErrorPages | None = None,
+    ) -> None:  # fmt: skip
+        self._errors = errors or ErrorPages(access)
         self._app, self._access, self._names, self._posts = app, access, names, posts
         self._hosts = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host}
         self._busy = 0
@@ -101,7 +104,8 @@ class RequestGuard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         if self._busy > MAX_REQUESTS:
-            return PlainTextResponse("too many requests at once\n", 503, {"retry-after": "5"})
+            why = "too many requests at once; try again in some seconds"
+            return self._errors.answer(Request(scope), 503, why, {"retry-after": "5"})
         if not self._access.serves_browsers:
             # Scrapers may use any name of the machine. The check is against DNS rebinding, which borrows what a browser
             # would send by itself; a token in a header it cannot.
@@ -115,7 +119,8 @@ class RequestGuard:
 
     def _refused_method(self, scope: Scope) -> Response | None:
         if scope["method"] not in ("GET", "HEAD") and (scope["method"] != "POST" or scope["path"] not in self._posts):
-            return PlainTextResponse("there is nothing to do here but GET and HEAD\n", 405, {"allow": "GET, HEAD"})
+            why = "there is nothing to do here but GET and HEAD"
+            return self._errors.answer(Request(scope), 405, why, {"allow": "GET, HEAD"})
         return None
 
 
@@ -144,22 +149,35 @@ def console_application(
     """
     access = access or Access(None, lambda _: None)
     render = live.pages.render
+    errors = ErrorPages(access, live.recorder, render)
     changes = ChangePages(access, live.recorder, run_verb, render) if run_verb is not None else None
     specs = SpecPages(access, changes, live.states, run_verb, render)
 
     def answer(page: Page, key: str, request: Request) -> Response:
-        first = for_visitor(page.first, key, visitor_of(request), live, changes)
-        if page.rest is None:
-            return HTMLResponse(first, page.status)
-        return StreamingResponse(_in_turn(first, page.rest), page.status, media_type="text/html")
+        return HTMLResponse(for_visitor(page.text, key, visitor_of(request), live, changes), page.status)
 
     async def page(request: Request) -> Response:
-        key = {"/": "overview", "/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
+        key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
         key = key or f"pool/{request.path_params['name']}"
+        return await named(key, request, "pool", request.path_params.get("name", ""))
+
+    async def overview(request: Request) -> Response:
+        key = filter_key(request.query_params)
+        return answer(await live.page(key), key, request)
+
+    async def vip(request: Request) -> Response:
+        name = request.path_params["name"]
+        return await named(f"vip/{name}", request, "VIP", name)
+
+    async def attention(request: Request) -> Response:
+        pool = request.query_params.get("pool", "")
+        return await named(f"attention?pool={pool}" if pool else "attention", request, "pool", pool)
+
+    async def named(key: str, request: Request, kind: str, name: str) -> Response:
         try:
             return answer(await live.page(key), key, request)
         except NoPageError:
-            return PlainTextResponse("there is no such pool\n", 404)
+            raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
 
     async def path(request: Request) -> Response:
         key = key_of(request.query_params)
@@ -171,10 +189,8 @@ def console_application(
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         try:
             stream = await live.stream(request.query_params.get("page", ""), since)
-        except NoPageError:
-            return PlainTextResponse("there is no such page\n", 404)
         except FullError:
-            return PlainTextResponse("too many browsers look already\n", 503, {"retry-after": "10"})
+            raise PageError(503, "too many browsers look already", {"retry-after": "10"}) from None
         return StreamingResponse(_while_valid(stream, access, visitor_of(request)), media_type="text/event-stream")
 
     async def scraped(request: Request) -> Response:
@@ -184,7 +200,7 @@ def console_application(
     async def asset(request: Request) -> Response:
         found = files.get(request.path_params["name"])
         if found is None:
-            return PlainTextResponse("there is no such file\n", 404)
+            raise PageError(404, "there is no such file")
         body, tag, kind = found
         headers = {"etag": tag, "cache-control": "no-cache", "content-type": kind}
         if request.headers.get("if-none-match") == tag:
@@ -194,16 +210,10 @@ def console_application(
     async def sign_in(request: Request) -> Response:
         if request.method != "POST":
             return access.sign_in_page(request.query_params.get("next", ""), render)
-        try:
-            return await access.sign_in(request, render)
-        except FormError as error:
-            return refused(error)
+        return await access.sign_in(request, render)
 
     async def sign_out(request: Request) -> Response:
-        try:
-            return await access.sign_out(request)
-        except FormError as error:
-            return refused(error)
+        return await access.sign_out(request)
 
     routes = [*specs.routes(), *(changes.routes() if changes is not None else [])]
     if access.wants_tokens:
@@ -220,14 +230,16 @@ def console_application(
 
     app = Starlette(
         lifespan=while_served,
+        exception_handlers=errors.handlers(),
         routes=[
-            Route("/", page), Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
+            Route("/", overview), Route("/vips/{name}", vip), Route("/attention", attention),
+            Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
             Route("/path", path), Route("/offload", page),
             Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped), *routes,
         ],
     )  # fmt: skip
     app.router.redirect_slashes = False
-    return RequestGuard(app, host, access, names, posts)
+    return RequestGuard(app, host, access, names, posts, errors)
 
 
 def for_visitor(text: str, key: str, visitor: Visitor, live: LivePages, changes: ChangePages | None) -> str:
@@ -243,12 +255,6 @@ def for_visitor(text: str, key: str, visitor: Visitor, live: LivePages, changes:
         elif key == "changes":
             tools = pages.fragment("plan_link")
     return text.replace(_VISITOR, pages.fragment("who", visitor)).replace(_TOOLS, tools)
-
-
-async def _in_turn(first: str, rest: Callable[[], Awaitable[str]]) -> AsyncIterator[str]:
-    """A page whose beginning is shown while the rest is being made."""
-    yield first
-    yield await rest()
 
 
 async def _while_valid(stream: AsyncIterator[bytes], access: Access, visitor: Visitor) -> AsyncIterator[bytes]:

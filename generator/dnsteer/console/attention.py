@@ -15,7 +15,7 @@ from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sent
 from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
-from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.deploy.movement import Assignment, last_backend, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, overdue
@@ -24,6 +24,8 @@ from dnsteer.switch.state import NOT_FORWARDING
 
 MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""
+_NAMED = 8
+"""VIPs that are named."""
 _PATIENCE = 5.0
 """Seconds that a change may take before it counts as cut off."""
 
@@ -32,12 +34,13 @@ _PATIENCE = 5.0
 class Reached:
     """Whether the last reading of counters got what it asked for, and whether the tables carry the record's number.
 
-    None where there was no reading, or no tables to ask.
+    None where there was no reading, or no tables to ask. *answered* is when the switch answered last.
     """
 
     up: bool | None = None
     as_recorded: bool | None = None
     extension: bool | None = None
+    answered: datetime | None = None
 
 
 def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[AttentionItem]:
@@ -61,14 +64,15 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         since = f" Since {moment(seen.troubled)} UTC." if seen.troubled else ""
         text = f"{seen.trouble}.{since} The switch stays as it is; backends that fail stay in service."
         yield AttentionItem("critical", "The agent cannot work on the switch", text,
-                   (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
+                   (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
     elif reached.up is False:
-        text = "It did not answer when its counters were read; rates are those of the last answer."
+        last = f"the last answer, of {moment(reached.answered)} UTC" if reached.answered else "the last answer"
+        text = f"It did not answer when its counters were read; rates are those of {last}."
         yield AttentionItem("critical", "The switch does not answer", text,
-                   (Command("To see what is wrong", dnsteer("status", options)), start))  # fmt: skip
+                   (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
     if seen.stands_by:
         text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
-        yield AttentionItem("note", "This agent stands by", text)
+        yield AttentionItem("note", "This agent is on standby", text)
         return
     if reached.extension is False:
         text = "VIPs that it serves have no answers until it is back; the switch drops their queries."
@@ -83,14 +87,14 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
     if pending and seen.pending is not None:
         text = (
             f"A change of bridge {seen.bridge} is pending since {moment(seen.pending)} UTC; "
-            "the next command that changes the switch settles it."
+            "the next command that changes the switch completes or undoes it."
         )
         yield AttentionItem("critical", "A change was interrupted", text, _mend("reconcile", options), differs=True)
     elif reached.as_recorded is False and record is not None:
         yield AttentionItem(
             "critical",
-            "The tables differ from the record",
-            f"{sentence(TABLES_DIFFER)}",
+            "The flow tables are not as applied",
+            "The switch has other flow tables than those of the applied state.",
             _mend("restore", options),
             said=TABLES_DIFFER,
             differs=True,
@@ -100,14 +104,14 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         flows = counted(drift.flows, "flow or group", "flows and groups")
         text = (
             f"{flows} and {counted(drift.settings, 'setting', 'settings')} "
-            "differ from what was applied, and the spec has repair: report."
+            "differ from what was applied. They are not repaired by the agent, since the spec has repair: report."
         )
         yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options), differs=True)
     if drift.foreign:
         bridge = shlex.quote(seen.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
-        yield AttentionItem("note", f"{counted(drift.foreign, 'flow', 'flows')} of others on the bridge",
-                   "Left as they are.", (Command("To see them", show),))  # fmt: skip
+        yield AttentionItem("note", f"{counted(drift.foreign, 'flow', 'flows')} on the bridge that are not dnsteer's",
+                   "They are left as they are.", (Command("To see them", show),))  # fmt: skip
 
 
 def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
@@ -119,6 +123,12 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
         vips = vips_of(side.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
+    for members, name in pools.with_one_backend():
+        title, text = f"{sentence(members.title)}: one backend is left in service", last_backend(members, name)
+        vips = vips_of(side.known.spec, members.pool, members.service)
+        more = f" and {len(vips) - _NAMED} more" if len(vips) > _NAMED else ""
+        of = f" It serves {', '.join(vips[:_NAMED])}{more}." if vips else ""
+        yield AttentionItem("warning", title, f"{sentence(text)}.{of}", pool=members.pool, said=text)
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
     for entry in unhealthy[:MAX_BACKENDS]:
         yield _unhealthy(side, entry, options)
@@ -129,7 +139,12 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
     pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
     for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):
         yield AttentionItem(
-            "warning", f"Pool {pool}: its backup serves", sentence(text), pool=pool, decision=in_use[pool], said=text
+            "warning",
+            f"Pool {pool} is served by its backup",
+            sentence(text),
+            pool=pool,
+            decision=in_use[pool],
+            said=text,
         )
 
 
@@ -137,12 +152,14 @@ def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
     about = f" ({entry.service})" if entry.service else ""
     if entry.returns:
         title, text = (
-            f"{entry.name}{about} comes back",
-            f"Healthy again since {moment(entry.returns)} UTC; over {entry.over:g} s.",
+            f"{entry.name}{about} is returning to service",
+            f"Healthy again since {moment(entry.returns)} UTC. Its slots return over {entry.over:g} s.",
         )
         return AttentionItem("note", title, text, pool=entry.pool, decision=entry.decision, listed=True)
     keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
-    text = f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back by itself."
+    text = (
+        f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back once its checks pass."
+    )
     looks = ask(side, entry.pool, entry.backend, entry.note.partition(" ")[0])
     return AttentionItem(
         "warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision, listed=True

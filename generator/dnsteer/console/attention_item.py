@@ -36,6 +36,8 @@ class AttentionItem:
     said: str = ""
     differs: bool = False
     """The switch is not as it was applied."""
+    stale: bool = False
+    """What else is shown may be as it was before: pages say so on top, and are grey."""
     listed: bool = False
     """It is an entry of the overlay, which lists of maintenance have too."""
 

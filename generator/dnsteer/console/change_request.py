@@ -24,7 +24,13 @@ _TIME = re.compile(r"\d{1,9}(\.\d{1,3})?[smhd]?")
 
 
 class WrongRequestError(Exception):
-    """A request that cannot be: the message says what was found, and what is expected."""
+    """A request that cannot be: the message says what was found, and what is expected, *field* which one is to be changed;
+    empty where that is none that people fill in.
+    """
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 @dataclass(frozen=True)
@@ -59,14 +65,16 @@ def request_of(fields: Mapping[str, str], backends: Collection[str]) -> ChangeRe
     if verb == "rollback" and not (about.isascii() and about.isdigit() and len(about) < 10):
         raise WrongRequestError(f"found {about[:20]!r}; expected the number of a state")
     if verb != "rollback" and about not in backends:
-        raise WrongRequestError(f"found {about[:200]!r}; expected a backend of the applied spec: choose one")
+        raise WrongRequestError(f"found {about[:200]!r}; expected a backend of the applied spec: choose one", "about")
     options = {name: fields[name].strip() for name in VERBS[verb][1] if fields.get(name, "").strip()}
     for name, what in (("over", "Over"), ("for", "For")):
         if name in options and not _TIME.fullmatch(options[name]):
-            raise WrongRequestError(f"{what}: found {options[name][:20]!r}; expected a time such as 90s, 15m, 2h or 1d")
+            raise WrongRequestError(
+                f"{what}: found {options[name][:20]!r}; expected a time such as 90s, 15m, 2h or 1d", name
+            )
     note = options.get("note", "")
     if len(note) > MAX_NOTE or not note.isprintable():
-        raise WrongRequestError(f"Note: expected one line of at most {MAX_NOTE} characters")
+        raise WrongRequestError(f"Note: expected one line of at most {MAX_NOTE} characters", "note")
     return ChangeRequest(verb, about, options)
 
 
@@ -107,7 +115,8 @@ def preview_of(outcome: VerbOutcome) -> Preview:
 def plain_answer(text: str) -> str:
     """What a verb said, without the frame and the advice around wrong usage."""
     lines = [line.strip("│ ") if line.startswith("│") else line for line in text.splitlines()]
-    return "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '", "╭", "╰")))
+    said = "\n".join(line for line in lines if line and not line.startswith(("Usage:", "Try '", "╭", "╰")))
+    return said.removeprefix("Error: ").removeprefix("Invalid value: ")
 
 
 def _finding(value: Mapping[str, Any]) -> str:

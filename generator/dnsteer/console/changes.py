@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from dnsteer.console.access import Access, refused, visitor_of
-from dnsteer.console.change_request import ChangeRequest, WrongRequestError, preview_of, request_of
+from dnsteer.console.access import Access, visitor_of
+from dnsteer.console.change_request import ChangeRequest, Preview, WrongRequestError, preview_of, request_of
+from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import FormError
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.runs import Runs
@@ -60,54 +61,76 @@ class ChangePages:
         return [(name, [entry.state for entry in overlay if entry.name == name]) for name in names]
 
     async def _preview_form(self, request: Request) -> Response:
+        visitor, fields = await self._posted(request)
         try:
-            visitor, asked, _ = await self._read(request)
-            return await self._preview(visitor, asked)
-        except FormError as error:
-            return refused(error)
+            return await self._preview(visitor, request_of(fields, backends_of(self._seen())))
+        except WrongRequestError as error:
+            return self._wrong(visitor, fields, error)
 
     async def _confirm_form(self, request: Request) -> Response:
+        visitor, fields = await self._posted(request)
         try:
-            visitor, asked, basis = await self._read(request)
-            if not basis:
-                return await self._preview(visitor, asked)
-        except FormError as error:
-            return refused(error)
+            asked, basis = request_of(fields, backends_of(self._seen())), fields.get("basis", "")
+        except WrongRequestError as error:
+            return self._wrong(visitor, fields, error)
+        if not basis:
+            return await self._preview(visitor, asked)
         name = self._runs.begin(asked, asked.asked(_by(visitor), self._seen().bridge, basis))
         run = await self._runs.wait(name, GRADUAL if "over" in asked.options else PATIENCE)
         if run.outcome is not None and run.outcome.outdated:
             return await self._preview(visitor, asked, outdated=True)
         return RedirectResponse(f"/changes/runs/{name}", 303)
 
-    async def _read(self, request: Request) -> tuple[Visitor, ChangeRequest, str]:
-        """Who asks for which change, previewed on what. Raises FormError."""
+    async def _posted(self, request: Request) -> tuple[Visitor, Mapping[str, str]]:
+        """Who asks for a change, and the fields of the form. Raises FormError."""
         visitor, fields = await self._access.posted(request)
         why = self.refusal(visitor)
         if why:
             raise FormError(403, f"nothing was changed: {why}")
-        try:
-            return visitor, request_of(fields, backends_of(self._seen())), fields.get("basis", "")
-        except WrongRequestError as error:
-            raise FormError(400, f"{error}; nothing was changed") from None
+        return visitor, fields
+
+    def _wrong(self, visitor: Visitor, fields: Mapping[str, str], error: WrongRequestError) -> Response:
+        """The form again with what was entered, and what is wrong at the field. Raises PageError where there is none."""
+        about = fields.get("about", "")
+        is_rollback, pool = fields.get("verb") == "rollback", about.partition("/")[0]
+        backends = [] if is_rollback else self.backends(pool)
+        if not error.field or not (is_rollback or backends):
+            raise PageError(400, f"{error}; nothing was changed")
+        title, back = (f"State {about}", f"/changes/{about}") if is_rollback else (f"Pool {pool}", f"/pools/{pool}")
+        page = self._page(
+            "change.html", visitor, page="changes" if is_rollback else "pools", title=title, back=back,
+            backends=backends, given=fields, error=error,
+        )  # fmt: skip
+        return HTMLResponse(page, 400)
 
     async def _preview(self, visitor: Visitor, asked: ChangeRequest, *, outdated: bool = False) -> Response:
         outcome = await self._run_verb(asked.asked(_by(visitor), self._seen().bridge))
         preview = preview_of(outcome)
-        page = self._page("preview.html", visitor, asked=asked, preview=preview, outdated=outdated)
+        given = {**asked.options, "about": asked.about}
+        page = self._page(
+            "preview.html", visitor, asked=asked, preview=preview, outdated=outdated, given=given,
+            wrong=_wrong_field(asked, preview), backends=self.backends(asked.about.partition("/")[0]),
+        )  # fmt: skip
         return HTMLResponse(page, 409 if outdated else 200)
 
     async def _run(self, request: Request) -> Response:
         visitor = visitor_of(request)
         run = self._runs.find(request.path_params["name"])
         if run is None or visitor.role != "change":
-            return PlainTextResponse("there is no such change, or not any more\n", 404)
+            raise PageError(404, "there is no such change, or not any more")
         return HTMLResponse(self._page("run.html", visitor, run=run, said=run.said))
 
     def _page(self, name: str, visitor: Visitor, **more: Any) -> str:
-        return self._render(name, seen=self._seen(), visitor=visitor, page="changes", **more)
+        return self._render(name, **{"seen": self._seen(), "visitor": visitor, "page": "changes", **more})
 
     def _seen(self) -> Seen:
         return self._recorder.seen()
+
+
+def _wrong_field(asked: ChangeRequest, preview: Preview) -> WrongRequestError:
+    """What a refused preview says, with the option that it names first: `--for must be longer than --over`."""
+    named = [(preview.error.find(f"--{name}"), name) for name in asked.options if f"--{name}" in preview.error]
+    return WrongRequestError(preview.error, min(named)[1] if named else "")
 
 
 def backends_of(seen: Seen) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 from markupsafe import Markup, escape
@@ -17,12 +18,19 @@ from dnsteer.console import drawing, numbers
 from dnsteer.console.attention_item import AttentionItem, count
 from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
+from dnsteer.console.links import link_vips
 from dnsteer.console.offload_content import KEY as OFFLOAD
 from dnsteer.console.offload_content import OffloadParts, offload_page
+from dnsteer.console.overview_content import OverviewParts, overview_page
 from dnsteer.console.path_content import path_page, path_parts
 from dnsteer.console.path_query import KEY as PATH
 from dnsteer.console.path_query import MAX_LISTED, is_key
 from dnsteer.console.pool_content import pool_parts
+from dnsteer.console.vip_content import PREFIX as VIP
+from dnsteer.console.vip_content import vip_page, vip_parts
+from dnsteer.console.vip_filter import KEY as OVERVIEW
+from dnsteer.console.vip_filter import is_overview
+from dnsteer.console.wording import WORDS
 from dnsteer.deploy.rollback import rolled_back
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
@@ -31,8 +39,10 @@ from dnsteer.switch.state import AppliedState, DamagedError
 FOLDER = Path(__file__).parent
 DEFECT = "defect"
 """The shape of a page that cannot be made because of a defect."""
-LATER = "<!--later-->"
-"""The place in a page of what `ConsolePages.later` makes: what is before it can be sent meanwhile."""
+MAX_ITEMS = 5
+"""What needs attention that is shown on pages of other things; the page of all has the rest."""
+_ATTENTION = "attention"
+_OF_POOL = f"{_ATTENTION}?pool="
 
 
 class NoPageError(Exception):
@@ -70,9 +80,16 @@ def _templates() -> jinja2.Environment:
     )  # fmt: skip
     env.filters.update(
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
-        colour=drawing.colour, variant=drawing.variant, places=_places,
+        colour=drawing.colour, variant=drawing.variant, places=_places, vips=link_vips,
     )  # fmt: skip
-    env.globals.update(version=__version__, percent=numbers.percent, cells=drawing.cells, most_listed=MAX_LISTED)
+    env.globals.update(
+        version=__version__,
+        percent=numbers.percent,
+        cells=drawing.cells,
+        most_listed=MAX_LISTED,
+        interactive=True,
+        words=WORDS,
+    )
     return env
 
 
@@ -88,29 +105,47 @@ class ConsolePages:
         self._path_macros: Any = self._env.get_template("path_parts.html").module
         self._offload = OffloadParts(self._env.get_template("offload_parts.html").module)
         self._forms: Any = self._env.get_template("visitor.html").module
+        self._vip_macros: Any = self._env.get_template("vip_parts.html").module
+        self._overview = OverviewParts(self._vip_macros, self._health_of)
         self._health: dict[tuple[str, ...], tuple[object, str]] = {}
 
     def check(self, key: str, picture: Picture) -> None:
         """Raise NoPageError if there is no page *key*."""
-        if key not in _PAGES and not is_key(key) and not (key.startswith("pool/") and key[5:] in _pools(picture)):
+        known = (
+            key in _SINGLE
+            or is_key(key)
+            or is_overview(key)
+            or _named(key, "pool/", _pools(picture))
+            or _named(key, _OF_POOL, _pools(picture))
+            or _named(key, VIP, picture.seen.vips)
+        )
+        if not known:
             raise NoPageError(key)
 
     def content(self, key: str, picture: Picture, desk: Desk, states: States, read: object = None) -> Content:
         """What can change on a page; *read* is what was read for it alone. Raises NoPageError."""
         self.check(key, picture)
-        if is_key(key) or key == OFFLOAD:
-            if key == OFFLOAD:
-                shape, parts, values = self._offload.content(picture, read)
-            else:
-                shape, parts, values = path_parts(self._path_macros, key, picture, read)
-            return Content(shape, {**self._common(()), **parts}, values)
+        if is_overview(key):
+            shape, parts, values = self._overview.content(key, picture, _pools(picture))
+            switch = str(self._macros.switch(picture, picture.seen))
+            return Content(shape, {**self._common(picture, picture.items), "switch": switch, **parts}, values)
+        if key.startswith(VIP):
+            return self._vip(key[len(VIP) :], picture, desk, read)
+        if key == OFFLOAD:
+            shape, parts, values = self._offload.content(picture, read)
+            return Content(shape, {**self._common(picture, ()), **parts}, values)
+        if is_key(key):
+            shape, parts, values = path_parts(self._path_macros, key, picture, read)
+            return Content(shape, {**self._common(picture, ()), **parts}, values)
         if key == "changes":
             return self._changes(picture, desk, states)
         if key == "pools":
             return self._pools_list(picture)
         if key.startswith("pool/"):
             return self._pool(key[5:], picture, desk)
-        return self._overview(picture)
+        pool = key.removeprefix(_OF_POOL) if key != _ATTENTION else ""
+        items = [item for item in picture.items if item.pool == pool] if pool else picture.items
+        return Content(key, self._common(picture, items, most=len(items)))
 
     def page(
         self,
@@ -123,27 +158,16 @@ class ConsolePages:
         desk: Desk,
     ) -> str:
         """The page as a whole."""
-        name = "pool" if key.startswith("pool/") else PATH if is_key(key) else key
+        name = key.partition("/")[0].partition("?")[0]
         more: Mapping[str, Any] = {}
         if shape != DEFECT:
-            more = _PAGES[name](picture, desk, key) if name in _PAGES else _pool_page(picture, key)
+            more = _PAGES[name](picture, desk, key)
         counts = count(picture.items)
         return self._env.get_template(f"{DEFECT if shape == DEFECT else name}.html").render(
-            page=name, key=key, picture=picture, seen=picture.seen, parts=_Safe(parts, values), numbers=values,
+            page="overview" if name in _BELOW_OVERVIEW else name, key=key, picture=picture, seen=picture.seen,
+            parts=_Safe(parts, values), numbers=values,
             since=version, counts=counts, **more,
         )  # fmt: skip
-
-    def later(self, picture: Picture, parts: Mapping[str, str], values: Mapping[str, Any], desk: Desk) -> str:
-        """The tiles of the overview, of which there may be a thousand."""
-        assert picture.side is not None
-        vips = picture.side.known.spec.vips
-        lines = desk.traffic.lines([("vip", name, "queries") for name in vips])
-        tiles = self._env.get_template("tiles.html")
-        return tiles.render(vips=vips, lines=lines, parts=_Safe(parts, values), numbers=values)
-
-    def defect(self, defect: Defect) -> str:
-        """What is shown in the place of LATER where that cannot be made."""
-        return str(self._macros.defect(str(defect)))
 
     def render(self, name: str, **values: Any) -> str:
         """A page that is made for one request: a form, or what came of one."""
@@ -153,24 +177,35 @@ class ConsolePages:
         """A part of a page for one visitor alone, from visitor.html."""
         return str(getattr(self._forms, macro)(*args))
 
-    def _common(self, items: Sequence[AttentionItem], *, own_page: bool = False) -> dict[str, str]:
-        return {"attention": str(self._macros.attention(items, own_page))}
+    def _common(
+        self,
+        picture: Picture,
+        items: Sequence[AttentionItem],
+        pool: str = "",
+        *,
+        most: int = MAX_ITEMS,
+        own_page: bool = False,
+    ) -> dict[str, str]:
+        """What needs attention; of a *pool* alone, where there is a page of it. *own_page*: this is the page of the pool.
 
-    def _overview(self, picture: Picture) -> Content:
-        side = picture.side
-        parts = {**self._common(picture.items), "switch": str(self._macros.switch(picture, picture.seen))}
-        if side is None:
-            return Content("nothing", parts)
-        health = {name: self._health_of(picture, views) for name, views in _pools(picture).items()}
-        parts.update({f"vip-{n}": health.get(vip.pool, "") for n, vip in enumerate(side.known.spec.vips.values())})
-        values: dict[str, Any] = {"q": 0.0, "p": 0.0}
-        for n, name in enumerate(side.known.spec.vips):
-            for letter, unit in (("q", "queries"), ("p", "packets")):
-                rate = picture.rates.get(("vip", name, unit))
-                values[f"{letter}{n}"] = numbers.rounded(rate)
-                values[letter] += rate or 0.0
-        values.update({letter: numbers.rounded(values[letter]) for letter in ("q", "p")})
-        return Content(f"{picture.seen.bridge} {side.known.state.number}", parts, values)
+        Beside it, why what the page shows may be old.
+        """
+        address = f"/{_OF_POOL}{quote(pool, safe='')}" if pool else f"/{_ATTENTION}"
+        attention = str(self._macros.attention(items, count(items), most, address, picture.seen.vips, own_page))
+        return {
+            "attention": attention,
+            "stale": str(self._macros.stale(picture.stale)) if picture.stale is not None else "",
+        }
+
+    def _vip(self, name: str, picture: Picture, desk: Desk, read: object) -> Content:
+        assert picture.side is not None
+        pool = picture.side.known.spec.vips[name].pool
+        mine = [
+            item for item in picture.items
+            if item.stale or (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
+        ]  # fmt: skip
+        shape, parts, values = vip_parts(self._vip_macros, name, _pools(picture).get(pool, []), picture, desk, read)
+        return Content(shape, {**self._common(picture, mine, pool), **parts}, values)
 
     def _health_of(self, picture: Picture, views: Sequence[PoolView]) -> str:
         """Who is in service in a pool: made anew where that has changed, since there may be a thousand pools."""
@@ -184,7 +219,7 @@ class ConsolePages:
 
     def _pools_list(self, picture: Picture) -> Content:
         side = picture.side
-        parts = self._common(())
+        parts = self._common(picture, ())
         if side is None:
             return Content("nothing", parts)
         rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
@@ -194,8 +229,8 @@ class ConsolePages:
     def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
         side = picture.side
         assert side is not None
-        items = [item for item in picture.items if item.pool == name]
-        parts, values = self._common(items, own_page=True), dict[str, Any]()
+        items = [item for item in picture.items if item.pool == name or item.stale]
+        parts, values = self._common(picture, items, name, own_page=True), dict[str, Any]()
         views = _pools(picture)[name]
         for n, view in enumerate(views):
             pool_parts(self._macros, n, view, picture, desk, parts, values)
@@ -205,9 +240,9 @@ class ConsolePages:
         overlay = picture.side.overlay if picture.side is not None else Overlay()
         current = picture.side.known.state.number if picture.side is not None else 0
         parts = {
-            **self._common(()),
-            "maintenance": str(self._macros.maintenance(overlay, picture)),
-            "seen": str(self._macros.changes_seen(desk.log.changes, picture.seen)),
+            **self._common(picture, ()),
+            "maintenance": str(self._macros.maintenance(overlay.entries, picture)),
+            "seen": str(self._macros.changes_seen(list(desk.log.changes), picture.seen)),
             "states": str(self._macros.states(states, current, rolled_back(states.states))),
         }
         return Content("changes", parts)
@@ -249,11 +284,17 @@ def _pools(picture: Picture) -> dict[str, list[PoolView]]:
     return found
 
 
-def _overview_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
-    return {"vips": picture.side.known.spec.vips if picture.side is not None else {}}
+def _named(key: str, prefix: str, names: Collection[str]) -> bool:
+    return key.startswith(prefix) and key[len(prefix) :] in names
 
 
-def _pool_page(picture: Picture, key: str) -> dict[str, Any]:
+def _vip_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
+    assert picture.side is not None
+    name = key[len(VIP) :]
+    return vip_page(name, _pools(picture).get(picture.side.known.spec.vips[name].pool, []), picture, desk)
+
+
+def _pool_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
     assert picture.side is not None
     spec = picture.side.known.spec
     name = key[5:]
@@ -265,9 +306,15 @@ def _pool_page(picture: Picture, key: str) -> dict[str, Any]:
 
 
 _PAGES: Mapping[str, Callable[[Picture, Desk, str], dict[str, Any]]] = {
-    "overview": _overview_page,
+    OVERVIEW: overview_page,
+    "vip": _vip_page,
+    "pool": _pool_page,
+    _ATTENTION: lambda picture, desk, key: {"pool": key.removeprefix(_OF_POOL) if key != _ATTENTION else ""},
     "pools": lambda picture, desk, key: {},
     "changes": lambda picture, desk, key: {},
     PATH: lambda picture, desk, key: path_page(picture, key),
     OFFLOAD: lambda picture, desk, key: offload_page(picture, key),
 }
+_BELOW_OVERVIEW = ("vip", _ATTENTION)
+_SINGLE = _PAGES.keys() - {"vip", "pool"}
+"""Pages of which there is one each."""

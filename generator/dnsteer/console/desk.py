@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from prometheus_client import Metric
@@ -33,6 +33,11 @@ class Picture:
     rates: Mapping[Hashable, float | None] = field(default_factory=dict)
 
     @property
+    def stale(self) -> AttentionItem | None:
+        """Why what is shown may be as it was before; None where it is not."""
+        return next((item for item in self.items if item.stale), None)
+
+    @property
     def side(self) -> Side | None:
         """The applied state; None if there is none, or it is not known."""
         return self.seen.now
@@ -44,8 +49,11 @@ class Desk:
     def __init__(self, options: str = "") -> None:
         self.log = ChangeLog()
         self.traffic = Series()
+        self.services = Series(60)
+        """Packets of each service of each VIP: (name, "53/udp"). There may be thousands, so their past is short."""
         self.options = options
         self._reached = Reached()
+        self._answered: datetime | None = None
         self._read_at: float | None = None
         self._pools: tuple[Side | None, Sequence[PoolView]] = (None, ())
         self.slots: dict[str, Series] = {}
@@ -57,20 +65,25 @@ class Desk:
             return  # a reading that was shared
         self._read_at = time
         totals: dict[Hashable, float] = {}
+        services: dict[Hashable, float] = {}
         up: bool | None = None
         as_recorded: bool | None = None
         extension: bool | None = None
         for metric in metrics:
             if metric.name == "dnsteer_service_packets":
                 for sample in metric.samples:
-                    _add(totals, ("vip", sample.labels["vip"]), sample.value, sample.labels["service"].endswith("/udp"))
+                    vip, service = sample.labels["vip"], sample.labels["service"]
+                    _add(totals, ("vip", vip), sample.value, service.endswith("/udp"))
+                    services[vip, service] = services.get((vip, service), 0.0) + sample.value
             elif metric.name == "dnsteer_backend_packets":
                 for sample in metric.samples:
                     labels = sample.labels
                     place = "backend", labels["pool"], labels["backend"]
                     _add(totals, place, sample.value, labels["protocol"] == "udp")
             elif metric.name == "dnsteer_switch_up" and metric.samples:
-                up = bool(metric.samples[0].value)
+                (sample, *_) = metric.samples
+                if sample.labels.get("bridge") != "":  # the agent has begun, and no bridge was asked yet
+                    up = bool(sample.value)
             elif metric.name == "dnsteer_tables_as_recorded" and metric.samples:
                 as_recorded = bool(metric.samples[0].value)
             elif metric.name == "dnsteer_extension_up" and metric.samples:
@@ -78,6 +91,11 @@ class Desk:
         self._reached = Reached(up, as_recorded, extension)
         if totals and up:
             self.traffic.add(time, totals)
+            self.services.add(time, services)
+
+    def not_answered(self) -> None:
+        """Take in that a reading has waited for the switch for too long."""
+        self._reached = replace(self._reached, up=False, as_recorded=None)
 
     def read_slots(self, found: Mapping[str, Mapping[int, int]], time: float) -> None:
         """Take in packets by slot of the pools that are looked at, by title; forget the others."""
@@ -95,7 +113,10 @@ class Desk:
             self._pools = side, views
         pools = self._pools[1]
         self.log.turned(pools, seen.failing, now)
+        if self._reached.up:
+            self._answered = now
         reached = self._reached if side is not None else Reached(self._reached.up)
+        reached = replace(reached, answered=self._answered)
         items = attention(seen, reached, now, self.options)
         return Picture(now, seen, reached, pools, items, self.traffic.rates())
 

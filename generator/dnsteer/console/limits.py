@@ -32,16 +32,13 @@ class RateLimit:
     def __init__(self, each: AllowedRate, all_: AllowedRate, clock: Callable[[], float] = time.monotonic) -> None:
         self._each, self._all, self._clock = each, all_, clock
         self._callers: OrderedDict[str, _Bucket] = OrderedDict()
-        self._known: OrderedDict[str, None] = OrderedDict()
         self._total = _Bucket(all_.burst, clock())
 
     def wait(self, caller: str) -> float:
-        """Seconds until *caller* may do it again; 0 if now. What others do counts only for callers that are not known."""
+        """Seconds until *caller* may do it again; 0 if now."""
         own = self._callers.get(caller)
-        waits = [0.0 if caller in self._known else self._fill(self._total, self._all)]
-        if own is not None:
-            waits.append(self._fill(own, self._each))
-        return max(waits)
+        of_all = self._fill(self._total, self._all)
+        return max(of_all, self._fill(own, self._each)) if own is not None else of_all
 
     def count(self, caller: str) -> None:
         """Count that *caller* has done it."""
@@ -52,13 +49,6 @@ class RateLimit:
         for bucket, rate in ((own, self._each), (self._total, self._all)):
             self._fill(bucket, rate)
             bucket.left = max(0.0, bucket.left - 1)
-
-    def know(self, caller: str) -> None:
-        """Remember a caller that did it right, so that others cannot shut it out."""
-        self._known[caller] = None
-        self._known.move_to_end(caller)
-        while len(self._known) > MAX_KEYS:
-            self._known.popitem(last=False)
 
     def _fill(self, bucket: _Bucket, rate: AllowedRate) -> float:
         """Fill a bucket up to now; seconds until there is one in it."""

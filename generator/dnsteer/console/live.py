@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import Metric
 
 from dnsteer.console.attention_item import AttentionItem
-from dnsteer.console.content import DEFECT, LATER, ConsolePages, Content, NoPageError, States, defect_content
+from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.on_demand import OnDemand
@@ -49,6 +49,8 @@ _MAX_TOPICS = 64
 _TOGETHER = 0.1
 """Seconds within which changes are sent together."""
 _TIMEOUT = 5.0
+LATE = 8.0
+"""Seconds that a reading may wait for the switch until pages say that it does not answer."""
 T = TypeVar("T")
 
 
@@ -89,6 +91,8 @@ class LivePages:
         self._making = asyncio.Lock()
         self._not_read: tuple[AttentionItem, ...] = ()
         self._ended = False
+        self._made = time.monotonic()
+        """When pages that are looked at were made last."""
         self.epoch = int(recorder.started.timestamp() * 1000)
 
     @property
@@ -102,7 +106,7 @@ class LivePages:
         reading = asyncio.create_task(self._read())
         try:
             with suppress(Exception):  # a defect was said, and is shown to whoever asks
-                await (await self.page(FIRST)).whole()
+                await self.page(FIRST)
             while True:
                 await self._changed.wait()
                 await asyncio.sleep(_TOGETHER)
@@ -149,16 +153,29 @@ class LivePages:
 
     async def _read_counters(self) -> None:
         began = time.monotonic()
-        metrics, at = await self._readings.reading()
+        metrics, at = await self._reading()
         watched = [t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"]
         count_slots = partial(self._read_slots, self.recorder.seen(), watched)
         slots = await asyncio.get_running_loop().run_in_executor(self._counter, count_slots)
         await self._work(self._desk.read, metrics, at)
         await self._work(self._desk.read_slots, slots, began)
 
+    async def _reading(self) -> tuple[list[Metric], float]:
+        """A reading of counters. Where it waits for long, pages say so meanwhile."""
+        reading = asyncio.ensure_future(self._readings.reading())
+        try:
+            done, _ = await asyncio.wait([reading], timeout=LATE)
+            if not done:
+                self._desk.not_answered()
+                self.changed()
+            return await reading
+        finally:
+            reading.cancel()
+
     def _met(self, what: str, err: Exception) -> AttentionItem:
         """Say a defect, by which all pages lack something."""
-        return AttentionItem("critical", f"A defect of dnsteer: {what}", f"{self._defects.met(what, err)}.")
+        text = f"{self._defects.met(what, err)}."
+        return AttentionItem("critical", f"A defect of dnsteer: {what}", text, stale=True)
 
     def _read_slots(self, seen: Seen, pools: list[str]) -> dict[str, dict[int, int]]:
         """Packets by slot of the pools that are looked at."""
@@ -194,6 +211,7 @@ class LivePages:
         await self._see()
         for topic in [t for t in self._topics.values() if t.watchers or t.key == FIRST]:
             await self._update(topic)
+        self._made = time.monotonic()
         async with self._sent:
             self._sent.notify_all()
 
@@ -258,7 +276,7 @@ class LivePages:
         return topic
 
     async def _begin(self, topic: Topic) -> Page:
-        """Make a page, which is kept when all of it is there."""
+        """Make a page, which is kept."""
         picture = topic.picture or self._picture
         assert picture is not None
         version, shape, since = topic.version, topic.shape, f"{self.epoch}.{topic.version}"
@@ -267,22 +285,11 @@ class LivePages:
         make = partial(self._work, self.pages.page, topic.key, picture)
         status = 400 if shape.startswith(REFUSED) else 500 if shape == DEFECT else 200
         try:
-            first, later, end = (await make(shape, parts, numbers, since, self._desk)).partition(LATER)
+            text = await make(shape, parts, numbers, since, self._desk)
         except Exception as err:  # noqa: BLE001 as in _update; made again for whoever asks again
             content = defect_content(self._defects.page(topic.key, err))
             return Page(500, await make(content.shape, content.parts, content.numbers, since, self._desk))
-
-        async def rest() -> str:
-            try:
-                text = await self._work(self.pages.later, picture, parts, numbers, self._desk) + end
-            except Exception as err:  # noqa: BLE001 as above
-                return self.pages.defect(self._defects.page(topic.key, err)) + end
-            topic.page = version, Page(status, first + text)
-            return text
-
-        if later:
-            return Page(status, first, rest)
-        topic.page = version, Page(status, first)
+        topic.page = version, Page(status, text)
         return topic.page[1]
 
     def _forget(self) -> None:
@@ -303,16 +310,21 @@ class LivePages:
         self._topics[topic.key] = topic
         self._looked.set()
         try:
-            yield b"retry: 2000\nevent: beat\ndata: {}\n\n"  # it is connected
+            yield b"retry: 2000\n" + self._beat()  # it is connected
             while not self._ended:
                 if topic.version > version:
                     message = topic.since(version, self.epoch)
                     version = topic.version
                     yield message
                 elif not await self._news(topic, version):
-                    yield b"event: beat\ndata: {}\n\n"
+                    yield self._beat()
         finally:
             topic.watchers -= 1
+
+    def _beat(self) -> bytes:
+        """That the agent is there, and how many seconds ago it made what browsers see: a part of it may hang."""
+        age = int(time.monotonic() - self._made)
+        return f'event: beat\ndata: {{"age":{age}}}\n\n'.encode()
 
     async def _news(self, topic: Topic, version: int) -> bool:
         """Wait until there is something newer; False if there is none for a while."""

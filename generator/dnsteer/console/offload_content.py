@@ -36,6 +36,7 @@ class FlowRow:
     reasons: tuple[tuple[str, str], ...]
     """Why it is not in hardware, each with its source."""
     missing: bool
+    vips: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -70,7 +71,8 @@ class OffloadParts:
         if self._made[0] != (flavor, read):
             self._made = (flavor, read), *_parts(self._macros, flavor, read)
         _, parts, values = self._made
-        return f"{picture.seen.bridge} {side.known.state.number}", dict(parts), {**values, **_load(picture)}
+        shape = f"{picture.seen.bridge} {side.known.state.number}{'' if 'flows' in parts else ' unread'}"
+        return shape, dict(parts), {**values, **_load(picture)}
 
 
 def _parts(macros: Any, flavor: str, read: OffloadLook) -> tuple[dict[str, str], dict[str, Any]]:
@@ -84,7 +86,7 @@ def _parts(macros: Any, flavor: str, read: OffloadLook) -> tuple[dict[str, str],
     reading = view.reading if view is not None else None
     if view is None or view.profile is None or reading is None:
         parts["totals"] = str(macros.unread(view, TOO_MANY))
-        return {**parts, **dict.fromkeys(("flows", "mask-total", "masks", "why"), "")}, {}
+        return parts, {}  # and no tables, which would be empty
     rows = list(_rows(view, view.profile, reading.flows[:MAX_ROWS]))
     masks = reading.masks[:MAX_MASKS]
     verdicts = Counter(each.predicted.verdict for each in reading.flows)
@@ -117,7 +119,7 @@ def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) ->
         yield FlowRow(
             n, each, owners_in_words(each.owners), ", ".join(_match(flow)),
             flow.text.partition("actions:")[2].partition(", dp-extra-info")[0], reasons,
-            each.missing and (flow.thread, flow.ufid) in view.late,
+            each.missing and (flow.thread, flow.ufid) in view.late, tuple(owner.vip for owner in each.owners),
         )  # fmt: skip
 
 

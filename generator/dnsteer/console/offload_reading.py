@@ -85,15 +85,18 @@ class OffloadWatch:
         self._predicted: tuple[Known | None, Prediction | None] = (None, None)
         self._computing: asyncio.Task[None] | None = None
 
-    async def look(self, side: Side, *, wait: bool) -> OffloadLook:
-        """The last reading; a new one begins when it is due. With *wait*, wait a little where there is none yet."""
+    async def look(self, side: Side, *, wait: bool, predict: bool = True) -> OffloadLook:
+        """The last reading; a new one begins when it is due. With *wait*, wait a little where there is none yet.
+
+        *predict*: have the capacity predicted too, which takes seconds for each applied state.
+        """
         known = side.known
         stale = self._view is None or self._view.known is not known
         if self._reading is None and (stale or self._clock() >= self._due):
             self._begin(known)
         if wait and stale and self._reading is not None:
             await briefly(self._reading)
-        if self._predicted[0] is not known:
+        if predict and self._predicted[0] is not known:
             self._begin_prediction(known)
         return OffloadLook(self._view, self._predicted[1])
 

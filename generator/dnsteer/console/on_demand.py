@@ -12,6 +12,7 @@ from dnsteer.console.path_query import KEY as PATH
 from dnsteer.console.path_reading import PathReader
 from dnsteer.console.path_watch import PathWatch
 from dnsteer.console.prediction import Predict
+from dnsteer.console.vip_content import PREFIX as VIP
 from dnsteer.deploy.target_switch import TargetSwitch
 
 
@@ -25,7 +26,7 @@ class OnDemand:
     @staticmethod
     def reads(key: str) -> bool:
         """Whether the page *key* needs a reading of its own, which may be newer than the picture."""
-        return key == OFFLOAD or key.startswith(f"{PATH}?")
+        return key == OFFLOAD or key.startswith((f"{PATH}?", VIP))
 
     async def read(self, key: str, picture: Picture, watched: Sequence[str], *, wait: bool) -> object:
         """What the page *key* needs beside the picture; None for nothing. *watched* are all pages that are looked at.
@@ -41,10 +42,10 @@ class OnDemand:
             if path is not None and path.defect is not None:
                 raise DefectError(path.defect)
             return path
-        if key != OFFLOAD:
+        if key != OFFLOAD and not key.startswith(VIP):
             return None
-        look = await self._offload.look(side, wait=wait)
-        if look.view is not None and look.view.defect is not None:
+        look = await self._offload.look(side, wait=wait, predict=key == OFFLOAD)
+        if key == OFFLOAD and look.view is not None and look.view.defect is not None:
             raise DefectError(look.view.defect)
         return look
 

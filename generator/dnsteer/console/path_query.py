@@ -30,14 +30,13 @@ class BadQueryError(Exception):
 
 @dataclass(frozen=True)
 class Form:
-    """The form with what was entered. *vips* are addresses with the names of their VIPs, *error* is about *field*."""
+    """The form with what was entered. *vips* are addresses with the names of their VIPs."""
 
     values: Mapping[str, str]
     vips: tuple[tuple[str, str], ...]
     services: tuple[str, ...]
     uplinks: tuple[str, ...]
-    error: str = ""
-    field: str = ""
+    error: BadQueryError | None = None
 
 
 def key_of(given: Mapping[str, str]) -> str:
@@ -69,7 +68,6 @@ def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> 
         for address in vip.addresses:
             vips.setdefault(str(address), []).append(name)
     services = dict.fromkeys(f"{e.port}/{e.protocol.value}" for vip in spec.vips.values() for e in endpoints(vip))
-    text, field = (str(error), error.field) if error is not None else ("", "")
     values = values_of(key)
     named = spec.vips.get(values.get("vip", ""))
     if named is not None:  # of which one address is chosen in the list
@@ -77,7 +75,7 @@ def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> 
         same = [address for address in named.addresses if address.version == version]
         values["vip"] = str((same or named.addresses)[0])
     listed = tuple((address, ", ".join(names)) for address, names in vips.items())
-    return Form(values, listed, tuple(services), tuple(spec.switch.uplinks), text, field)
+    return Form(values, listed, tuple(services), tuple(spec.switch.uplinks), error)
 
 
 def query_of(key: str, spec: Spec) -> PathQuery:

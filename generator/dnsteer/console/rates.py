@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import isfinite, nan
 from typing import NamedTuple
 
@@ -53,15 +53,16 @@ class Series:
         )
         self._places = {key: place for place, key in enumerate(keys)}
 
-    def rates(self) -> dict[Hashable, float | None]:
-        """The rate of each over the last seconds; None where it is not known yet."""
+    def rates(self, keys: Iterable[Hashable] | None = None) -> dict[Hashable, float | None]:
+        """The rate of each, or of each of *keys*, over the last seconds; None where it is not known yet."""
+        places = self._places if keys is None else {key: self._places[key] for key in keys if key in self._places}
         if len(self._samples) < 2:
-            return dict.fromkeys(self._places)
+            return dict.fromkeys(places)
         last = self._samples[-1]
         first = next(s for s in self._samples if s.time >= last.time - OVER)
         if first is last:
             first = self._samples[-2]
-        return {key: _rate(first, last, place) for key, place in self._places.items()}
+        return {key: _rate(first, last, place) for key, place in places.items()}
 
     def lines(self, keys: Sequence[Hashable]) -> dict[Hashable, list[float | None]]:
         """The past rates of each of *keys*, oldest first: POINTS at equal distances that end with the last reading."""

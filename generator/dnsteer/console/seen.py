@@ -9,6 +9,7 @@ from functools import cached_property
 
 from dnsteer.metrics.recorder import Known
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.model.spec import Vip
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge
 from dnsteer.switch.state import BridgeRecord
 
@@ -52,6 +53,11 @@ class Seen:
     pending: datetime | None = None
     drift: DriftCounts = field(default_factory=DriftCounts)
     agent: AgentKnowledge = NOTHING_KNOWN
+
+    @property
+    def vips(self) -> Mapping[str, Vip]:
+        """The VIPs of the applied spec; none if it is not known."""
+        return self.now.known.spec.vips if self.now is not None else {}
 
     @cached_property
     def panics(self) -> frozenset[str]:

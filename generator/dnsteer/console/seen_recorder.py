@@ -65,9 +65,9 @@ class SeenRecorder(Recorder):
         )
         return replace(self._agent, troubles=(*troubles, *self._agent.troubles)).to_value()
 
-    def bridge_is(self, name: str, *, held: bool) -> None:
+    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
         """See Recorder."""
-        super().bridge_is(name, held=held)
+        super().bridge_is(name, held=held, switch=switch)
         _, known, record = self._followed
         self._followed = (name, known, record) if held else (name, None, None)
         if self._stands_by is held:

@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_address
 from typing import Any
 
 from dnsteer.console.access import Access
@@ -48,9 +50,37 @@ class Security:
         if self.tls is not None:
             self.tls.read_again()
 
+    @property
+    def certificate_end(self) -> datetime | None:
+        """When the certificate ends that is in use; None without TLS."""
+        return self.tls.end if self.tls is not None else None
+
+    def url(self, host: str, port: int) -> str:
+        """Where a browser finds what is served at an address: by a name that was given, or that the certificate has.
+
+        Empty where every address of the machine is served and it has no name.
+        """
+        of_tls = self.tls.names if self.tls is not None else ()
+        named = [
+            *self.names,
+            *sorted((name for name in of_tls if "*" not in name), key=lambda name: (_is_ip(name), name)),
+        ]
+        at = f"[{host}]" if ":" in host else host
+        if not named and ip_address(host).is_unspecified:
+            return ""
+        return f"{'http' if self.tls is None else 'https'}://{[*named, at][0]}:{port}/"
+
     def hosts(self) -> Collection[str]:
         """The names that the console answers by besides the machine's own."""
         return {*self.names, *(self.tls.names if self.tls is not None else ())}
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 class AwaitedSecurity:
@@ -91,14 +121,17 @@ class AwaitedSecurity:
 async def serve_console(
     host: str, port: int, metrics: MetricsPages, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say,
     options: str = "", security: Security = Security(), run_verb: RunVerb | None = None, predict: Predict | None = None,
+    listens: Callable[[int], None] = lambda _: None,
 ) -> None:  # fmt: skip
-    """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have."""
+    """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have; *listens* is
+    called with the port once it can be reached.
+    """
     live = LivePages(recorder, metrics, switch, ConsolePages(), options, predict, say)
     # Without tokens nobody can sign in, so there is nobody to change anything.
     verbs = run_verb if security.tokens is not None else None
     access = Access(security.tokens, say, secure=security.tls is not None)
     app = console_application(live, metrics.page, host, access, security.hosts, verbs)
-    serving = serve_application(host, port, app, say, "console", "/", security.context, **SERVER)
+    serving = serve_application(host, port, app, say, "console", "/", security.context, listens, **SERVER)
     await _all([live.run(), serving, *security.watches()], live.end)
 
 

@@ -6,21 +6,22 @@ import asyncio
 import difflib
 import re
 import socket
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from dnsteer.console.access import Access, refused, visitor_of
+from dnsteer.console.access import Access, visitor_of
 from dnsteer.console.change_request import plain_answer
 from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import States
+from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import MAX_BYTES, FormError
 from dnsteer.console.masking import masked
 from dnsteer.console.plan_limits import too_large
@@ -28,7 +29,8 @@ from dnsteer.console.seen import Seen
 from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.recorded import spec_of
-from dnsteer.deploy.spec_differences import compare_specs
+from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
+from dnsteer.spec.errors import counted
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -37,19 +39,28 @@ MAX_SPEC = 1 << 20
 """Bytes of a spec that is sent. As a form it may take three times as many."""
 MAX_LINES = 5000
 """Lines of a difference that are shown."""
+MAX_WORDS = 20
+"""Differences in words that are not folded away."""
+MAX_OPEN = 60
+"""Lines that are not folded away."""
 MAX_VIEWS = 10
 """Pages of states that are kept: as many as there are states."""
 FILE = "spec.yaml"
 T = TypeVar("T")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
-_ENDED = {0: "Nothing to change: the switch is as this spec says.", 2: "An apply would change the switch as follows."}
+_ENDED = {
+    0: "Nothing to change: the switch is as this spec says.",
+    1: "There is no plan; nothing was changed.",
+    2: "An apply would change the switch as follows.",
+}
 
 
 @dataclass(frozen=True)
 class StateView:
     """A recorded state: how its spec differs from the one before it, *earlier*, in *words* and as *lines* of a diff.
 
-    Without an earlier one *lines* are those of the spec. *cut* is how many lines more there are.
+    Without an earlier one *lines* are those of the spec. *cut* is how many lines more there are. *counts* says how
+    many objects of each kind differ: `2 VIPs changed`.
     """
 
     state: AppliedState
@@ -57,6 +68,32 @@ class StateView:
     words: tuple[str, ...]
     lines: tuple[str, ...]
     cut: int
+    counts: tuple[str, ...] = ()
+
+    @property
+    def first_words(self) -> tuple[str, ...]:
+        """The words that are not folded away."""
+        return self.words[:MAX_WORDS]
+
+    @property
+    def more_words(self) -> tuple[str, ...]:
+        """The words that are."""
+        return self.words[MAX_WORDS:]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the lines are not folded away."""
+        return len(self.lines) <= MAX_OPEN
+
+    @property
+    def added(self) -> int:
+        """Lines of the diff that the state added."""
+        return sum(line[:1] == "+" and line[:3] != "+++" for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        """Lines of the diff that it removed."""
+        return sum(line[:1] == "-" and line[:3] != "---" for line in self.lines)
 
 
 class SpecPages:
@@ -93,8 +130,8 @@ class SpecPages:
         if number not in [state.number for state in kept]:
             why = states.error or _why_unread(seen)
             if why:
-                return PlainTextResponse(f"the recorded states cannot be read: {why}\n", 503, {"retry-after": "5"})
-            return PlainTextResponse("this state is not recorded, or not any more\n", 404)
+                raise PageError(503, f"the recorded states cannot be read: {why}", {"retry-after": "5"})
+            raise PageError(404, f"state {number} is not recorded, or not any more")
         view = await self._work(self._view, kept, number)
         current = seen.now.known.state.number if seen.now is not None else 0
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
@@ -118,20 +155,23 @@ class SpecPages:
     async def _plan_page(self, request: Request) -> Response:
         visitor = visitor_of(request)
         if visitor.session is None:
-            return PlainTextResponse("plans are for browsers that have signed in\n", 403)
+            raise PageError(403, "plans are for browsers that have signed in")
         seen, _ = await self._states()
         return HTMLResponse(await self._work(self._page, visitor, seen))
 
     async def _plan(self, request: Request) -> Response:
+        visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
+        named = fields.get("file", "")
+        file = named if _FILE.fullmatch(named) else FILE
         try:
-            visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
             spec = await self._work(_sent, fields)
             if self._plans.locked():
                 raise FormError(503, "another plan is being made; try again in some seconds")
         except FormError as error:
-            return refused(error)
-        named = fields.get("file", "")
-        file = named if _FILE.fullmatch(named) else FILE
+            seen, _ = await self._states()
+            text = fields.get("spec", "")
+            page = partial(self._page, visitor, seen, text, file, _ENDED[1], str(error), 1)
+            return HTMLResponse(await self._work(page), error.status)
         assert self._run_verb is not None
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
@@ -150,7 +190,7 @@ class SpecPages:
         said = plain_answer(outcome.said)
         if visitor.role != "change":
             said = masked(said)
-        ended = _ENDED.get(outcome.code, "There is no plan; nothing was changed.")
+        ended = _ENDED.get(outcome.code, _ENDED[1])
         return self._page(visitor, seen, spec, file, ended, said, outcome.code)
 
     def _page(
@@ -194,11 +234,21 @@ def state_view(states: Sequence[AppliedState], number: int) -> StateView:
     state, earlier = states[at], states[at + 1] if at + 1 < len(states) else None
     lines = state.text.splitlines()
     words: tuple[str, ...] = ()
+    counts: tuple[str, ...] = ()
     if earlier is not None:
         before, after = (f"{each.file} (state {each.number})" for each in (earlier, state))
         lines = list(difflib.unified_diff(earlier.text.splitlines(), lines, before, after, lineterm=""))
         try:
-            words = tuple(difference.text for difference in compare_specs(spec_of(earlier), spec_of(state)))
+            differences = compare_specs(spec_of(earlier), spec_of(state))
+            words = tuple(difference.text for difference in differences)
+            counts = tuple(_counts(differences))
         except SwitchError as error:
             words = (f"not compared in words: {error}",)
-    return StateView(state, earlier, words, tuple(lines[:MAX_LINES]), max(0, len(lines) - MAX_LINES))
+    return StateView(state, earlier, words, tuple(lines[:MAX_LINES]), max(0, len(lines) - MAX_LINES), counts)
+
+
+def _counts(differences: Iterable[SpecDifference]) -> Iterator[str]:
+    """How many objects of each kind differ, in words."""
+    for kind, many in Counter(kind for kind, _ in dict.fromkeys((d.kind, d.about) for d in differences)).items():
+        what, _, how = kind.partition(" ")
+        yield f"{counted(many, {'vip': 'VIP'}.get(what, what))} {how}"

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -40,7 +40,8 @@ class ServerTls:
         self._files, self._say = files, say
         self._seen = self._signatures()
         self.context = _context(files)
-        self.names = _names(files.certificate, say)
+        self.names, self.end = _names(files.certificate, say)
+        """The names that the certificate is for, and when it ends."""
         self._now = self.context
         # A server keeps its context: each handshake goes on with the one of the files that were read last.
         self.context.sni_callback = lambda connection, _name, _context: setattr(connection, "context", self._now)
@@ -60,12 +61,12 @@ class ServerTls:
         """Read the files again, whether they have changed or not. Connections that there are go on."""
         self._seen = self._signatures()
         try:
-            context, names = _context(self._files), _names(self._files.certificate, self._say)
+            context, (names, end) = _context(self._files), _names(self._files.certificate, self._say)
         except (SwitchError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
             self._say(f"console: the certificate of before stays in use: {why}")
         else:
-            self._now, self.names = context, names
+            self._now, self.names, self.end = context, names, end
             self._say("console: certificate and key read again")
 
     def _signatures(self) -> list[tuple[int, ...]]:
@@ -138,15 +139,16 @@ def _check_dates(file: Path) -> None:
         raise SwitchError(f"{_CERT}: {file} is valid from {begin:%Y-%m-%d %H:%M} UTC on; check the clock, or wait")
 
 
-def _names(file: Path, say: Say) -> frozenset[str]:
-    """The names and addresses that a certificate is for, as a Host header has them."""
+def _names(file: Path, say: Say) -> tuple[frozenset[str], datetime]:
+    """The names and addresses that a certificate is for, as a Host header has them, and when it ends."""
     found = _certificates(file, _CERT, "one")[0]
-    if found.not_valid_after_utc - now() < SOON:
-        say(f"console: the certificate {file} expires on {found.not_valid_after_utc:%Y-%m-%d %H:%M} UTC; renew it")
+    end = found.not_valid_after_utc
+    if end - now() < SOON:
+        say(f"console: the certificate {file} expires on {end:%Y-%m-%d %H:%M} UTC; renew it")
     try:
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
-        return frozenset()
+        return frozenset(), end
     hosts = [name.lower() for name in names.get_values_for_type(x509.DNSName)]
     addresses = [str(address) for address in names.get_values_for_type(x509.IPAddress)]
-    return frozenset([*hosts, *(f"[{a}]" if ":" in a else a for a in addresses)])
+    return frozenset([*hosts, *(f"[{a}]" if ":" in a else a for a in addresses)]), end

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +12,10 @@ from dnsteer.console.desk import Picture
 
 @dataclass(frozen=True)
 class Page:
-    """A page, of which the *first* part may be sent while the *rest* is being made; *status* is that of HTTP."""
+    """A page as HTML; *status* is that of HTTP."""
 
     status: int
-    first: str
-    rest: Callable[[], Awaitable[str]] | None = None
-
-    async def whole(self) -> str:
-        """All of it."""
-        return self.first + (await self.rest() if self.rest is not None else "")
+    text: str
 
 
 @dataclass

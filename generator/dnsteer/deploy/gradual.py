@@ -22,24 +22,24 @@ def go_to_the_end(
     switch: TargetSwitch, first: OverlayChange, name: str, entries: Sequence[Maintenance], say: Progress
 ) -> None:
     """Advance *entries*, which *first* began, until all of their slots have moved; *first* gets all that has moved for
-    them. They are one backend's, or those of its workers; *name* is what it is called.
+    them. They are of one or several backends, and of their workers; *name* is what these are called.
 
     Raises SwitchError when one ends before, and KeyboardInterrupt with what happens then.
     """
     last = list(entries)
-    pool = entries[0].pool
+    pools = {entry.pool for entry in entries}
     try:
         while True:
             try:
-                change = change_overlay(switch, first.bridge, advance, pool=pool)
+                change = change_overlay(switch, first.bridge, advance, pools=pools)
             except SwitchError as failed:
                 raise merged_error(
                     [failed], [f"{name} is {_far(_slowest(last))}, and `reconcile` goes on with it"]
                 ) from None
-            found = [change.after.find(pool, entry.backend, entry.kind) for entry in last]
+            found = [change.after.find(entry.pool, entry.backend, entry.kind) for entry in last]
             for entry, now_is in zip(last, found, strict=True):
                 if now_is is None and not entry.returns:
-                    ended = change.before.find(pool, entry.backend, entry.kind) or entry
+                    ended = change.before.find(entry.pool, entry.backend, entry.kind) or entry
                     why = "its --for was over" if ended.expired(now()) else "it was ended by another command"
                     raise SwitchError(f"{ended.name} is NOT {ended.state}: {why}; {_left_with(change, ended)}")
             first.moves, first.after = _moves(first, change, entries), change.after

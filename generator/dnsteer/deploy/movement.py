@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from dnsteer.deploy.bounded import some_of
+from dnsteer.slots.in_service import in_service
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of, no_backend
@@ -29,6 +31,15 @@ class Assignment:
     def without_backends(self) -> list[Membership]:
         """Pools in which no backend is left."""
         return [m for m in self.pools if no_backend(m, self.overlay.of(m.pool))]
+
+    def with_one_backend(self) -> list[tuple[Membership, str]]:
+        """Pools of several backends of which one alone is in service, with its name."""
+        found = []
+        for m in self.pools:
+            serving = sorted(in_service(m, self.overlay.of(m.pool)))
+            if len(serving) == 1 and sum(map(bool, m.weights.values())) > 1:
+                found.append((m, serving[0]))
+        return found
 
 
 @dataclass(frozen=True)
@@ -64,9 +75,8 @@ class Move:
         if self.why:
             part = "all" if self.share == 1 else f"up to {percent_of_clients(self.share)}"
             return f"{self.title}: {self.why}: {part} of its {self.who} may move"
-        transfers = ", ".join(
-            f"{n} {a} -> {b}" for (a, b), n in sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
-        )
+        most_first = sorted(self.transfers.items(), key=lambda i: (-i[1], i[0]))
+        transfers = some_of(f"{n} {a} -> {b}" for (a, b), n in most_first)
         part = f"{percent_of_clients(self.share)} of its {self.who}"
         if self.resized is not None:
             was, becomes = self.resized
@@ -196,4 +206,29 @@ def pools_without_backends(pools: Assignment) -> list[str]:
     for m in pools.without_backends():
         what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
         out.append(f"{m.title}: every backend is out of service; {what} (on_all_down: {m.on_all_down})")
+    return out
+
+
+def pools_with_one_backend(pools: Assignment) -> list[str]:
+    """Warnings about pools of several backends of which the last one is in service alone."""
+    return [last_backend(m, name) for m, name in pools.with_one_backend()]
+
+
+def last_backend(members: Membership, name: str) -> str:
+    """Return the sentence that one backend alone is in service, and what follows when it goes too."""
+    lost = "its queries are dropped" if members.on_all_down == "drop" else "queries still go to it"
+    alone = f"{name} is the last of {sum(map(bool, members.weights.values()))} backends in service"
+    return f"{members.title}: {alone}; without it {lost} (on_all_down: {members.on_all_down})"
+
+
+def last_backends_left(before: Assignment, after: Assignment) -> list[str]:
+    """Warnings about pools in which a change takes out the last backend but one."""
+    out = []
+    for m in after.pools:
+        serving = sorted(in_service(m, after.overlay.of(m.pool)))
+        if len(serving) != 1:
+            continue
+        earlier = _earlier(m, [each for each in before.pools if each.pool == m.pool])
+        if any(len(in_service(each, before.overlay.of(m.pool))) > 1 for each in earlier):
+            out.append(f"{m.title}: {serving[0]} would be the last backend in service; if it fails, none is left")
     return out

@@ -6,7 +6,7 @@ what the record says, all of the recorded state is applied instead, which takes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -121,7 +121,7 @@ def change_overlay(
     bridge: str | None,
     edit: Edit,
     *,
-    pool: str = "",
+    pools: Collection[str] = (),
     dry_run: bool = False,
     confirm: Confirm | None = None,
     progress: Progress = silent,
@@ -130,7 +130,7 @@ def change_overlay(
 ) -> OverlayChange:
     """Change the overlay of a switch, and its tables in one bundle. Maintenance that has expired ends with it.
 
-    With *pool* the slots of that pool are looked at, and put right, also where the overlay is what it should be already.
+    The slots of *pools* are looked at, and put right, also where the overlay is what it should be already.
     *confirm* is asked where much is at stake. What may be *unrecorded* changes the tables also while OVSDB refuses to
     write, if *switch* can keep it; no maintenance ends with it. Raises SwitchError, or UnavailableError when the switch
     cannot be reached.
@@ -154,7 +154,7 @@ def change_overlay(
         if dry_run and change.edited:
             return change
         at = _LockedSwitch(switch, session, record, state, unrecorded)
-        found = _look(at, change, pool)
+        found = _look(at, change, pools)
         differing = found.differing
         if differing is None and change.edited:
             try:
@@ -199,7 +199,10 @@ def _plan_change(
     change = OverlayChange(
         record.bridge, before, after,
         moves=movement.moves(was, becomes),
-        warnings=movement.pools_without_backends(becomes) + ([NOT_FORWARDING] if record.waits else []),
+        warnings=[
+            *movement.pools_without_backends(becomes), *movement.last_backends_left(was, Assignment(members, goal)),
+            *([NOT_FORWARDING] if record.waits else []),
+        ],
         slots={m.pool: m.slots for m in members},
         members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
@@ -233,10 +236,10 @@ class _Look:
     differing: Differing | None = None
 
 
-def _look(at: _LockedSwitch, change: OverlayChange, pool: str) -> _Look:
-    """Compare the pools whose maintenance changes, and *pool*, with the record."""
+def _look(at: _LockedSwitch, change: OverlayChange, pools_named: Collection[str]) -> _Look:
+    """Compare the pools whose maintenance changes, and those that are named, with the record."""
     before, after = change.before, change.after
-    touched = [m for m in at.state.members if m.pool == pool or before.of(m.pool) != after.of(m.pool)]
+    touched = [m for m in at.state.members if m.pool in pools_named or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
         return _Look()
     handover = _plan_handover(at, after, touched)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -79,6 +80,17 @@ def bring_back(name: str, kind: Kind) -> Edit:
             return overlay.without(found)
         if members_named(state, pool, backend)[0].down and kind == "down":
             raise SwitchError(f"{name} is down in the spec (state: down); change the spec and apply it")
+        return overlay
+
+    return edit
+
+
+def together(edits: Sequence[Edit]) -> Edit:
+    """Return the edit that makes all of *edits*, or none: where one raises SwitchError, nothing is changed."""
+
+    def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
+        for each in edits:
+            overlay = each(overlay, state, time)
         return overlay
 
     return edit

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from dnsteer.deploy.apply import apply_change
 from dnsteer.deploy.basis import refuse_outdated
+from dnsteer.deploy.bounded import bounded_lines
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
 from dnsteer.deploy.goal import Goal, make_goal, new_state
 from dnsteer.deploy.journal import JournalEntry
@@ -19,7 +20,7 @@ from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.settle import as_settled, settle_or_replace
 from dnsteer.deploy.spec_source import SpecSource
 from dnsteer.deploy.summarize import summarize
-from dnsteer.deploy.summary import PlanSummary, sentences
+from dnsteer.deploy.summary import PlanSummary, sentence_groups
 from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now
 from dnsteer.deploy.wanted import Wanted
@@ -93,7 +94,8 @@ def deploy(
             continue
         if result is not None:
             return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
-        agreement.ask(summary.question, summary.ask, sentences(summary))
+        words = bounded_lines(sentence_groups(summary), how="dnsteer plan -v")
+        agreement.ask(summary.question, summary.ask, words)
 
 
 def _deploy_if_agreed(

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from dnsteer.deploy.bounded import some_of
 from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
 from dnsteer.spec.written import written_text
@@ -47,21 +48,21 @@ def _vips(old: Mapping[str, Vip], new: Mapping[str, Vip]) -> Iterator[SpecDiffer
     for name, vip in new.items():
         about = f"VIP {name}"
         if name not in old:
-            addresses, services = _list(vip.addresses), _list(_service(s) for s in vip.services)
+            addresses, services = some_of(vip.addresses), some_of(_service(s) for s in vip.services)
             text = f"{about} added: {addresses}, {services}, pool {vip.pool}, {vip.forwarding.value}"
             yield SpecDifference("vip added", about, text, ("vips", name))
         elif old[name] != vip:
             yield from _fields("vip changed", about, old[name], vip, ("vips", name))
     for name, vip in old.items():
         if name not in new:
-            yield SpecDifference("vip removed", f"VIP {name}", f"VIP {name} removed: {_list(vip.addresses)}")
+            yield SpecDifference("vip removed", f"VIP {name}", f"VIP {name} removed: {some_of(vip.addresses)}")
 
 
 def _pools(old: Mapping[str, Pool], new: Mapping[str, Pool]) -> Iterator[SpecDifference]:
     for name, pool in new.items():
         about = f"pool {name}"
         if name not in old:
-            members = _list(f"{b.name} (weight {b.weight})" for b in pool.backends)
+            members = some_of(f"{b.name} (weight {b.weight})" for b in pool.backends)
             yield SpecDifference("pool added", about, f"{about} added: {members}", ("pools", name))
         elif old[name] != pool:
             yield from _fields("pool changed", about, old[name], pool, ("pools", name), leave=("backends",))
@@ -77,7 +78,7 @@ def _backends(pool: str, old: Pool, new: Pool) -> Iterator[SpecDifference]:
     for i, (name, backend) in enumerate(now.items()):
         about, path = f"backend {pool}/{name}", ("pools", pool, "backends", i)
         if name not in was:
-            addresses = _list(a for a in (backend.ipv4, backend.ipv6) if a is not None)
+            addresses = some_of(a for a in (backend.ipv4, backend.ipv6) if a is not None)
             yield SpecDifference("backend added", about, f"{about} added: {addresses}, weight {backend.weight}", path)
         elif was[name] != backend:
             yield from _fields("backend changed", about, was[name], backend, path)
@@ -168,7 +169,3 @@ def _service(entry: str | Service) -> str:
         return entry
     target = f" to {entry.target_port}" if entry.target_port else ""
     return f"{entry.protocol.value}/{entry.port}{target}"
-
-
-def _list(values: Any) -> str:
-    return ", ".join(map(str, values))

@@ -44,7 +44,8 @@ def summarize(
             *unreadable, *removed, *movement.reasons_to_ask(moves, before, after),
         ],
         warnings=[
-            *movement.pools_without_backends(after), *goal.warnings, *([NOT_FORWARDING] if goal.waits else []), *faults,
+            *movement.pools_without_backends(after), *movement.last_backends_left(before, after), *goal.warnings,
+             *([NOT_FORWARDING] if goal.waits else []), *faults,
             *found.warnings_of_others, *([fragment] if fragment else []),
         ],
         record_stale=goal.record_stale,

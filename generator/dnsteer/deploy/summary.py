@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
+from dnsteer.deploy.bounded import SentenceGroup
 from dnsteer.deploy.diff import SwitchDiff
 from dnsteer.deploy.spec_differences import SpecDifference
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.errors import counted as counted_things
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges
@@ -26,6 +28,8 @@ _COUNTED = (
     ("groups_added", "add_groups", "group"), ("groups_changed", "replace_groups", "group"),
     ("groups_removed", "remove_groups", "group"), ("others_restored", "restore", "foreign flow or group"),
 )  # fmt: skip
+_THINGS = {"vip": "VIP"}
+"""Objects of the spec as they are written."""
 
 
 @dataclass
@@ -123,24 +127,37 @@ def told_differences(summary: PlanSummary) -> list[SpecDifference]:
     return out
 
 
-def sentences(summary: PlanSummary, *, lines: bool = False) -> list[str]:
-    """Return what would change, as sentences for the operator; with *lines* those of the spec are named."""
-    words = [summary.named] if summary.named else []
+def sentence_groups(summary: PlanSummary, *, lines: bool = False) -> list[SentenceGroup]:
+    """Return what would change, as sentences for the operator, by kind; with *lines* those of the spec are named."""
+    out = [SentenceGroup("the name of the switch", [summary.named] if summary.named else [])]
     file, line = summary.loaded.file, summary.loaded.document.line
-    differences = told_differences(summary)
-    words += [f"{d.text} ({file}:{line(d.path)})" if lines and d.path else d.text for d in differences]
-    words += [move.text() for move in summary.moves]
-    words += [f"{d.by}: {d.todo}" for d in summary.found.differ]
+    kinds: dict[str, list[SpecDifference]] = {}
+    for d in told_differences(summary):
+        kinds.setdefault(d.kind, []).append(d)
+    for kind, differences in kinds.items():
+        thing, _, what = kind.rpartition(" ")
+        title = f"{counted_things(len({d.about for d in differences}), _THINGS.get(thing, thing))} {what}"
+        texts = [f"{d.text} ({file}:{line(d.path)})" if lines and d.path else d.text for d in differences]
+        out.append(SentenceGroup(title, texts))
+    out.append(SentenceGroup(f"slots of {len(summary.moves):,} pools move", [move.text() for move in summary.moves]))
+    settings = [f"{d.by}: {d.todo}" for d in summary.found.differ]
+    out.append(SentenceGroup(f"{len(settings):,} settings of Open vSwitch", settings))
     fragment = summary.found.fragment
-    words += [fragment.todo] if fragment is not None and fragment.differs else []
-    words += summary.ended + summary.returned
-    if not words and (summary.found.flows or summary.found.loads):
-        words.append("the spec is unchanged; the switch has drifted from it and is corrected")
+    if fragment is not None and fragment.differs:
+        out.append(SentenceGroup("the smallest fragment", [fragment.todo]))
+    out.append(SentenceGroup(f"{len(summary.ended):,} entries of maintenance end", summary.ended))
+    out.append(SentenceGroup(f"{len(summary.returned):,} entries of maintenance apply again", summary.returned))
+    said = any(group.sentences for group in out)
+    if not said and (summary.found.flows or summary.found.loads):
+        text = "the spec is unchanged; the switch has drifted from it and is corrected"
+        out.append(SentenceGroup("drift", [text]))
+        said = True
     if summary.program is not None:
-        words += summary.program.words
-    if not words and summary.changed:
-        words.append("only the record in OVSDB changes")
-    return words
+        out.append(SentenceGroup("the extension's program", summary.program.words))
+        said = said or bool(summary.program.words)
+    if not said and summary.changed:
+        out.append(SentenceGroup("the record", ["only the record in OVSDB changes"]))
+    return [group for group in out if group.sentences]
 
 
 def details(summary: PlanSummary) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter as Tally
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -12,20 +13,25 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from dnsteer import __version__
 from dnsteer.metrics.families import metric_family
+from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
 from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
+from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
 _KINDS = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
 _M = TypeVar("_M", bound=MetricWrapperBase)
+_THIS_MACHINE = socket.gethostname() or "unnamed"
+"""What the switch is called while nothing else is known of it."""
 
 
 class AgentMetrics(Recorder):
-    """The agent's own metrics in *registry*, without the label `bridge`, and what it knows of the switch."""
+    """The agent's own metrics in *registry*, without the labels that all have, and what it knows of the switch."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.bridge = ""
+        self.common: Mapping[str, str] = {SWITCH: _THIS_MACHINE, BRIDGE: ""}
+        """The labels that all metrics have. Replaced as a whole, since the thread of readings has it too."""
         self.known: Known | None = None
         """None while the agent stands by: another one tells of the switch then."""
         self.record: BridgeRecord | None = None
@@ -39,6 +45,7 @@ class AgentMetrics(Recorder):
         self._healthy = self._make("dnsteer_check_healthy", Gauge)
         self._metric = self._make("dnsteer_backend_metric", Gauge)
         self._announced = self._make("dnsteer_vip_announced", Gauge)
+        self._unannounced = self._make("dnsteer_vip_unannounced_info", Gauge)
         self._held_vips = self._make("dnsteer_vip_held_until_timestamp_seconds", Gauge)
         self._standby = self._make("dnsteer_switch_standby", Gauge)
         self._panic = self._make("dnsteer_pool_panic", Gauge)
@@ -74,9 +81,16 @@ class AgentMetrics(Recorder):
         more: dict[str, Any] = {"buckets": of.buckets} if of.buckets else {}
         return kind(of.base, of.help, of.labels, registry=self.registry, **more)
 
-    def bridge_is(self, name: str, *, held: bool) -> None:
+    @property
+    def bridge(self) -> str:
+        """The bridge; empty while it is not known."""
+        return self.common[BRIDGE]
+
+    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
         """See Recorder."""
-        self.bridge = name
+        common = {SWITCH: switch or _THIS_MACHINE, BRIDGE: name}
+        if common != self.common:
+            self.common = common
         self._held.set(held)
         if not held:
             self.known = self.record = None
@@ -168,6 +182,13 @@ class AgentMetrics(Recorder):
         self._announced.clear()
         for vip, announced in vips.items():
             self._announced.labels(vip).set(announced)
+
+    def unannounced(self, vips: Mapping[str, UnannouncedVip]) -> None:
+        """See Recorder."""
+        self._unannounced.clear()
+        for name, vip in vips.items():
+            cause = "people" if vip.by_people else "health" if vip.withdrawn else "routing"
+            self._unannounced.labels(name, cause, vip.why[:MAX_REASON]).set(1)
 
     def role(self, *, standby: bool) -> None:
         """See Recorder."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dnsteer.metrics.family import ALWAYS, BRIDGE, Family, Panel
+from dnsteer.metrics.family import ALWAYS, YES_IS_BAD, YES_IS_GOOD, Family, Panel, ValueScale
 
 _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_DAYS_LEFT = ValueScale(((None, "red"), (2 * 86_400, "orange"), (14 * 86_400, "green")))
+_STANDBY = ValueScale(((None, "green"), (1, "blue")), ((0, "no", "green"), (1, "yes", "blue")))
 
 AGENT: tuple[Family, ...] = (
     Family(
@@ -14,7 +16,25 @@ AGENT: tuple[Family, ...] = (
         "The version of dnsteer that runs as the agent.",
         ("version",),
         when=ALWAYS,
-        panel=Panel("Agent", draw="table", by=("bridge", "version")),
+        panel=Panel("Agents", draw="table", by=("instance", "version")),
+    ),
+    Family(
+        "dnsteer_console_info",
+        "gauge",
+        "Agent",
+        "Where browsers find the web console of the agent: by a name that was given or that its certificate has.",
+        ("url",),
+        when="the console is served",
+    ),
+    Family(
+        "dnsteer_certificate_end_timestamp_seconds",
+        "gauge",
+        "Agent",
+        "When the certificate ends that console and metrics are served with.",
+        when="console or metrics have TLS",
+        panel=Panel(
+            "Certificate ends in", "s", draw="stat", query="min by (switch, bridge) (METRIC) - time()", scale=_DAYS_LEFT
+        ),
     ),
     Family(
         "dnsteer_agent_claim_held",
@@ -22,6 +42,7 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Whether this agent acts; 0: it stands by for another.",
         when=ALWAYS,
+        panel=Panel("An agent acts", draw="stat", combine="max", scale=YES_IS_GOOD),
     ),
     Family(
         "dnsteer_switch_standby",
@@ -29,7 +50,7 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Whether the switch is on standby: another one answers for its VIPs.",
         when=ALWAYS,
-        panel=Panel("Switches on standby", by=(BRIDGE,)),
+        panel=Panel("On standby", draw="stat", combine="max", scale=_STANDBY),
     ),
     Family("dnsteer_agent_targets", "gauge", "Agent", "Addresses that are asked.", when=ALWAYS),
     Family(
@@ -47,7 +68,7 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Slots that the agent has moved.",
         when=ALWAYS,
-        panel=Panel("Slots moved by the agent", "ops", (BRIDGE,)),
+        panel=Panel("Slots moved by the agent", "ops"),
     ),
     Family(
         "dnsteer_agent_switch_errors_total",
@@ -55,6 +76,7 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Times that the agent could not do something on the switch.",
         when=ALWAYS,
+        panel=Panel("Errors of the agent on the switch", "ops"),
     ),
     Family(
         "dnsteer_agent_defects_total",
@@ -71,6 +93,7 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Whether the flows have decisions about health that the record could not be given, such as on a full disk.",
         when=ALWAYS,
+        panel=Panel("Decisions not recorded", draw="stat", combine="max", scale=YES_IS_BAD),
     ),
     Family(
         "dnsteer_agent_decision_wait_seconds",
@@ -122,6 +145,6 @@ AGENT: tuple[Family, ...] = (
         "Agent",
         "Time of this reading of counters.",
         when=ALWAYS,
-        panel=Panel("Reading of counters", "s", (BRIDGE,)),
+        panel=Panel("Reading of counters", "s"),
     ),
 )

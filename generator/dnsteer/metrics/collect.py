@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from datetime import datetime
 
 from prometheus_client import Metric, ProcessCollector
@@ -21,7 +22,7 @@ from dnsteer.deploy.times import now
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
 from dnsteer.metrics.families import metric_family
-from dnsteer.metrics.family import BRIDGE
+from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.recorder import Known
 from dnsteer.metrics.switch_metrics import read_switch_metrics
@@ -36,6 +37,7 @@ from dnsteer.status import counters, extension
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.role import is_standby, role_of
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.thread_counters import NotUnderstoodError
 from dnsteer.switch.tools import SwitchError
@@ -46,8 +48,6 @@ from dnsteer.tables.vip import TRANSPORT
 
 TIMEOUT = 5.0
 """Seconds that the switch may take to answer: less than Prometheus waits."""
-_MAX_REASON = 120
-"""Characters of a reason."""
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
 _DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
@@ -57,10 +57,12 @@ _TRAFFIC = {
     "backend": ("dnsteer_backend_packets_total", "dnsteer_backend_bytes_total"),
     "drop": ("dnsteer_dropped_packets_total", "dnsteer_dropped_bytes_total"),
 }
+Common = Mapping[str, str]
+"""The labels that all metrics have."""
 Label = tuple[str, ...]
 """What a total is of: a word of _TRAFFIC, then the values of the labels."""
-Samples = dict[tuple[str, str], dict[Label, Sample]]
-"""Series by bridge and name, then the values of their labels."""
+Samples = dict[str, dict[Label, Sample]]
+"""Series by name, then the values of their labels besides those that all have."""
 
 
 class Collector:
@@ -81,23 +83,27 @@ class Collector:
         self._seen = Datapath()
         self.not_understood = ""
         """What the switch told last in a form that is not known, so that its figures are left out."""
+        self.certificate_end: Callable[[], datetime | None] = lambda: None
+        """When the certificate of the server of /metrics and the console ends; None without TLS."""
+        self.console_url = ""
+        """Where browsers find the console; empty where none is served."""
         self._of_switch: list[Metric] = []
         """The metrics that OVS-DOCA has of itself."""
         self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
         self._traffic: Mapping[str, Sequence[Label]] = {}
         """The labels of each word of _TRAFFIC."""
-        self._pools: tuple[Known | None, Overlay | None, Mapping[str, Metric]] = (None, None, {})
+        self._pools: tuple[Known | None, Overlay | None, Common, Mapping[str, Metric]] = (None, None, {}, {})
         """The metrics of pools and backends, as long as these are what they are: most of the page of a large spec."""
         self._process = ProcessCollector(registry=None)
-        self._samples: Samples = {}
+        self._samples: tuple[Common, Samples] = ({}, {})
 
     def collect(self) -> list[Metric]:
         """All metrics now. What cannot be read is as it was; `dnsteer_switch_up` says so."""
         began = time.monotonic()
-        bridge, known, record = self._agent.bridge, self._agent.known, self._agent.record
-        made = _Made(bridge, self._samples)
+        common, known, record = self._agent.common, self._agent.known, self._agent.record
+        made = _Made(common, self._samples[1] if self._samples[0] is common else {})
         up, recorded = False, False
-        if bridge:
+        if bridge := common[BRIDGE]:
             try:
                 client = self._switch.client(bridge)
                 recorded = _as_recorded(client, record)
@@ -114,12 +120,18 @@ class Collector:
                 made.add("dnsteer_extension_up", (), self._extension_up)
             if up:
                 made.add("dnsteer_tables_as_recorded", (), recorded)
+        if ends := self.certificate_end():
+            made.add("dnsteer_certificate_end_timestamp_seconds", (), ends.timestamp())
+        if self.console_url:
+            made.add("dnsteer_console_info", (self.console_url,), 1)
         made.add("dnsteer_switch_up", (), up)
         made.add("dnsteer_reading_duration_seconds", (), time.monotonic() - began)
-        self._samples = made.samples
-        own = [_with_bridge(metric, bridge) for metric in self._agent.registry.collect()]
-        of_switch = self._of_switch if known is not None else []
-        return [*made.metrics.values(), *own, *self._process.collect(), *of_switch]
+        self._samples = common, made.samples
+        own = [_with_labels(metric, common) for metric in self._agent.registry.collect()]
+        # Neither the agent's process nor the whole of ovs-vswitchd is of one bridge.
+        others = [*self._process.collect(), *(self._of_switch if known is not None else [])]
+        of_switch = {SWITCH: common[SWITCH]}
+        return [*made.metrics.values(), *own, *(_with_labels(metric, of_switch) for metric in others)]
 
     def _read_flows(self, client: OpenFlow, known: Known, extended: bool) -> None:
         if self._labels[0] is not known:
@@ -214,7 +226,7 @@ class Collector:
             overlay = record.overlay
         except DamagedError:
             return
-        made.metrics.update(self._pool_metrics(known, overlay))
+        made.metrics.update(self._pool_metrics(known, overlay, made.common))
         used = {entry.pool for entry in overlay if entry.kind == "backup"}
         for name in known.spec.pools:
             made.add("dnsteer_pool_backup_in_use", (name,), name in used)
@@ -227,24 +239,32 @@ class Collector:
         made.add("dnsteer_last_change_timestamp_seconds", (), max([applied, *began]))
         made.add("dnsteer_change_pending", (), _pending(record))
         made.add("dnsteer_flow_restore_wait", (), record.waits)
+        made.add_all(
+            "dnsteer_maintenance_end_timestamp_seconds",
+            (((a.pool, a.backend, a.kind), _seconds(a.until)) for a in overlay if a.until),
+        )
+        with suppress(DamagedError):
+            pair = derived.pair_name(known.spec)
+            if role_of(record) is not None and pair:
+                made.add("dnsteer_pair_active", (pair,), not is_standby(record, self._switch.remote))
 
-    def _pool_metrics(self, known: Known, overlay: Overlay) -> Mapping[str, Metric]:
-        if self._pools[0] is not known or self._pools[1] != overlay:
-            made = _Made(self._agent.bridge, {})
+    def _pool_metrics(self, known: Known, overlay: Overlay, common: Common) -> Mapping[str, Metric]:
+        if self._pools[0] is not known or self._pools[1] != overlay or self._pools[2] is not common:
+            made = _Made(common, {})
             for pool in view_pools(known.state.members, overlay, Rates(), now()):
                 _add_pool(made, pool)
-            self._pools = known, overlay, made.metrics
-        return self._pools[2]
+            self._pools = known, overlay, common, made.metrics
+        return self._pools[3]
 
 
 class _Made:
-    """Metrics as they are made, each with the label `bridge`. What was in *last* is used again: samples, or their labels.
+    """Metrics as they are made, each with the labels *common*. What was in *last* is used again: samples, or their labels.
 
     That is how `exposition` knows a series again.
     """
 
-    def __init__(self, bridge: str, last: Samples) -> None:
-        self._bridge, self._last = bridge, last
+    def __init__(self, common: Common, last: Samples) -> None:
+        self.common, self._last = common, last
         self.samples: Samples = {}
         self.metrics: dict[str, Metric] = {}
 
@@ -254,15 +274,14 @@ class _Made:
 
     def add_all(self, name: str, found: Iterable[tuple[Label, float]]) -> None:
         """Add series of a family: there are tens of thousands of some."""
-        key = self._bridge, name
-        last, samples = self._last.get(key, {}), self.samples.setdefault(key, {})
+        last, samples = self._last.get(name, {}), self.samples.setdefault(name, {})
         metric = self.metrics.get(name)
         if metric is None:
             metric = self.metrics[name] = _metric(name)
         for labels, value in found:
             sample = last.get(labels)
             if sample is None:
-                sample = Sample(name, {BRIDGE: self._bridge, **_named(name, labels)}, float(value))
+                sample = Sample(name, {**self.common, **_named(name, labels)}, float(value))
             elif sample.value != value:
                 sample = sample._replace(value=float(value))
             samples[labels] = sample
@@ -329,10 +348,10 @@ def _out(backend: BackendView) -> tuple[str, str] | None:
     """State and reason of a backend that is not as the spec has it."""
     if backend.state != "up":
         note = backend.entry.note if backend.entry else "down in the spec" if backend.in_spec else ""
-        return backend.state, note[:_MAX_REASON]
+        return backend.state, note[:MAX_REASON]
     if backend.given is not None:
         note = f"weight {backend.given.weight}" + (f": {backend.given.note}" if backend.given.note else "")
-        return backend.given.kind, note[:_MAX_REASON]
+        return backend.given.kind, note[:MAX_REASON]
     return None
 
 
@@ -357,11 +376,19 @@ def _seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 
 
-def _with_bridge(metric: Metric, bridge: str) -> Metric:
-    """An agent's metric with the label that all have, without the times at which its series began."""
-    metric.samples = [
-        sample._replace(labels={BRIDGE: bridge, **sample.labels})
+def _with_labels(metric: Metric, common: Common) -> Metric:
+    """The metric with these labels, without the times at which its series began.
+
+    What has such a label of its own keeps it as `exported_NAME`, as Prometheus does it.
+    """
+    labelled = copy(metric)
+    labelled.samples = [
+        sample._replace(labels={**common, **{_exported(name, common): value for name, value in sample.labels.items()}})
         for sample in metric.samples
         if not sample.name.endswith("_created")
     ]
-    return metric
+    return labelled
+
+
+def _exported(name: str, common: Common) -> str:
+    return f"exported_{name}" if name in common else name

@@ -12,8 +12,10 @@ Type = Literal["counter", "gauge", "histogram"]
 Row = Literal["Traffic", "Backends", "Health checks", "State", "Ports", "Datapath", "Agent"]
 ROWS: tuple[Row, ...] = get_args(Row)
 """Parts of the page and of the dashboard, in order."""
-BRIDGE = "bridge"
-"""A label that every metric has."""
+SWITCH, BRIDGE = "switch", "bridge"
+"""Labels that every metric has: the name of the switch, which is never empty, and its bridge."""
+MAX_REASON = 120
+"""Characters of a label that says why."""
 APPLIED = "a spec is applied"
 """When a family is there that follows from the record and the counters, while the agent acts."""
 ALWAYS = "always"
@@ -22,11 +24,36 @@ CHECKS = "a pool has health checks"
 EXTENDED = "the extension serves VIPs"
 
 
+Color = Literal["green", "orange", "red", "blue", "text"]
+
+
+@dataclass(frozen=True)
+class ValueScale:
+    """What the values of a panel mean. *words* are said in place of a value, each with its colour.
+
+    Other values have the colour of the last of *steps* that they reach; that of None is for the smallest.
+    """
+
+    steps: tuple[tuple[float | None, Color], ...]
+    words: tuple[tuple[float, str, Color], ...] = ()
+
+
+PLAIN = ValueScale(((None, "blue"),))
+"""Values that are neither good nor bad."""
+YES_IS_GOOD = ValueScale(((None, "red"), (1, "green")), ((0, "no", "red"), (1, "yes", "green")))
+YES_IS_BAD = ValueScale(((None, "green"), (1, "red")), ((0, "no", "green"), (1, "yes", "red")))
+NONE_IS_GOOD = ValueScale(((None, "green"), (1, "red")))
+SOME_ARE_DOUBTFUL = ValueScale(((None, "green"), (1, "orange")))
+
+
 @dataclass(frozen=True)
 class Panel:
-    """How the dashboard draws a family. *by* are the labels whose series are summed; *top* limits their number.
+    """How the dashboard draws a family, always by switch and bridge. *by* are further labels by which series are told apart.
 
-    *unit* is Grafana's name of the unit. A `table` shows labels; `stat` one number.
+    *combine* is what becomes of the series of one group: figures are summed; of states that are 0 or 1 the smallest or
+    largest counts. *only* are label and value of the series that count, *top* limits their number. *query* is for what
+    these cannot express, with `METRIC` for the family's series. *beside* is another family in the same panel. *unit* is
+    Grafana's name of the unit. A `table` shows labels; `stat` is the value now.
     """
 
     title: str
@@ -34,6 +61,11 @@ class Panel:
     by: tuple[str, ...] = ()
     draw: Literal["timeseries", "stat", "table"] = "timeseries"
     top: int = 0
+    combine: Literal["sum", "min", "max"] = "sum"
+    only: tuple[tuple[str, str], ...] = ()
+    query: str = ""
+    beside: str = ""
+    scale: ValueScale = PLAIN
 
 
 @dataclass(frozen=True)
@@ -74,8 +106,8 @@ class Family:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """Its labels with the one that all have."""
-        return (BRIDGE, *self.labels)
+        """Its labels with those that all have."""
+        return (SWITCH, BRIDGE, *self.labels)
 
     @property
     def series(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.metrics.family import CHECKS, Family, Panel
+from dnsteer.metrics.family import CHECKS, NONE_IS_GOOD, SOME_ARE_DOUBTFUL, Family, Panel
 
 _SLOTS = ("pool", "title", "backend")
 _MEMBERS = "backends of a pool, once more for each family or service with slots of its own"
@@ -19,7 +19,12 @@ POOLS: tuple[Family, ...] = (
         "Whether a backend is in service: 1, unless it is draining, drained, down, unhealthy, returning, or of weight 0.",
         _SLOTS,
         _MEMBERS,
-        panel=Panel("Backends in service", by=("pool",)),
+        panel=Panel(
+            "Backends in service",
+            by=("pool",),
+            # A backend counts once, whether its pool has slots for each family and service or not.
+            query="sum by (switch, bridge, pool) (min by (switch, bridge, pool, backend) (METRIC))",
+        ),
     ),
     Family(
         "dnsteer_backend_out_info",
@@ -30,7 +35,7 @@ POOLS: tuple[Family, ...] = (
         (*_SLOTS, "state", "reason"),
         "backends that are out",
         when="a backend is out, or its backup in use",
-        panel=Panel("Out of service", draw="table", by=("pool", "title", "backend", "state", "reason")),
+        panel=Panel("Out of service", draw="table", by=("title", "backend", "state", "reason")),
     ),
     Family(
         "dnsteer_backend_slots",
@@ -39,7 +44,7 @@ POOLS: tuple[Family, ...] = (
         "Slots that a backend holds now.",
         _SLOTS,
         _MEMBERS,
-        panel=Panel("Slots held", by=("pool", "backend"), top=20),
+        panel=Panel("Slots held", by=("title", "backend"), top=20),
     ),
     Family(
         "dnsteer_backend_own_slots",
@@ -84,7 +89,7 @@ POOLS: tuple[Family, ...] = (
         "Whether backends of the pool's backup serve.",
         ("pool",),
         "pools",
-        panel=Panel("Pools on their backup", draw="stat"),
+        panel=Panel("Pools on their backup", draw="stat", scale=SOME_ARE_DOUBTFUL),
     ),
     Family(
         "dnsteer_check_results_total",
@@ -94,7 +99,7 @@ POOLS: tuple[Family, ...] = (
         (*_CHECK, "outcome"),
         "2 for each backend and kind of check",
         when=CHECKS,
-        panel=Panel("Failed checks", "ops", ("pool", "backend", "outcome"), top=20),
+        panel=Panel("Failed checks", "ops", ("pool", "backend"), top=20, only=(("outcome", "bad"),)),
     ),
     Family(
         "dnsteer_check_duration_seconds",
@@ -115,7 +120,11 @@ POOLS: tuple[Family, ...] = (
         _CHECK,
         "backends times kinds of checks",
         when=CHECKS,
-        panel=Panel("Healthy by checks", by=("pool", "backend"), top=20),
+        panel=Panel(
+            "Backends that fail a check",
+            draw="table",
+            query="min by (switch, bridge, pool, backend, check) (METRIC) == 0",
+        ),
     ),
     Family(
         "dnsteer_pool_panic",
@@ -125,7 +134,7 @@ POOLS: tuple[Family, ...] = (
         ("pool",),
         "pools with health checks",
         when=CHECKS,
-        panel=Panel("Pools in panic", draw="stat"),
+        panel=Panel("Pools in panic", draw="stat", scale=NONE_IS_GOOD),
     ),
     Family(
         "dnsteer_pool_kept_backends",
@@ -135,6 +144,6 @@ POOLS: tuple[Family, ...] = (
         ("pool",),
         "pools with health checks",
         when=CHECKS,
-        panel=Panel("Failing backends kept in service", draw="stat"),
+        panel=Panel("Failing backends kept in service", draw="stat", scale=NONE_IS_GOOD),
     ),
 )

@@ -33,8 +33,8 @@ class Recorder:
         """
         return None
 
-    def bridge_is(self, name: str, *, held: bool) -> None:
-        """The agent is that of this bridge, and acts or stands by."""
+    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+        """The agent is that of this bridge, and acts or stands by. *switch*: what the record calls the switch."""
 
     def adopted(self, known: Known, checks: Iterable[Check]) -> None:
         """Another state is applied, with these checks, one for each target."""

@@ -205,11 +205,13 @@ async def serve_application(
     what: str,
     path: str,
     context: ssl.SSLContext | None = None,
+    listens: Callable[[int], None] = lambda _: None,
     **settings: Any,
 ) -> None:
     """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more.
 
-    *what* is at *path*; with a *context* by TLS. *settings* are Hypercorn's, where they differ from those of metrics.
+    *what* is at *path*; with a *context* by TLS. *listens* is called with the port once it can be reached. *settings* are
+    Hypercorn's, where they differ from those of metrics.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -225,6 +227,7 @@ async def serve_application(
                 say(why)
             await asyncio.sleep(AGAIN)
     number = sock.getsockname()[1]
+    listens(number)
     say(f"{what} at {'http' if context is None else 'https'}://{at.rpartition(':')[0]}:{number}{path}")
     ending = asyncio.Event()
     config = _config(sock, context)

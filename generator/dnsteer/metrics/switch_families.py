@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from dnsteer.metrics.family import ALWAYS, BRIDGE, EXTENDED, Family, Panel
+from dnsteer.metrics.family import (
+    ALWAYS,
+    EXTENDED,
+    NONE_IS_GOOD,
+    YES_IS_BAD,
+    YES_IS_GOOD,
+    Family,
+    Panel,
+)
+from dnsteer.slots.maintenance import STATE_WORDS
 
+_KINDS = ", ".join(STATE_WORDS)
 _NETDEV = "the flavor has the userspace datapath"
 _KERNEL = "the flavor has the kernel's datapath"
 _DUMPED = "there are at most 2,000 megaflows; read at most once a minute"
@@ -14,14 +24,14 @@ SWITCH: tuple[Family, ...] = (
         "gauge",
         "State",
         "Number of the applied state (dnsteer history).",
-        panel=Panel("State", draw="stat"),
+        panel=Panel("State", draw="stat", combine="max"),
     ),
     Family(
         "dnsteer_state_applied_timestamp_seconds",
         "gauge",
         "State",
         "When it was applied, in seconds since 1970.",
-        panel=Panel("Applied", "dateTimeAsIso", draw="stat"),
+        panel=Panel("Applied", "dateTimeFromNow", draw="stat", query="max by (switch, bridge) (METRIC) * 1000"),
     ),
     Family(
         "dnsteer_last_change_timestamp_seconds",
@@ -33,10 +43,9 @@ SWITCH: tuple[Family, ...] = (
         "dnsteer_changes_total",
         "counter",
         "State",
-        "Changes of the record, by anybody. kind: apply, or what began, went on or ended: drain, down, health, weight, "
-        "backup.",
+        f"Changes of the record, by anybody. kind: apply, or what began, went on or ended: {_KINDS}.",
         ("kind",),
-        "6",
+        str(1 + len(STATE_WORDS)),
         when=ALWAYS,
         panel=Panel("Changes", "ops", ("kind",)),
     ),
@@ -44,10 +53,34 @@ SWITCH: tuple[Family, ...] = (
         "dnsteer_maintenance_entries",
         "gauge",
         "State",
-        "Entries of maintenance; kind is drain, down, health, weight or backup.",
+        f"Entries of maintenance. kind: {_KINDS}.",
         ("kind",),
-        "5",
+        str(len(STATE_WORDS)),
         panel=Panel("Maintenance", by=("kind",)),
+    ),
+    Family(
+        "dnsteer_maintenance_end_timestamp_seconds",
+        "gauge",
+        "State",
+        "When an entry of maintenance ends by itself (--for).",
+        ("pool", "backend", "kind"),
+        "entries with an end",
+        when="maintenance has an end",
+        panel=Panel(
+            "Maintenance ends",
+            "dateTimeFromNow",
+            draw="table",
+            query="max by (switch, bridge, pool, backend, kind) (METRIC) * 1000",
+        ),
+    ),
+    Family(
+        "dnsteer_pair_active",
+        "gauge",
+        "State",
+        "Whether a switch of a pair is the active one; 0: it is on standby. pair: switch.pair of the spec, else the lowest "
+        "address of its VIPs.",
+        ("pair",),
+        when="the switch has a role (dnsteer role, dnsteer vrrp)",
     ),
     Family(
         "dnsteer_extension_up",
@@ -55,14 +88,14 @@ SWITCH: tuple[Family, ...] = (
         "State",
         "Whether the extension answers (its counters stay as they were while it does not).",
         when=EXTENDED,
-        panel=Panel("Extension answers", draw="stat"),
+        panel=Panel("Extension answers", draw="stat", combine="min", scale=YES_IS_GOOD),
     ),
     Family(
         "dnsteer_change_pending",
         "gauge",
         "State",
         "Whether a change was begun and is not ended.",
-        panel=Panel("Change pending", draw="stat"),
+        panel=Panel("Change pending", draw="stat", combine="max", scale=YES_IS_BAD),
     ),
     Family(
         "dnsteer_flow_restore_wait",
@@ -75,7 +108,7 @@ SWITCH: tuple[Family, ...] = (
         "gauge",
         "State",
         "Whether the tables carry the record's number.",
-        panel=Panel("Tables as recorded", draw="stat"),
+        panel=Panel("Tables as recorded", draw="stat", combine="min", scale=YES_IS_GOOD),
     ),
     Family(
         "dnsteer_drift_differences",
@@ -83,7 +116,7 @@ SWITCH: tuple[Family, ...] = (
         "State",
         "Flows, groups and settings that the last look found different and that were not repaired.",
         when=ALWAYS,
-        panel=Panel("Drift", draw="stat"),
+        panel=Panel("Differences not repaired", draw="stat", scale=NONE_IS_GOOD),
     ),
     Family(
         "dnsteer_drift_found_total",
@@ -111,10 +144,13 @@ SWITCH: tuple[Family, ...] = (
         "Datapath",
         "Whether the switch answers: 1 if this reading got what it asked for.",
         when=ALWAYS,
-        panel=Panel("Switch up", draw="stat"),
     ),
     Family(
-        "dnsteer_datapath_megaflows", "gauge", "Datapath", "Datapath flows.", panel=Panel("Megaflows", by=(BRIDGE,))
+        "dnsteer_datapath_megaflows",
+        "gauge",
+        "Datapath",
+        "Datapath flows.",
+        panel=Panel("Megaflows, and their limit", beside="dnsteer_datapath_megaflows_limit"),
     ),
     Family("dnsteer_datapath_megaflows_limit", "gauge", "Datapath", "Datapath flows that the switch allows now."),
     Family(
@@ -122,28 +158,28 @@ SWITCH: tuple[Family, ...] = (
         "gauge",
         "Datapath",
         "Time of the last dump of all datapath flows for revalidation.",
-        panel=Panel("Revalidation", "s", (BRIDGE,)),
+        panel=Panel("Revalidation", "s"),
     ),
     Family(
         "dnsteer_datapath_hits_total",
         "counter",
         "Datapath",
         "Packets that matched a megaflow.",
-        panel=Panel("Datapath hits", "pps", (BRIDGE,)),
+        panel=Panel("Datapath hits", "pps"),
     ),
     Family(
         "dnsteer_datapath_upcalls_total",
         "counter",
         "Datapath",
         "Packets that matched none and went to ovs-vswitchd.",
-        panel=Panel("Upcalls", "pps", (BRIDGE,)),
+        panel=Panel("Upcalls", "pps"),
     ),
     Family(
         "dnsteer_datapath_lost_total",
         "counter",
         "Datapath",
         "Upcalls that were lost before ovs-vswitchd saw them.",
-        panel=Panel("Lost upcalls", "pps", (BRIDGE,)),
+        panel=Panel("Lost upcalls", "pps"),
     ),
     Family(
         "dnsteer_datapath_recirculations_total",
@@ -151,7 +187,7 @@ SWITCH: tuple[Family, ...] = (
         "Datapath",
         "Second passes of packets.",
         when=_NETDEV,
-        panel=Panel("Recirculations", "pps", (BRIDGE,)),
+        panel=Panel("Recirculations", "pps"),
     ),
     Family(
         "dnsteer_datapath_worker_packets_total",
@@ -186,7 +222,7 @@ SWITCH: tuple[Family, ...] = (
         "Datapath",
         "Masks of the datapath: each is one more look for a packet.",
         when=f"{_KERNEL}; else {_DUMPED}",
-        panel=Panel("Masks", by=(BRIDGE,)),
+        panel=Panel("Masks"),
     ),
     Family(
         "dnsteer_datapath_mask_packets",
@@ -204,7 +240,7 @@ SWITCH: tuple[Family, ...] = (
         "Datapath",
         "Megaflows that are in hardware (offloaded: yes).",
         when=_DUMPED,
-        panel=Panel("Megaflows in hardware", by=(BRIDGE,)),
+        panel=Panel("Megaflows in hardware"),
     ),
     Family(
         "dnsteer_datapath_packets_lookups_ratio",
@@ -212,6 +248,6 @@ SWITCH: tuple[Family, ...] = (
         "Datapath",
         "Masks looked up for a packet that matches a megaflow, on average.",
         when="the datapath has matched packets",
-        panel=Panel("Masks looked up per packet", by=(BRIDGE,)),
+        panel=Panel("Masks looked up per packet"),
     ),
 )

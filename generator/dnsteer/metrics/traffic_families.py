@@ -41,7 +41,18 @@ TRAFFIC: tuple[Family, ...] = (
         ("vip",),
         "VIPs",
         when="the spec has switch.announce",
-        panel=Panel("VIPs that are announced", by=("vip",), top=20),
+        panel=Panel("Announced VIPs"),
+    ),
+    Family(
+        "dnsteer_vip_unannounced_info",
+        "gauge",
+        "Traffic",
+        "Why a VIP that the spec announces is not announced. cause: people (dnsteer withdraw, standby), health (it does not "
+        "work, or is held back), routing (BIRD lacks routes, or it is not known yet whether it works).",
+        ("vip", "cause", "reason"),
+        "VIPs that are not announced",
+        when="a VIP is not announced",
+        panel=Panel("VIPs that are not announced", by=("vip", "cause", "reason"), draw="table"),
     ),
     Family(
         "dnsteer_vip_held_until_timestamp_seconds",

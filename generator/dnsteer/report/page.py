@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from dnsteer import __version__
 from dnsteer.console import drawing, numbers
+from dnsteer.console.wording import WORDS
 
 FOLDER = Path(__file__).parent / "pages"
 _CONSOLE = Path(drawing.__file__).parent
@@ -46,7 +47,7 @@ def make(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], 
         number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, colour=drawing.colour,
         variant=drawing.variant,
     )  # fmt: skip
-    env.globals.update(version=__version__, percent=numbers.percent)
+    env.globals.update(version=__version__, percent=numbers.percent, interactive=False, words=WORDS)
     css = style()
     # The style is hashed as it stands in the file, so it is not escaped: it is ours, and has no `<`.
     return env.get_template(name).render(css=Markup(css), policy=policy(css), **values) + "\n"

@@ -55,7 +55,8 @@ def _spills(entry: Maintenance, given: Sequence[Maintenance]) -> bool:
 
 def no_backend(members: Membership, maintenance: Sequence[Maintenance]) -> bool:
     """Whether no backend of a pool is left: each has no weight, is down or is fully drained."""
-    return _nobody_left(members.weights, members.down, *_parts(members.weights, maintenance))
+    here = [a for a in maintenance if a.service in ("", members.service)]
+    return _nobody_left(members.weights, members.down, *_parts(members.weights, here))
 
 
 def _nobody_left(

@@ -180,3 +180,14 @@ def answers_leave_by(switch: Switch, ingress: str) -> str | None:
     if uplink is not None and uplink.next_hop is not None:
         return ingress
     return next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
+
+
+def pair_name(spec: Spec) -> str:
+    """What switches that stand in for each other have in common: `switch.pair`, else the lowest address of the VIPs.
+
+    Empty without VIPs.
+    """
+    if spec.switch.pair is not None:
+        return spec.switch.pair
+    addresses = [address for vip in spec.vips.values() for address in vip.addresses]
+    return str(min(addresses, key=lambda a: (a.version, int(a)))) if addresses else ""

@@ -19,7 +19,7 @@ _ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bri
 """Keys that change no flow."""
 _AGENT = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_LATER_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type")
+_LATER_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _AGENT_OF_VIP = ("announce",)
 _LATER_OF_BALANCE = ("policy", "source", "to", "above", "below", "change", "least", "half_life")

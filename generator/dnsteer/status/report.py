@@ -299,7 +299,9 @@ class Observer:
             status.of_others = [d.text(file) for d in self._drift[2] if d.warns]
             status.warnings += status.of_others
         if reading.overlay is not None:
-            status.warnings += movement.pools_without_backends(movement.Assignment(members, reading.overlay))
+            assignment = movement.Assignment(members, reading.overlay)
+            status.warnings += movement.pools_without_backends(assignment)
+            status.warnings += movement.pools_with_one_backend(assignment)
             status.warnings += backups_in_use(reading.overlay)
             status.warnings += overdue(reading.overlay, time_now)
         self._look_at_extension(status)

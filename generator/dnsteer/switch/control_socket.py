@@ -11,6 +11,14 @@ _SYSTEM = (Path("/run/openvswitch"), Path("/var/run/openvswitch"))
 _FOLDER = Path("/run/dnsteer")
 
 
+DIRECTORY = "/var/run/openvswitch"
+
+
+def default_remote() -> str:
+    """This machine's own OVSDB: in the directory that Open vSwitch's programs take, OVS_RUNDIR where that is set."""
+    return f"unix:{os.environ.get('OVS_RUNDIR') or DIRECTORY}/db.sock"
+
+
 def canonical_remote(remote: str) -> str:
     """An OVSDB's remote in the one spelling that is its own: without symbolic links such as /var/run."""
     kind, _, where = remote.partition(":")

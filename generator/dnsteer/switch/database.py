@@ -22,8 +22,6 @@ from dnsteer.switch.settings import Place
 from dnsteer.switch.state import CAPTURE_KEY, OWNER_KEY
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
-DEFAULT_DB = "unix:/var/run/openvswitch/db.sock"
-
 # What is read of the database. The rest stays there: statistics of a thousand ports arrive every few seconds.
 _COLUMNS = {
     "Open_vSwitch": ["bridges", "cur_cfg", "next_cfg", "other_config"],

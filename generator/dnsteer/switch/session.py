@@ -48,9 +48,15 @@ KEPT = 10
 _FIRST, _RING = 240, KEPT + 2
 """OpenFlow tables whose rows hold the states. One more than is kept is being written."""
 _DB = "Open_vSwitch"
+_SYSTEM_ID = "system-id"
+"""external_ids key of the table Open_vSwitch: what Open vSwitch itself calls the machine."""
 _DURABLY = {"op": "commit", "durable": True}
 """Ends a transaction that is on the disk before it is answered, so that a disk that is full refuses it, and not later."""
 _LOOK = 0.02
+
+
+class NoBridgeError(SwitchError):
+    """No bridge of this switch has a spec of dnsteer; the message says so."""
 
 
 class Session:
@@ -92,12 +98,14 @@ class Session:
             found = self.bridges()
             if len(found) != 1:
                 what = f"several bridges are dnsteer's: {', '.join(found)}" if found else "no bridge here is dnsteer's"
-                raise SwitchError(f"{what}; {'name one with --bridge' if found else 'apply a spec first'}")
+                raise (SwitchError if found else NoBridgeError)(
+                    f"{what}; {'name one with --bridge' if found else 'apply a spec first'}"
+                )
             named = found[0]
         record = self.record(named)
         if record is None or OWNER_KEY not in record.ids:
             what = "is not dnsteer's" if record else "does not exist"
-            raise SwitchError(f"bridge {named} {what}; apply a spec first")
+            raise NoBridgeError(f"bridge {named} {what}; apply a spec first")
         return record
 
     def record(self, bridge: str) -> BridgeRecord | None:
@@ -124,6 +132,7 @@ class Session:
             system=top["_uuid"][1],
             name=dict(top["external_ids"][1]).get(NAME_KEY, ""),
             waits=dict(top["other_config"][1]).get("flow-restore-wait") == "true",
+            system_id=dict(top["external_ids"][1]).get(_SYSTEM_ID, ""),
         )
 
     def switch(self) -> tuple[str, str]:

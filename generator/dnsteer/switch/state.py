@@ -180,7 +180,8 @@ def overlay_ids(overlay: Overlay) -> dict[str, str]:
 class BridgeRecord:
     """The record of a bridge in OVSDB. *flow_tables* has the row of each recorded state, by its place in the ring.
 
-    *version* is another one after each change of the bridge's row.
+    *version* is another one after each change of the bridge's row. *name* is the switch's, by the spec, and *system_id* what
+    Open vSwitch calls the machine; each is empty where there is none.
     """
 
     uuid: str
@@ -191,6 +192,7 @@ class BridgeRecord:
     system: str
     name: str
     waits: bool
+    system_id: str = ""
 
     @property
     def number(self) -> int:

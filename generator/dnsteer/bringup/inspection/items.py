@@ -14,6 +14,7 @@ from dnsteer.bringup.inspection.memory import memory
 from dnsteer.bringup.inspection.openvswitch import openvswitch
 from dnsteer.bringup.setup import Setup
 from dnsteer.spec.model.spec import Flavor
+from dnsteer.switch.control_socket import default_remote
 
 _UNITS = "/etc/systemd/system"
 _RESTORING = (f"{_UNITS}/dnsteer-restore.service", f"{_UNITS}/ovs-vswitchd.service.d/dnsteer.conf")
@@ -37,9 +38,8 @@ def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
 
 def _running(machine: Machine, remote: str) -> bool:
     """Whether ovs-vswitchd runs, by the file with its process beside the database's socket."""
-    folder = (
-        str(PurePosixPath(remote.removeprefix("unix:")).parent) if remote.startswith("unix:") else "/run/openvswitch"
-    )
+    local = remote if remote.startswith("unix:") else default_remote()
+    folder = str(PurePosixPath(local.removeprefix("unix:")).parent)
     process = machine.number(f"{folder}/ovs-vswitchd.pid")
     return process is not None and machine.exists(f"/proc/{process}")
 

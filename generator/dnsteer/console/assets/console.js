@@ -1,26 +1,43 @@
 // Keeps a page up to date by server-sent events: parts of it as HTML that the agent made and escaped, and numbers.
+import "./copy.js";
+import { watchFilter } from "./filter.js";
+import { watchLines } from "./lines.js";
 import { watchSlots } from "./slots.js";
 
-const page = document.body.dataset.page;
+let page = document.body.dataset.page;
 const link = document.getElementById("link");
 const QUIET = 12000; // ms: the agent says something every 5 s
+const OLD = 30; // s: the agent makes each page that is looked at every 2 to 15 s
 const AGAIN = 3000;
 let since = document.body.dataset.since;
 let source = null;
 let heard = Date.now();
 let lost = null;
 let retry = 0;
-const values = {};
+let values = {};
 
 function clock(time) {
   return time.toISOString().slice(11, 19);
 }
 
-function say(state, text) {
-  if (link.dataset.state !== state || link.textContent !== text) {
-    link.dataset.state = state;
-    link.textContent = text;
+const title = document.title;
+const old = { title: document.getElementById("old-title"), text: document.getElementById("old-text") };
+
+function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// The page is live, away (it shows a banner and is grey) or still (so it is after a while, by the style alone).
+function say(state, text, why = "") {
+  if (link.dataset.state !== state) link.dataset.state = document.body.dataset.link = state;
+  set(link, text);
+  if (state === "live") {
+    document.title = title;
+    return;
   }
+  set(old.title, text);
+  set(old.text, why);
+  if (state === "away") document.title = `Not connected · ${title}`;
 }
 
 // As `number` in numbers.py.
@@ -47,12 +64,17 @@ export function ratesOf(polyline, most) {
   return rates;
 }
 
-const lines = new Map();
-for (const svg of document.querySelectorAll("[data-line]")) {
-  const polyline = svg.firstElementChild;
-  lines.set(svg.dataset.line, { polyline, past: ratesOf(polyline, Number(svg.dataset.most)) });
+let lines = new Map();
+let drawn = 0;
+function findLines() {
+  lines = new Map();
+  for (const svg of document.querySelectorAll("[data-line]")) {
+    const polyline = svg.firstElementChild;
+    lines.set(svg.dataset.line, { polyline, past: ratesOf(polyline, Number(svg.dataset.most)) });
+  }
+  drawn = Date.now();
 }
-let drawn = Date.now();
+findLines();
 
 function draw() {
   const now = Date.now();
@@ -69,6 +91,7 @@ function draw() {
     const points = line.past.map((rate, x) => (rate === null ? "" : `${x},${(23 - (22 * rate) / most).toFixed(1)}`));
     line.polyline.setAttribute("points", points.join(" "));
   }
+  document.dispatchEvent(new Event("drawn"));
 }
 
 let targets = new Map();
@@ -86,15 +109,19 @@ function update(data) {
   for (const [name, html] of Object.entries(data.parts)) {
     const part = document.getElementById(name);
     if (part === null) continue;
-    const at = part.contains(document.activeElement) ? document.activeElement.className.baseVal : null;
+    const focused = part.contains(document.activeElement) ? document.activeElement : null;
+    const at = focused?.className.baseVal, led = focused?.getAttribute("href");
     const texts = new Map([...part.querySelectorAll("[data-number]")].map((e) => [e.dataset.number, e.textContent]));
+    const open = [...part.querySelectorAll("details[open][id]")].map((e) => e.id);
     part.innerHTML = html;
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     for (const element of part.querySelectorAll("[data-number]")) {
       element.textContent = texts.get(element.dataset.number) ?? number(values[element.dataset.number]);
       found = true;
     }
     part.dispatchEvent(new CustomEvent("part", { bubbles: true, detail: name }));
     if (at) part.querySelector(`svg.${at.split(" ")[0]}[tabindex]`)?.focus();
+    if (led) part.querySelector(`a[href="${CSS.escape(led)}"]`)?.focus({ preventScroll: true });
   }
   if (found) find();
   for (const [name, value] of Object.entries(data.numbers)) {
@@ -108,11 +135,12 @@ function update(data) {
   draw();
 }
 
-function listened(event) {
+function listened(event, age = 0) {
   heard = Date.now();
   lost = null;
   if (event.lastEventId) since = event.lastEventId;
-  say("live", `Live ${clock(new Date())} UTC`);
+  if (age > OLD) say("away", `Not read for ${age} s`, "The agent answers, and does not read the switch. What is grey is as it was before.");
+  else say("live", `Live ${clock(new Date())} UTC`);
 }
 
 function connect() {
@@ -124,23 +152,27 @@ function connect() {
     listened(event);
     update(JSON.parse(event.data));
   });
-  source.addEventListener("beat", listened);
+  source.addEventListener("beat", (event) => listened(event, JSON.parse(event.data).age));
   source.addEventListener("reload", () => location.reload());
   source.addEventListener("error", away);
 }
 
 function away() {
   lost = lost ?? new Date(heard);
-  say("away", `Not connected since ${clock(lost)} UTC`);
+  const why = "What is grey is as it was then. The agent may be stopped or hang, or the way to it is down.";
+  say("away", `Not connected since ${clock(lost)} UTC`, why);
   clearTimeout(retry);
   source?.close();
+  source = null;
   if (!document.hidden) retry = setTimeout(again, AGAIN);
 }
 
 // A session that has ended, or an agent that knows of none, leads to the page to sign in.
 async function again() {
-  const options = { method: "HEAD", redirect: "manual", headers: { accept: "text/html" } };
+  const signal = AbortSignal.timeout(QUIET); // one that hangs accepts connections, and never answers
+  const options = { method: "HEAD", redirect: "manual", headers: { accept: "text/html" }, signal };
   const found = await fetch("/pools", options).catch(() => null);
+  if (document.hidden || source !== null) return; // it began anew meanwhile
   if (found?.type === "opaqueredirect") location.reload();
   else connect();
 }
@@ -154,20 +186,29 @@ document.addEventListener("visibilitychange", () => {
     source?.close();
     source = null;
     clearTimeout(retry);
-    say("still", `Paused ${clock(new Date())} UTC`);
+    say("still", `Paused ${clock(new Date())} UTC`, "It is kept up to date while it is looked at.");
   } else connect();
 });
 addEventListener("pagehide", () => source?.close());
 addEventListener("pageshow", (event) => event.persisted && connect());
 
-const filter = document.getElementById("filter");
-if (filter !== null) {
-  filter.parentElement.hidden = false;
-  filter.addEventListener("input", () => {
-    const wanted = filter.value.trim().toLowerCase();
-    for (const tile of document.querySelectorAll(".tile")) tile.hidden = !tile.dataset.find.toLowerCase().includes(wanted);
-  });
-}
+// Another filter of VIPs is another page of the agent's, of which what differs is taken over.
+watchFilter((other) => {
+  for (const id of ["stale", "attention", "switch", "found", "vips"]) {
+    const mine = document.getElementById(id), theirs = other.getElementById(id);
+    if (mine.innerHTML !== theirs.innerHTML) mine.replaceWith(document.adoptNode(theirs));
+  }
+  const sums = other.querySelector(".total");
+  for (const number of document.querySelectorAll(".total [data-number]")) {
+    number.textContent = sums.querySelector(`[data-number=${number.dataset.number}]`).textContent;
+  }
+  ({ page, since } = other.body.dataset);
+  values = {};
+  find();
+  findLines();
+  if (!document.hidden) connect();
+});
 
 watchSlots((name) => values[name], number);
+watchLines((name) => lines.get(name)?.past, () => heard, number, clock);
 if (!document.hidden) connect();

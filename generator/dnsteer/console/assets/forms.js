@@ -1,4 +1,6 @@
 // Pages with forms: reads a chosen file into the text of a spec, and looks again at a change that is under way.
+import "./copy.js";
+
 const chosen = document.querySelector("[data-chosen]");
 if (chosen !== null) {
   const most = 1 << 20;

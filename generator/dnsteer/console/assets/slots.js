@@ -29,7 +29,7 @@ function watch(figure, valueOf, number) {
     const name = (n) => (n ? names[n - 1] : "no backend");
     const now = list("owners")[at] ?? 0, own = list("own")[at] ?? 0;
     const rate = valueOf(`s-${figure.dataset.pool}`)?.[at];
-    const words = [`Slot ${at}: ${name(now)}`, now === own ? "its own" : `instead of ${name(own)}`];
+    const words = [`Slot ${at}: ${name(now)}`, now === own ? "as when all are up" : `instead of ${name(own)}`];
     if (rate !== undefined && rate !== null) words.push(`${number(rate)} packets/s`);
     const text = words.join(", ");
     if (readout.textContent !== text) readout.textContent = text;

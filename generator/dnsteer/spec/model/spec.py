@@ -172,6 +172,12 @@ class Switch(Part):
         description="Name of the switch that this spec is for. The first `apply` gives the switch this name; from then on "
         "a spec with another name, or none, is refused.",
     )
+    pair: Name | None = Field(
+        default=None,
+        examples=["site-a"],
+        description="Name of the pair that this switch and its standby are: metrics and alerts take switches with one name "
+        "for a pair. Left out: the lowest address of the VIPs, by which two pairs with the same VIPs are not told apart.",
+    )
     flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; this decides what can be offloaded.")
     datapath_type: DatapathType | None = Field(
         default=None,

@@ -1,0 +1,137 @@
+"""Open pages whose agent hangs, ends, or has a switch that is away, in a real browser: they say so by themselves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.packet.agents import Agent, agent
+from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.command import FARM, SLOW, fresh, on, spec_file
+from tests.packet.console_sessions import serves_at
+from tests.packet.switches import Switch
+
+EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
+PATHS = ("/", "/pools", "/pools/farm", "/changes", "/offload", "/path")
+GREY = "getComputedStyle(document.querySelector('main > section, main > div:not([hidden])')).filter"
+AWAY = "#stale >> text=/The switch does not answer|The agent cannot work on the switch/"
+"""What the agent says, by whether it or the reading of counters has met it first."""
+LATE_EVENTS = """window.EventSource = class extends EventTarget {
+  constructor() {
+    super();
+    setTimeout(() => this.dispatchEvent(new MessageEvent("beat", {data: '{"age":47}'})));
+  }
+  close() {}
+}"""
+WHOLE = "getComputedStyle(document.querySelector('main')).filter"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def served(browser: Any, shared: Switch, tmp_path: Path) -> Iterator[tuple[Agent, str]]:
+    """An agent, and where it serves its console. The browser comes first: without one all is skipped."""
+    fresh(shared)
+    assert on(shared)("apply", spec_file(tmp_path, FARM), "--yes").code == 0
+    with agent(shared, tmp_path, "control socket", "agent", "--console", "127.0.0.1:0") as running:
+        yield running, serves_at(running)
+
+
+def refuse_findings(page: Any) -> None:
+    """What is grey can be read still, and all fits."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
+    ).Axe()
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.run(page).response["violations"]
+        grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+        assert grave == [], (page.url, scheme)
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert overflow(page) == [], (page.url, width)
+
+
+def test_an_agent_that_hangs(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+    running, url = served
+    for path in PATHS:
+        page = browser.new_page()
+        page.clock.install()
+        page.goto(url + path)
+        page.wait_for_selector("#link[data-state=live]")
+        assert page.evaluate(WHOLE) == "none" and not page.is_visible("#old")
+        title = page.title()
+        running.hang(shared)
+        try:
+            page.clock.fast_forward(14_000)
+            page.wait_for_selector("#old >> text=/Not connected since .* UTC/")
+            assert page.evaluate(WHOLE) == "grayscale(1)" and page.title() == f"Not connected · {title}", path
+            assert "systemctl status dnsteer-agent" in page.inner_text("#old")
+            refuse_findings(page)
+        finally:
+            running.process.send_signal(signal.SIGCONT)
+        page.clock.run_for(20_000)
+        page.wait_for_selector("#link[data-state=live]")
+        assert page.evaluate(WHOLE) == "none" and not page.is_visible("#old") and page.title() == title, path
+        page.close()
+
+
+def test_an_agent_that_ends(served: tuple[Agent, str], browser: Any) -> None:
+    running, url = served
+    with opened(browser, f"{url}/pools/farm", expected="Failed to load resource") as page:
+        assert running.end() == 0
+        page.wait_for_selector("#old >> text=/Not connected since .* UTC/")
+        assert page.evaluate(WHOLE) == "grayscale(1)"
+
+
+def test_an_agent_that_answers_and_does_not_read(served: tuple[Agent, str], browser: Any) -> None:
+    with opened(browser, served[1]) as page:
+        assert page.evaluate(WHOLE) == "none"
+        page.add_init_script(LATE_EVENTS)
+        page.reload()
+        page.wait_for_selector("#old >> text=Not read for 47 s")
+        assert page.evaluate(WHOLE) == "grayscale(1)"
+
+
+def test_a_page_without_javascript_turns_when_it_is_old(served: tuple[Agent, str], browser: Any) -> None:
+    with closing(browser.new_page()) as page:
+        browser.new_cdp_session(page).send("Emulation.setScriptExecutionDisabled", {"value": True})
+        page.goto(served[1])
+        assert not page.is_visible("#old") and page.evaluate(WHOLE) == "none"
+        assert page.inner_text("#stale") == ""
+        delays = page.evaluate("document.getAnimations().map((a) => (a.finish(), a.effect.getTiming().delay))")
+        assert delays == [30_000, 30_000]
+        assert page.is_visible("#old") and page.evaluate(WHOLE) == "grayscale(1)"
+        assert "This page is out of date It shows the switch as it was at 20" in page.inner_text("#old")
+        page.click("text=Read it again")
+        assert not page.is_visible("#old")
+
+
+def test_a_switch_that_is_away(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+    """The last test: it ends the module's switch for a while."""
+    url = served[1]
+    with opened(browser, url) as page:
+        assert page.evaluate(GREY) == "none"
+        shared.kill_switch()
+        try:
+            page.wait_for_selector(AWAY)
+            assert page.evaluate("document.querySelectorAll('main > :not(.attention)').length") > 1
+            for path in PATHS:
+                page.goto(url + path)
+                page.wait_for_selector(AWAY)
+                assert page.evaluate(GREY.replace("main > section", "main > section:not(.attention)")) == "grayscale(1)"
+                page.wait_for_selector("#link[data-state=live]")
+                refuse_findings(page)
+        finally:
+            shared.start_switch()
+        page.wait_for_selector("#stale", state="hidden")
+        assert page.evaluate(GREY) == "none"

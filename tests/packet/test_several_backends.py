@@ -1,0 +1,68 @@
+"""Several backends in one `drain`, `undrain`, `down`, `up` or `weight`: one change of the switch, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from tests.packet.command import Ran, nothing_changes, on
+from tests.packet.maintenance_specs import overlay
+from tests.packet.switches import Switch
+
+
+def out_now(switch: Switch) -> list[tuple[str, str, str]]:
+    return [(a["pool"], a["backend"], a["kind"]) for a in overlay(switch)]
+
+
+def moved_pools(done: Ran) -> list[str]:
+    return [move["pool"] for move in done.json["moves"]]
+
+
+def test_backends_of_two_pools_move_together(applied: Switch) -> None:
+    both = ("farm/ns1", "spare/sp1")
+    done = on(applied)("drain", *both, "--note", "rack 7", "--json", "--yes")
+    assert done.code == 0, done.err
+    assert moved_pools(done) == ["farm", "spare"]
+    assert done.json["backends"] == [
+        {"pool": "farm", "backend": "ns1", "slots": 32}, {"pool": "spare", "backend": "sp1", "slots": 16},
+    ]  # fmt: skip
+    assert "backend" not in done.json  # of one alone it says which
+    assert out_now(applied) == [("farm", "ns1", "drain"), ("spare", "sp1", "drain")]
+    entries = overlay(applied)
+    assert (
+        len({tuple(a[key] for key in ("since", "by", "note")) for a in entries}) == 1 and entries[0]["note"] == "rack 7"
+    )
+    again = on(applied)("drain", *both, "--yes")
+    assert (again.code, again.out) == (0, "br-dns: nothing to change; farm/ns1 and spare/sp1 are drained already\n")
+    back = on(applied)("undrain", *both)
+    assert back.code == 0 and len(back.out.splitlines()) == 2 and out_now(applied) == []
+    assert on(applied)("undrain", *both).out.endswith("farm/ns1 is not drained; spare/sp1 is not drained\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["drain farm/ns1 farm/nsX", "down spare/sp1 other/ns1", "undrain farm/ns1 farm", "weight farm/ns1 spare/spX 3"],
+)
+def test_one_that_is_wrong_keeps_all_from_changing(applied: Switch, line: str) -> None:
+    with nothing_changes(applied):
+        assert on(applied)(*line.split(), "--yes").code == Exit.ERROR
+
+
+def test_the_question_is_about_all_of_them(applied: Switch) -> None:
+    with nothing_changes(applied):
+        done = on(applied)("drain", "spare/sp1", "spare/sp2")
+    assert done.code == 1 and "no backend would be left" in done.err
+
+
+def test_a_weight_for_several(applied: Switch) -> None:
+    done = on(applied)("weight", "farm/ns1", "farm/ns3", "4", "--json", "--yes")
+    assert done.code == 0, done.err
+    assert [(a["backend"], a["weight"]) for a in overlay(applied)] == [("ns1", 4), ("ns3", 4)]
+    assert on(applied)("weight", "farm/ns1", "farm/ns3", "--undo", "--yes").code == 0 and overlay(applied) == []
+
+
+def test_a_gradual_drain_of_several_in_two_pools(applied: Switch) -> None:
+    done = on(applied)("drain", "farm/ns1", "spare/sp1", "--over", "1s", "--yes")
+    assert done.code == 0, done.err
+    assert {a.get("gone", 1000) for a in overlay(applied)} == {1000}
+    assert "farm/ns1, spare/sp1: 100 % drained" in done.err

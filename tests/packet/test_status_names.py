@@ -1,0 +1,92 @@
+"""`status NAME`: only these pools, backends and VIPs; and `--wait`, of `status` and of `drain`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dnsteer.cli.output import Exit
+from tests.packet.agents import agent, checked_by_files, wait
+from tests.packet.command import SLOW, on, spec_file
+from tests.packet.status_cases import backends, load, status
+from tests.packet.switches import LARGE, Switch, unexpected
+
+
+@pytest.fixture
+def large(shared: Switch, tmp_path: Path) -> Iterator[Switch]:
+    """The module's switch with the spec LARGE, and a backend of one of its two pools drained."""
+    assert on(shared)("apply", spec_file(tmp_path, LARGE), "--yes", "--adopt", "--rename").code == 0
+    assert on(shared)("drain", "direct/a", "--note", "CHG 4711", "--yes").code == 0
+    yield shared
+    assert on(shared)("undrain", "direct/a", "direct/c").code == 0
+
+
+EXPECTED = [*SLOW, "Broken pipe", "connection dropped"]
+
+
+def named(found: dict[str, object]) -> tuple[list[str], list[str]]:
+    """The pools and VIPs of a status."""
+    return tuple([part["name"] for part in found[what]] for what in ("pools", "vips"))  # type: ignore[index,attr-defined,return-value]
+
+
+def test_a_pool_a_vip_and_a_backend(large: Switch) -> None:
+    quick = ("--no-rates", "--no-verify")
+    pool = status(large, "direct", *quick)
+    assert named(pool) == (["direct"], ["straight"]) and len(backends(pool, "direct")) == 2
+    assert [item["title"] for item in pool["attention"]] == ["direct/a is drained"] and len(pool["overlay"]) == 1
+    vip = status(large, "nat", *quick)
+    assert named(vip) == (["hashed"], ["nat"]) and vip["attention"] == [] == vip["overlay"]
+    backend = status(large, "direct/a", *quick)
+    assert named(backend) == (["direct"], []) and list(backends(backend, "direct")) == ["a"]
+    assert named(status(large, "straight", "hashed/b", *quick)) == (["hashed", "direct"], ["straight"])
+    text = on(large)("status", "hashed", *quick).out
+    assert "hashed" in text and "direct" not in text and "straight" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("direkt", "did you mean 'direct'?"), ("direct/b", "did you mean 'direct/"), ("x", "pools are hashed")],
+)
+def test_a_name_that_there_is_not(large: Switch, name: str, hint: str) -> None:
+    done = on(large)("status", name)
+    assert done.code == Exit.ERROR and f"found {name!r}" in done.err and hint in done.err
+
+
+def test_the_exit_code_is_about_the_names(shared: Switch, tmp_path: Path) -> None:
+    spec = spec_file(tmp_path, checked_by_files(tmp_path, "200ms", "150ms"))
+    assert on(shared)("apply", spec, "--yes", "--adopt", "--rename").code == 0
+    with agent(shared, tmp_path):
+        (tmp_path / "a").unlink()
+        here = on(shared)
+        wait(lambda: here("status", "direct", "--no-rates").code == Exit.ATTENTION, lambda: here("status").out)
+        assert here("status", "hashed", "--no-rates").code == Exit.OK
+        (tmp_path / "a").touch()
+        done = here("status", "direct", "--wait", "30s", "--no-rates")
+        assert done.code == Exit.OK and "direct" in done.out
+
+
+def test_waiting_until_it_is_in_order(large: Switch) -> None:
+    large.ofctl("del-flows", "table=20")
+    done = on(large)("status", "--wait", "0.1s", "--no-rates")
+    assert done.code == Exit.DIFFERENT and "not in order after 0.1 s: " in done.err
+    argv = [sys.executable, "-m", "dnsteer", "status", "--wait", "60s", "--no-rates", "--json", "--db", large.database]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert on(large)("restore").code == 0
+        text, _ = process.communicate(timeout=90)
+        assert process.returncode == Exit.OK and '"ok": true' in text
+    assert on(large)("status", "--wait", "5s", "--watch").code == Exit.USAGE
+
+
+def test_a_drain_waits_until_no_packet_goes_there(large: Switch) -> None:
+    with load(large, "198.51.100.54", udp=200, tcp=0):
+        done = on(large)("drain", "direct/a", "--wait", "60s", "--json", "--yes")
+        assert (done.code, done.json["quiet"]) == (0, True), done.err
+        # With none left the slots stay where they are, and so do the packets.
+        done = on(large)("drain", "direct/a", "direct/c", "--wait", "0.1s", "--yes")
+        assert done.code == Exit.ATTENTION, done.err
+        assert "after 0.1 s " in done.err and "direct/c gets " in done.err and "packets/s" in done.err
+    assert unexpected(large) == []
