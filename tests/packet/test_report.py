@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dnsteer.cli.output import Exit
 from tests.packet.browser import SIZES, chromium
 from tests.packet.command import SLOW, fresh, nothing_changes, on, run
 from tests.packet.status_cases import GONE, deployed, load, out
@@ -47,7 +46,7 @@ def loaded(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> str:
     target = deployed(shared)
     out(target, "direct/a", note=SCRIPT)
     with load(shared, "198.51.100.54", udp=400, tcp=100), nothing_changes(shared):
-        return written(shared, folder, code=Exit.ATTENTION)
+        return written(shared, folder)
 
 
 def test_it_has_the_figures_of_the_switch(loaded: str) -> None:

@@ -119,7 +119,7 @@ def test_without_the_switch_the_record_is_shown(switch: Switch) -> None:
     assert "change 4711" in people.stdout
     assert people.stdout.endswith("br-dns: cannot be reached\n")
     switch.start_switch()
-    found = status(switch, code=3)  # its tables are empty, and direct/c is alone
+    found = status(switch, code=2)  # its tables are empty
     assert (found["tables"], found["reachable"]) == ("other", True)
     assert found["drift_count"] > 100
 

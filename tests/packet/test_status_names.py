@@ -37,7 +37,9 @@ def test_a_pool_a_vip_and_a_backend(large: Switch) -> None:
     quick = ("--no-rates", "--no-verify")
     pool = status(large, "direct", *quick)
     assert named(pool) == (["direct"], ["straight"]) and len(backends(pool, "direct")) == 2
-    assert [item["title"] for item in pool["attention"]] == ["direct/a is drained"] and len(pool["overlay"]) == 1
+    titles = [item["title"] for item in pool["attention"]]
+    assert titles == ["Pool direct: one backend is left in service", "direct/a is drained"]
+    assert len(pool["overlay"]) == 1
     vip = status(large, "nat", *quick)
     assert named(vip) == (["hashed"], ["nat"]) and vip["attention"] == [] == vip["overlay"]
     backend = status(large, "direct/a", *quick)

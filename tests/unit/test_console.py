@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dnsteer.console import live as live_module
-from dnsteer.deploy.movement import Assignment, pools_with_one_backend, pools_without_backends
+from dnsteer.deploy.movement import Assignment, pools_without_backends
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
@@ -88,7 +88,7 @@ def test_the_warnings_of_status_are_all_there() -> None:
     said = [
         *pools_without_backends(Assignment(state.state.members, overlay)), *backups_in_use(overlay), *overdue(overlay, time),
     ]  # fmt: skip
-    said += pools_with_one_backend(Assignment(state.state.members, overlay))
+    said += [last.text for last in Assignment(state.state.members, overlay).with_one_backend()]
     assert len(said) == 4
     texts = " ".join(text for _, text, _ in items(Console(state, *entries).get()))
     for warning in said:
@@ -310,9 +310,13 @@ def test_overdue_maintenance_is_there_once() -> None:
 
 def test_the_last_backend_in_service_needs_attention() -> None:
     drained = (entry("ns1"), entry("ns3", "weight", weight=0))
-    found = [(level, text) for level, text, _ in items(Console(known(), *drained).get()) if "one backend" in text]
-    ((level, text),) = found
-    assert level == "warning" and "Pool farm: one backend is left in service" in text
+    levels = []
+    for kind, gone in (("drain", drained), ("health", (drained[0], entry("ns3", "health")))):
+        found = [(level, text) for level, text, _ in items(Console(known(), *gone).get()) if "one backend" in text]
+        ((level, text),) = found
+        levels.append((kind, level))
+    assert levels == [("drain", "note"), ("health", "warning")], "planned maintenance pages nobody"
+    assert "Pool farm: one backend is left in service" in text
     assert "ns2 is the last of 3 backends in service; without it queries still go to it" in text
     assert "It serves dns." in text
     assert "one backend is left" not in Console(known(), drained[0]).get()

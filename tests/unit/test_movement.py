@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.deploy.movement import Assignment, last_backends_left, moves, pools_with_one_backend, reasons_to_ask
+from dnsteer.deploy.movement import Assignment, last_backends_left, moves, reasons_to_ask
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
@@ -107,9 +107,10 @@ def test_a_change_that_leaves_one_backend_is_warned_of_also_below_half(change: M
         "pool farm: ns1 would be the last backend in service; if it fails, none is left"
     ]
     assert last_backends_left(after, after) == last_backends_left(after, before) == []
-    assert pools_with_one_backend(after) == [
+    (last,) = after.with_one_backend()
+    assert last.planned and last.text == (
         "pool farm: ns1 is the last of 2 backends in service; without it its queries are dropped (on_all_down: drop)"
-    ]
+    )
 
 
 def test_the_last_backend_is_that_of_a_family_or_service() -> None:
@@ -119,15 +120,17 @@ def test_the_last_backend_is_that_of_a_family_or_service() -> None:
     after = Assignment(before.pools, Overlay((*before.overlay, out("ns0"))))
     said = last_backends_left(before, after)
     assert [text.partition(":")[0] for text in said] == ["pool farm IPv6", "pool farm 853/tcp"]
-    assert [text.partition(":")[0] for text in pools_with_one_backend(after)] == ["pool farm IPv6", "pool farm 853/tcp"]
+    last = after.with_one_backend()
+    assert [each.members.title for each in last] == ["pool farm IPv6", "pool farm 853/tcp"]
+    assert [each.planned for each in last] == [True, False], "people have ns0 out; that ns2 fails on 853 is not planned"
 
 
 def test_one_backend_by_the_spec_or_two_in_service_are_no_warning() -> None:
     for members, entries in ((pool(64, 1), ()), (pool(64, 1, 0), ()), (pool(64, 1, 1, 1), (out("ns0"),))):
         now = Assignment([members], Overlay(entries))
-        assert pools_with_one_backend(now) == [] and last_backends_left(now, now) == []
+        assert now.with_one_backend() == [] and last_backends_left(now, now) == []
     returning = Assignment([pool(64, 1, 1)], Overlay((out("ns0", gone=700),)))
-    assert pools_with_one_backend(returning) == [], "some of its slots are there still"
+    assert returning.with_one_backend() == [], "some of its slots are there still"
 
 
 def test_a_spec_with_fewer_backends_leaves_the_last_one() -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dnsteer.console.agent_attention import all_fail, announcement_items, failing_backends, trouble_items, vips_of
-from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sentence
+from dnsteer.console.attention_item import AttentionItem, Command, Level, dnsteer, sentence
 from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
-from dnsteer.deploy.movement import Assignment, last_backend, pools_without_backends
+from dnsteer.deploy.movement import Assignment, LastBackend, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, overdue
@@ -123,12 +123,13 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
         vips = vips_of(side.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
-    for members, name in pools.with_one_backend():
-        title, text = f"{sentence(members.title)}: one backend is left in service", last_backend(members, name)
+    for last in pools.with_one_backend():
+        members, level = last.members, _level(last)
+        title = f"{sentence(members.title)}: one backend is left in service"
         vips = vips_of(side.known.spec, members.pool, members.service)
         more = f" and {len(vips) - _NAMED} more" if len(vips) > _NAMED else ""
         of = f" It serves {', '.join(vips[:_NAMED])}{more}." if vips else ""
-        yield AttentionItem("warning", title, f"{sentence(text)}.{of}", pool=members.pool, said=text)
+        yield AttentionItem(level, title, f"{sentence(last.text)}.{of}", pool=members.pool, said=last.text)
     unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
     for entry in unhealthy[:MAX_BACKENDS]:
         yield _unhealthy(side, entry, options)
@@ -146,6 +147,11 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
             decision=in_use[pool],
             said=text,
         )
+
+
+def _level(last: LastBackend) -> Level:
+    """That of a backend which is in service alone: maintenance that people planned pages nobody."""
+    return "note" if last.planned else "warning"
 
 
 def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:

@@ -22,6 +22,23 @@ NO_BACKEND = "no backend"
 
 
 @dataclass(frozen=True)
+class LastBackend:
+    """The backend of a pool that is in service alone; *planned*: people have all others out."""
+
+    members: Membership
+    name: str
+    planned: bool
+
+    @property
+    def text(self) -> str:
+        """The sentence that it is alone, and what follows when it goes too."""
+        m = self.members
+        lost = "its queries are dropped" if m.on_all_down == "drop" else "queries still go to it"
+        alone = f"{self.name} is the last of {sum(map(bool, m.weights.values()))} backends in service"
+        return f"{m.title}: {alone}; without it {lost} (on_all_down: {m.on_all_down})"
+
+
+@dataclass(frozen=True)
 class Assignment:
     """The pools of a switch and their maintenance, which together determine the backend of each slot."""
 
@@ -32,13 +49,16 @@ class Assignment:
         """Pools in which no backend is left."""
         return [m for m in self.pools if no_backend(m, self.overlay.of(m.pool))]
 
-    def with_one_backend(self) -> list[tuple[Membership, str]]:
-        """Pools of several backends of which one alone is in service, with its name."""
+    def with_one_backend(self) -> list[LastBackend]:
+        """Pools of several backends of which one alone is in service."""
         found = []
         for m in self.pools:
-            serving = sorted(in_service(m, self.overlay.of(m.pool)))
-            if len(serving) == 1 and sum(map(bool, m.weights.values())) > 1:
-                found.append((m, serving[0]))
+            entries = self.overlay.of(m.pool)
+            serving = in_service(m, entries)
+            several = {name for name, weight in m.weights.items() if weight}
+            if len(serving) == 1 and len(several) > 1:
+                kept_out = {entry.backend for entry in entries if entry.kept_out_by_people}
+                found.append(LastBackend(m, min(serving), planned=several - serving <= kept_out | set(m.down)))
         return found
 
 
@@ -207,18 +227,6 @@ def pools_without_backends(pools: Assignment) -> list[str]:
         what = "queries are dropped" if m.on_all_down == "drop" else "queries still go where they went before"
         out.append(f"{m.title}: every backend is out of service; {what} (on_all_down: {m.on_all_down})")
     return out
-
-
-def pools_with_one_backend(pools: Assignment) -> list[str]:
-    """Warnings about pools of several backends of which the last one is in service alone."""
-    return [last_backend(m, name) for m, name in pools.with_one_backend()]
-
-
-def last_backend(members: Membership, name: str) -> str:
-    """Return the sentence that one backend alone is in service, and what follows when it goes too."""
-    lost = "its queries are dropped" if members.on_all_down == "drop" else "queries still go to it"
-    alone = f"{name} is the last of {sum(map(bool, members.weights.values()))} backends in service"
-    return f"{members.title}: {alone}; without it {lost} (on_all_down: {members.on_all_down})"
 
 
 def last_backends_left(before: Assignment, after: Assignment) -> list[str]:

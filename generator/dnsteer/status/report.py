@@ -301,7 +301,9 @@ class Observer:
         if reading.overlay is not None:
             assignment = movement.Assignment(members, reading.overlay)
             status.warnings += movement.pools_without_backends(assignment)
-            status.warnings += movement.pools_with_one_backend(assignment)
+            last = assignment.with_one_backend()
+            status.warnings += [backend.text for backend in last]
+            status.on_purpose += [backend.text for backend in last if backend.planned]
             status.warnings += backups_in_use(reading.overlay)
             status.warnings += overdue(reading.overlay, time_now)
         self._look_at_extension(status)
