@@ -27,7 +27,7 @@ from playwright.sync_api import Page
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.cli.agent_client import DEFAULT_DB
+from dnsteer.switch.control_socket import DIRECTORY
 from dnsteer.switch.private import PrivateSwitch
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -267,7 +267,9 @@ def main() -> None:
                     shoot(scene.url, options.output, ("pool",), ("wall",), ("dark",))
                 scene.run("report", "-o", "report.html")
                 page = scene.folder / "report.html"
-                page.write_text(page.read_text().replace(switch.database, DEFAULT_DB))  # where a real switch has it
+                page.write_text(
+                    page.read_text().replace(switch.database, f"unix:{DIRECTORY}/db.sock")
+                )  # where a real switch has it
                 shoot_file(page, reports, "report")
         finally:
             scene.end()
