@@ -27,7 +27,8 @@ from bench.change.world import PERMANENT, SLOTS, Step, World, least, slots_behin
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
-from dnsteer.deploy.rollback import state_to_roll_back_to
+from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.rollback import target_of_rollback
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -48,7 +49,7 @@ def carry_out(step: Step) -> int:
     switch, words = TargetSwitch(names.db_target()), step.words
     if step.applies is not None:
         if words:
-            loaded, _ = state_to_roll_back_to(switch, None, int(words[1]))
+            loaded = load_state(target_of_rollback(switch, None, int(words[1])))
         else:
             text = yaml.safe_dump(step.applies, sort_keys=False)
             loaded = check_document(parse_document("campaign.yaml", text))

@@ -193,7 +193,7 @@ def test_the_last_backend_in_service_is_warned_of_below_half_of_clients(
     switch: Switch, change: tuple[str, ...]
 ) -> None:
     deployed(switch, LARGE.replace("port: vf2}", "port: vf2, weight: 3}"))
-    last = "pool direct: c would be the last backend in service; if it fails, none is left"
+    last = "pool direct: c would be the last backend in service; if it fails, none of the pool's own is left"
     previewed = on(switch)(*change, "--dry-run", "--json").json
     assert (previewed["warnings"], previewed["asks"]) == ([last], [])
     assert last in on(switch)(*change, "--dry-run").err

@@ -88,7 +88,7 @@ def test_the_warnings_of_status_are_all_there() -> None:
     said = [
         *pools_without_backends(Assignment(state.state.members, overlay)), *backups_in_use(overlay), *overdue(overlay, time),
     ]  # fmt: skip
-    said += [last.text for last in Assignment(state.state.members, overlay).with_one_backend()]
+    said += [last.text for last in Assignment(state.state.members, overlay).with_one_backend({})]
     assert len(said) == 4
     texts = " ".join(text for _, text, _ in items(Console(state, *entries).get()))
     for warning in said:
@@ -188,7 +188,7 @@ def test_empty_states() -> None:
     standby.recorder.bridge_is("br-dns", held=False)
     page = standby.get()
     assert "This agent is on standby" in page and '<article class="tile"' not in page
-    assert nothing.ask("/pools/farm").status_code == 404
+    assert nothing.ask("/pools/farm").status_code == 503
     unchecked = Console(known(SPEC.replace("    health: {check: dns, query: {name: example.org}}\n", "")))
     assert "3 of 3 in service" in unchecked.get()
     assert "no changes since" in unchecked.get("/pools/farm")

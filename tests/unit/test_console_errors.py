@@ -60,6 +60,15 @@ def test_a_page_that_is_not_there(path: str, status: int, back: str) -> None:
     assert for_program.text.count("\n") == 1, for_program.text
 
 
+@pytest.mark.parametrize("path", ["/pools/farm", "/vips/dns", "/attention?pool=farm"])
+def test_pages_are_not_denied_where_the_spec_is_not_known(path: str) -> None:
+    standby = Console(known())
+    standby.recorder.bridge_is("br-dns", held=False)
+    for console, why in ((standby, "This agent is on standby"), (Console(), "No spec is applied yet")):
+        answer = console.ask(path, **PAGE)
+        assert (answer.status_code, why in answer.text, "no pool" in answer.text.lower()) == (503, True, False)
+
+
 @pytest.mark.parametrize("path", ["/events?page=none", "/assets/none", "/metrics/none"])
 def test_what_programs_and_scripts_ask_for_is_answered_in_a_line(path: str) -> None:
     answer = Console(known()).ask(path, **({} if path.startswith("/metrics") else PAGE))
@@ -125,7 +134,9 @@ GIVEN = {"verb": "drain", "about": "farm/ns2", "for": "2h", "over": "60s", "note
     [
         ({"for": "soon"}, "for", "For: found 'soon'; expected a time such as 90s"),
         ({"over": "1 hour"}, "over", "Over: found '1 hour'"),
-        ({"note": "x" * 501}, "note", "Note: expected one line of at most 500 characters"),
+        ({"for": "soon", "over": "1 hour", "note": "x" * 501}, "for", "For: found 'soon'"),
+        ({"note": "x" * 501}, "note", "Note: found 501 characters; expected at most 500"),
+        ({"note": "a\u202eb"}, "note", r"found the character '\u202e'; expected one line of text without control"),
         ({"about": "farm/gone"}, "about", "found 'farm/gone'; expected a backend of the applied spec"),
     ],
 )
@@ -140,6 +151,8 @@ def test_wrong_input_gives_the_form_again(tmp_path: Path, changed: dict[str, str
         for name in ("for", "over", "note"):
             (kept,) = re.findall(rf'name="{name}"[^>]* value="([^"]*)"', answer.text)
             assert unescape(kept) == given[name]
+        # What is gone is not replaced by another backend, for which a button would then be pressed.
+        assert ('<option value="">choose one</option>' in answer.text) == (field == "about")
         chosen = re.findall(r'<option value="([^"]*)" selected>', answer.text)
         assert chosen == ([given["about"]] if field != "about" else [])
         assert SCRIPT not in answer.text

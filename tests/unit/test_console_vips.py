@@ -60,7 +60,7 @@ def test_rows_are_bounded_and_all_can_be_had() -> None:
     console = two_hundred_vips()
     page = console.get()
     assert len(rows(page)) == 40
-    assert "160 more, 56 of them with trouble" in page, "24 pools of 4 VIPs have somebody out"
+    assert "160 more, 8 of them with trouble" in page, "12 pools of 4 VIPs have a backend that fails"
     (more,) = re.findall(r'<a href="([^"]+)">show all 200</a>', page)
     every = console.get(html.unescape(more))
     assert sorted(rows(every)) == sorted(f"vip{n}" for n in range(200))
@@ -91,6 +91,28 @@ def test_those_with_trouble_come_first_then_those_with_most_queries(clock: type[
     console.recorder.followed(record(1))
     console.live.changed()
     assert rows(console.get())[:1] == ["vip23"]
+
+
+def test_planned_maintenance_is_no_trouble_while_two_serve() -> None:
+    text = many_vips(24, pools=4, backends=3)
+    out = entry("ns0", pool="pool1"), entry("ns0", "health", pool="pool2"), entry("ns0", pool="pool3")
+    console = Console(known(text), *out, entry("ns1", "down", pool="pool3"))
+    listed = rows(console.get())
+    assert listed[:12] == [f"vip{n}" for n in range(24) if n % 4 in (2, 3)], "one fails, or one is in service alone"
+    assert listed[12:18] == [f"vip{n}" for n in range(24) if n % 4 == 1]
+    assert sorted(rows(console.get("/?trouble=on"))) == sorted(listed[:12])
+    late = Console(known(text), entry("ns0", pool="pool1", until=START.isoformat()))
+    assert len(rows(late.get("/?trouble=on"))) == 6, "overdue"
+
+
+@pytest.mark.parametrize("vips", [1, 24])
+def test_a_filter_in_force_is_shown_and_can_be_left(vips: int) -> None:
+    console = Console(known(many_vips(vips, pools=1, backends=2)))
+    leave = '<a href="/">Show all VIPs</a>'
+    assert leave not in console.get()
+    gone = console.get("/?pool=gone")
+    assert leave in gone and "<option selected>gone</option>" in gone
+    assert leave in (text := console.get("/?text=zzz")) and 'value="zzz"' in text
 
 
 @pytest.mark.parametrize(

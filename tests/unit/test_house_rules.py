@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -33,6 +34,27 @@ def test_no_file_is_long() -> None:
     lines = {str(file.relative_to(ROOT)): file.read_text(errors="replace").count("\n") for file in files}
     assert len(lines) > 1000
     assert {name: count for name, count in lines.items() if count > LINES} == {}
+
+
+def test_what_benchmarks_and_tools_of_the_docs_import_exists() -> None:
+    """Nothing else looks at those that no test runs."""
+    files = [file for folder in ("bench", "docs", "datapath_ext") for file in sorted((ROOT / folder).rglob("*.py"))]
+    names = [
+        (file.name, node.module, name.name)
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "dnsteer"
+        for name in node.names
+    ]
+    assert len(names) > 100
+    assert [each for each in names if not _exists(each[1], each[2])] == []
+
+
+def _exists(module: str, name: str) -> bool:
+    found = importlib.import_module(module)
+    return hasattr(found, name) or (
+        hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    )
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda p: p.stem)

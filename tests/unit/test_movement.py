@@ -104,10 +104,12 @@ def test_a_change_that_leaves_one_backend_is_warned_of_also_below_half(change: M
     found = moves(before, after)
     assert found[0].share < 0.5 and reasons_to_ask(found, before, after) == []
     assert last_backends_left(before, after) == [
-        "pool farm: ns1 would be the last backend in service; if it fails, none is left"
+        "pool farm: ns1 would be the last backend in service; if it fails, none of the pool's own is left"
     ]
+    (helped,) = after.with_one_backend({"farm": "spare"})
+    assert "; without it its backup serves, pool spare, or without an agent its queries are dropped (" in helped.text
     assert last_backends_left(after, after) == last_backends_left(after, before) == []
-    (last,) = after.with_one_backend()
+    (last,) = after.with_one_backend({})
     assert last.planned and last.text == (
         "pool farm: ns1 is the last of 2 backends in service; without it its queries are dropped (on_all_down: drop)"
     )
@@ -120,7 +122,7 @@ def test_the_last_backend_is_that_of_a_family_or_service() -> None:
     after = Assignment(before.pools, Overlay((*before.overlay, out("ns0"))))
     said = last_backends_left(before, after)
     assert [text.partition(":")[0] for text in said] == ["pool farm IPv6", "pool farm 853/tcp"]
-    last = after.with_one_backend()
+    last = after.with_one_backend({})
     assert [each.members.title for each in last] == ["pool farm IPv6", "pool farm 853/tcp"]
     assert [each.planned for each in last] == [True, False], "people have ns0 out; that ns2 fails on 853 is not planned"
 
@@ -128,14 +130,14 @@ def test_the_last_backend_is_that_of_a_family_or_service() -> None:
 def test_one_backend_by_the_spec_or_two_in_service_are_no_warning() -> None:
     for members, entries in ((pool(64, 1), ()), (pool(64, 1, 0), ()), (pool(64, 1, 1, 1), (out("ns0"),))):
         now = Assignment([members], Overlay(entries))
-        assert now.with_one_backend() == [] and last_backends_left(now, now) == []
+        assert now.with_one_backend({}) == [] and last_backends_left(now, now) == []
     returning = Assignment([pool(64, 1, 1)], Overlay((out("ns0", gone=700),)))
-    assert returning.with_one_backend() == [], "some of its slots are there still"
+    assert returning.with_one_backend({}) == [], "some of its slots are there still"
 
 
 def test_a_spec_with_fewer_backends_leaves_the_last_one() -> None:
     said = last_backends_left(assignment(pool(64, 1, 1, 1)), assignment(pool(64, 1)))
-    assert said == ["pool farm: ns0 would be the last backend in service; if it fails, none is left"]
+    assert said == ["pool farm: ns0 would be the last backend in service; if it fails, none of the pool's own is left"]
 
 
 def test_who_is_out_for_one_service_is_there_for_the_others() -> None:

@@ -30,6 +30,9 @@ _PROGRAMS_ONLY = "send a token: Authorization: Bearer TOKEN\n"
 _HOW = "sign in at /sign-in, or send a token: Authorization: Bearer TOKEN\n"
 _TOO_MANY = "too many wrong tokens; a right one is let in at once\n"
 _WRONG = "This is not a token of this console."
+_WRONG_AND_LATE = (
+    f"{_WRONG} There were many wrong ones, so this was said late on purpose; a right one is let in at once."
+)
 Say = Callable[[str], None]
 
 
@@ -151,7 +154,8 @@ class Access:
         token = self._known(fields.get("token", "").strip())
         if token is None:
             wait = self._failed(request, "a sign-in with a wrong token")
-            page = self.sign_in_page(fields.get("next", ""), render, _WRONG, 429 if wait else 403)
+            why, status = (_WRONG_AND_LATE, 429) if wait else (_WRONG, 403)
+            page = self.sign_in_page(fields.get("next", ""), render, why, status)
             if wait:
                 page.headers.update(_try_again(wait))
             return self._late.late(_caller(request), page) if wait else page

@@ -28,6 +28,7 @@ from dnsteer.console.topic import Page
 from dnsteer.console.verbs import RunVerb
 from dnsteer.console.vip_filter import filter_key
 from dnsteer.console.visitor import Visitor
+from dnsteer.console.wording import why_nothing
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
@@ -177,7 +178,11 @@ def console_application(
         try:
             return answer(await live.page(key), key, request)
         except NoPageError:
-            raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
+            seen = live.recorder.seen()
+            if seen.now is not None:
+                raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
+            # Whether there is one is not known here.
+            raise PageError(503, seen.trouble or why_nothing(seen.stands_by)) from None
 
     async def path(request: Request) -> Response:
         key = key_of(request.query_params)

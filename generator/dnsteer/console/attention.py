@@ -18,7 +18,7 @@ from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, LastBackend, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
-from dnsteer.status.pools import backups_in_use, overdue
+from dnsteer.status.pools import backups_in_use, backups_of, overdue
 from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
 
@@ -62,7 +62,7 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
     start = Command("If it is stopped", "systemctl start openvswitch-switch")
     if seen.trouble:
         since = f" Since {moment(seen.troubled)} UTC." if seen.troubled else ""
-        text = f"{seen.trouble}.{since} The switch stays as it is; backends that fail stay in service."
+        text = f"{seen.trouble.rstrip('.?')}.{since} The switch stays as it is; backends that fail stay in service."
         yield AttentionItem("critical", "The agent cannot work on the switch", text,
                    (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
     elif reached.up is False:
@@ -123,7 +123,7 @@ def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
         vips = vips_of(side.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
-    for last in pools.with_one_backend():
+    for last in pools.with_one_backend(backups_of(side.known.spec)):
         members, level = last.members, _level(last)
         title = f"{sentence(members.title)}: one backend is left in service"
         vips = vips_of(side.known.spec, members.pool, members.service)

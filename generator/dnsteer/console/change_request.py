@@ -67,14 +67,18 @@ def request_of(fields: Mapping[str, str], backends: Collection[str]) -> ChangeRe
     if verb != "rollback" and about not in backends:
         raise WrongRequestError(f"found {about[:200]!r}; expected a backend of the applied spec: choose one", "about")
     options = {name: fields[name].strip() for name in VERBS[verb][1] if fields.get(name, "").strip()}
-    for name, what in (("over", "Over"), ("for", "For")):
+    for name, what in (("for", "For"), ("over", "Over")):
         if name in options and not _TIME.fullmatch(options[name]):
             raise WrongRequestError(
                 f"{what}: found {options[name][:20]!r}; expected a time such as 90s, 15m, 2h or 1d", name
             )
     note = options.get("note", "")
-    if len(note) > MAX_NOTE or not note.isprintable():
-        raise WrongRequestError(f"Note: expected one line of at most {MAX_NOTE} characters", "note")
+    if len(note) > MAX_NOTE:
+        raise WrongRequestError(f"Note: found {len(note)} characters; expected at most {MAX_NOTE}", "note")
+    strange = next((c for c in note if not c.isprintable()), None)
+    if strange is not None:
+        why = f"Note: found the character {strange!a}; expected one line of text without control characters"
+        raise WrongRequestError(why, "note")
     return ChangeRequest(verb, about, options)
 
 

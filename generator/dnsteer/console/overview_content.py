@@ -62,6 +62,7 @@ class OverviewParts:
             shape += f" {' '.join(str(each.place) for each in shown)}"
             parts.update({f"vip-{v.place}": str(self._macros.vip_state(v, health.get(v.vip.pool, ""))) for v in shown})
         parts["found"] = str(self._macros.found(len(vips), len(spec.vips), wanted))
+        parts["unfiltered"] = str(self._macros.show_all(wanted))
         values = _rates(picture, shown)
         for letter, unit in (("q", "queries"), ("p", "packets")):
             values[letter] = numbers.rounded(sum(picture.rates.get(("vip", v.name, unit)) or 0.0 for v in vips))
@@ -94,7 +95,9 @@ def overview_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
         return page
     vips = side.known.spec.vips
     rows = len(vips) >= ROWS_FROM
-    page.update(rows=rows, filtered=len(vips) > _FILTERED_FROM, pools=sorted({vip.pool for vip in vips.values()}))
+    # A filter in force is always shown, also one that came with a link to a pool that is gone.
+    pools = sorted({vip.pool for vip in vips.values()} | ({wanted.pool} if wanted.pool else set()))
+    page.update(rows=rows, filtered=len(vips) > _FILTERED_FROM or wanted.chooses, pools=pools)
     if not rows:
         page["tiles"] = list(enumerate(vips.items()))
         page["across"] = _across(sum(wanted.matches(name, vip) for name, vip in vips.items()))

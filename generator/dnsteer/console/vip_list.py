@@ -20,8 +20,17 @@ MAX_ROWS = 40
 """Rows that are listed where not all are asked for."""
 ORDER_KEPT = timedelta(seconds=30)
 """Time for which VIPs keep their order by rate: rows that always move cannot be read."""
-LEVELS = ("critical", "warning", "")
-"""Most urgent first. critical: no backend serves, or its pool or it has a critical item. warning: not all are in service."""
+LEVELS = ("critical", "warning", "note", "")
+"""Most urgent first. critical: no backend serves, or its pool or it has a critical item. warning: some fail, or are alone.
+
+note: people have some out, and at least two serve.
+"""
+TROUBLE = LEVELS[:2]
+"""Planned maintenance is no trouble: otherwise each round through all pools would hide what is."""
+
+
+_PLANNED = ("drained", "draining", "down")
+"""States that people give to a backend."""
 
 
 @dataclass(frozen=True)
@@ -34,28 +43,39 @@ class ListedVip:
     level: str
     unannounced: UnannouncedVip | None
 
+    @property
+    def in_trouble(self) -> bool:
+        """Whether it has other than planned trouble."""
+        return self.level in TROUBLE
+
 
 def pool_level(views: Sequence[PoolView], *, panic: bool) -> str:
     """How much trouble the backends of a pool are."""
-    worst = 2
-    for view in views:
-        weighted = [backend for backend in view.backends if backend.weight]
-        serves = any(backend.state == "up" and backend.slots for backend in weighted)
-        if panic or (weighted and not serves):
-            return "critical"
-        if any(backend.state != "up" for backend in view.backends):
-            worst = 1
-    return LEVELS[worst]
+    if panic:
+        return "critical"
+    return LEVELS[min((LEVELS.index(_view_level(view)) for view in views), default=len(LEVELS) - 1)]
+
+
+def _view_level(view: PoolView) -> str:
+    weighted = [backend for backend in view.backends if backend.weight]
+    serving = sum(backend.state == "up" and bool(backend.slots) for backend in weighted)
+    if weighted and not serving:
+        return "critical"
+    out = [backend for backend in view.backends if backend.state != "up"]
+    if any(backend.state not in _PLANNED or backend.overdue for backend in out):
+        return "warning"
+    return ("note" if serving > 1 else "warning") if out else ""
 
 
 def vip_levels(picture: Picture, spec: Spec, pools: Mapping[str, Sequence[PoolView]]) -> dict[str, str]:
     """The trouble of each VIP: of its pool's backends, and of what needs attention."""
+    last = len(LEVELS) - 1
     by_pool = {
         name: LEVELS.index(pool_level(views, panic=name in picture.seen.panics)) for name, views in pools.items()
     }
     by_vip: dict[str, int] = {}
     for item in picture.items:
-        if item.level not in LEVELS:
+        if item.level not in TROUBLE:
             continue
         level = LEVELS.index(item.level)
         for named in item.vips:
@@ -63,7 +83,7 @@ def vip_levels(picture: Picture, spec: Spec, pools: Mapping[str, Sequence[PoolVi
             by_vip[name] = min(level, by_vip.get(name, level))
         if item.pool and not item.vips:
             by_pool[item.pool] = min(level, by_pool.get(item.pool, level))
-    return {name: LEVELS[min(by_pool.get(vip.pool, 2), by_vip.get(name, 2))] for name, vip in spec.vips.items()}
+    return {name: LEVELS[min(by_pool.get(vip.pool, last), by_vip.get(name, last))] for name, vip in spec.vips.items()}
 
 
 def unannounced_vips(agent: AgentKnowledge, spec: Spec) -> dict[str, UnannouncedVip]:
@@ -103,7 +123,7 @@ def chosen_vips(
     return [
         ListedVip(place, name, vip, levels[name], unannounced.get(name))
         for place, (name, vip) in enumerate(spec.vips.items())
-        if wanted.matches(name, vip) and not (wanted.trouble and not levels[name])
+        if wanted.matches(name, vip) and (levels[name] in TROUBLE or not wanted.trouble)
     ]
 
 

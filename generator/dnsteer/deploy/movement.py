@@ -23,17 +23,23 @@ NO_BACKEND = "no backend"
 
 @dataclass(frozen=True)
 class LastBackend:
-    """The backend of a pool that is in service alone; *planned*: people have all others out."""
+    """The backend of a pool that is in service alone.
+
+    *planned*: people have all others out. *backup*: the pool that helps; empty: none.
+    """
 
     members: Membership
     name: str
     planned: bool
+    backup: str = ""
 
     @property
     def text(self) -> str:
         """The sentence that it is alone, and what follows when it goes too."""
         m = self.members
         lost = "its queries are dropped" if m.on_all_down == "drop" else "queries still go to it"
+        if self.backup:
+            lost = f"its backup serves, pool {self.backup}, or without an agent {lost}"
         alone = f"{self.name} is the last of {sum(map(bool, m.weights.values()))} backends in service"
         return f"{m.title}: {alone}; without it {lost} (on_all_down: {m.on_all_down})"
 
@@ -49,8 +55,8 @@ class Assignment:
         """Pools in which no backend is left."""
         return [m for m in self.pools if no_backend(m, self.overlay.of(m.pool))]
 
-    def with_one_backend(self) -> list[LastBackend]:
-        """Pools of several backends of which one alone is in service."""
+    def with_one_backend(self, backups: Mapping[str, str]) -> list[LastBackend]:
+        """Pools of several backends of which one alone is in service. *backups*: pools by the name of the one they help."""
         found = []
         for m in self.pools:
             entries = self.overlay.of(m.pool)
@@ -58,7 +64,14 @@ class Assignment:
             several = {name for name, weight in m.weights.items() if weight}
             if len(serving) == 1 and len(several) > 1:
                 kept_out = {entry.backend for entry in entries if entry.kept_out_by_people}
-                found.append(LastBackend(m, min(serving), planned=several - serving <= kept_out | set(m.down)))
+                found.append(
+                    LastBackend(
+                        m,
+                        min(serving),
+                        planned=several - serving <= kept_out | set(m.down),
+                        backup=backups.get(m.pool, ""),
+                    )
+                )
         return found
 
 
@@ -238,5 +251,7 @@ def last_backends_left(before: Assignment, after: Assignment) -> list[str]:
             continue
         earlier = _earlier(m, [each for each in before.pools if each.pool == m.pool])
         if any(len(in_service(each, before.overlay.of(m.pool))) > 1 for each in earlier):
-            out.append(f"{m.title}: {serving[0]} would be the last backend in service; if it fails, none is left")
+            out.append(
+                f"{m.title}: {serving[0]} would be the last backend in service; if it fails, none of the pool's own is left"
+            )
     return out

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.slots.assignment import quotas
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
@@ -17,6 +17,9 @@ from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, Failin
 from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
 from dnsteer.tables.vip import TRANSPORT
+
+if TYPE_CHECKING:
+    from dnsteer.spec.model.spec import Spec
 
 Word = Literal["up", "draining", "drained", "down", "unhealthy", "returning", "unknown"]
 
@@ -141,6 +144,11 @@ def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, fl
     if drain is None:
         return "up", 0.0, None
     return ("drained" if drain.gone >= DRAINED else "draining"), drained, drain
+
+
+def backups_of(spec: Spec) -> dict[str, str]:
+    """The pools that help, by the name of the one that they help."""
+    return {name: pool.backup.pool for name, pool in spec.pools.items() if pool.backup is not None}
 
 
 def backups_in_use(overlay: Overlay) -> list[str]:

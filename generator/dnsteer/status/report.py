@@ -14,7 +14,7 @@ from dnsteer.deploy.times import now
 from dnsteer.spec.worker_names import host_of
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView, view_agent
-from dnsteer.status.pools import PoolView, backups_in_use, overdue, view_pools
+from dnsteer.status.pools import PoolView, backups_in_use, backups_of, overdue, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.vips import VipView, view_vips
@@ -301,7 +301,7 @@ class Observer:
         if reading.overlay is not None:
             assignment = movement.Assignment(members, reading.overlay)
             status.warnings += movement.pools_without_backends(assignment)
-            last = assignment.with_one_backend()
+            last = assignment.with_one_backend(backups_of(loaded.spec) if loaded else {})
             status.warnings += [backend.text for backend in last]
             status.on_purpose += [backend.text for backend in last if backend.planned]
             status.warnings += backups_in_use(reading.overlay)

@@ -194,7 +194,7 @@ addEventListener("pageshow", (event) => event.persisted && connect());
 
 // Another filter of VIPs is another page of the agent's, of which what differs is taken over.
 watchFilter((other) => {
-  for (const id of ["stale", "attention", "switch", "found", "vips"]) {
+  for (const id of ["stale", "attention", "switch", "found", "unfiltered", "vips"]) {
     const mine = document.getElementById(id), theirs = other.getElementById(id);
     if (mine.innerHTML !== theirs.innerHTML) mine.replaceWith(document.adoptNode(theirs));
   }
