@@ -63,7 +63,9 @@ def test_a_plan_that_removes_many(first: tuple[Switch, Ran], tmp_path: Path) -> 
     assert sum(" removed" in line for line in every.out.splitlines()) == 160 + 40 + 1  # and that of the flows
     assert len(every.err.splitlines()) == 160
     refused = on(first[0])("apply", spec)
-    assert refused.code == 1 and len(refused.err.splitlines()) < 10
+    assert refused.code == 1 and len(refused.err.splitlines()) < 10 and "(--json shows all)" in refused.err
+    said = on(first[0])("apply", spec, "--json").json["error"]
+    assert sum("removed" in line for line in said.splitlines()) == 160
     assert len(on(first[0])("plan", spec, "--json").json["asks"]) == 160
 
 

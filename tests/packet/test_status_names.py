@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,6 +72,42 @@ def test_the_exit_code_is_about_the_names(shared: Switch, tmp_path: Path) -> Non
         assert done.code == Exit.OK and "direct" in done.out
 
 
+def test_a_pool_that_drops_its_queries_is_told_of_by_each_of_its_names(large: Switch, tmp_path: Path) -> None:
+    text = LARGE.replace("  direct:\n", "  direct:\n    on_all_down: drop\n")
+    assert on(large)("apply", spec_file(tmp_path, text), "--yes").code == 0
+    assert on(large)("drain", "direct/c", "--yes").code == 0
+    for names in ("direct", "straight", "direct/a", "nat direct/a", "hashed", "nat", "hashed/b"):
+        lost = [["straight"]] if "direct" in names or names == "straight" else []
+        found = status(large, *names.split(), "--no-rates", "--no-verify", code=4 if lost else 0)
+        assert found["ok"] is (not lost), names
+        critical = [item for item in found["attention"] if item["level"] == "critical"]
+        assert [item["vips_that_do_not_serve"] for item in critical] == lost, names
+
+
+def test_a_backend_is_not_told_of_what_others_of_its_pool_have(shared: Switch, tmp_path: Path) -> None:
+    third = "      - {name: d, ipv4: 10.53.0.14, ipv6: '2001:db8:53::14', mac: '02:00:00:00:03:04', port: vf2}\n"
+    text = checked_by_files(tmp_path, "200ms", "150ms").replace("port: vf2}\n", f"port: vf2}}\n{third}")
+    (tmp_path / "d").touch()
+    assert on(shared)("apply", spec_file(tmp_path, text), "--yes", "--adopt", "--rename").code == 0
+    with agent(shared, tmp_path):
+        (tmp_path / "a").unlink()
+        here = on(shared)
+        wait(lambda: here("status", "direct/a", "--no-rates").code == Exit.ATTENTION, lambda: here("status").out)
+        assert here("status", "direct/d", "--no-rates").code == Exit.OK
+        assert here("status", "direct/d", "--wait", "1s", "--no-rates").code == Exit.OK
+
+
+def test_a_family_that_a_backend_is_not_in_is_not_shown(shared: Switch, tmp_path: Path) -> None:
+    spec = spec_file(tmp_path, LARGE.replace("ipv6: '2001:db8:53::13', ", ""))
+    assert on(shared)("apply", spec, "--yes", "--adopt", "--rename").code == 0
+    titles = {
+        name: [pool["title"] for pool in status(shared, name, "--no-rates", "--no-verify")["pools"]]
+        for name in ("direct", "direct/a", "direct/c")
+    }
+    both = ["pool direct IPv4", "pool direct IPv6"]
+    assert titles == {"direct": both, "direct/a": both, "direct/c": both[:1]}
+
+
 def test_waiting_until_it_is_in_order(large: Switch) -> None:
     large.ofctl("del-flows", "table=20")
     done = on(large)("status", "--wait", "0.1s", "--no-rates")
@@ -87,6 +124,14 @@ def test_a_drain_waits_until_no_packet_goes_there(large: Switch) -> None:
     with load(large, "198.51.100.54", udp=200, tcp=0):
         done = on(large)("drain", "direct/a", "--wait", "60s", "--json", "--yes")
         assert (done.code, done.json["quiet"]) == (0, True), done.err
+        assert on(large)("undrain", "direct/a").code == 0
+        argv = [sys.executable, "-m", "dnsteer", "drain", "direct/a", "--wait", "60s", "--yes", "--db", large.database]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline().startswith("br-dns: changed: "), "at once"
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert "direct/a is drained; nothing waits until no packet goes there" in said
         # With none left the slots stay where they are, and so do the packets.
         done = on(large)("drain", "direct/a", "direct/c", "--wait", "0.1s", "--yes")
         assert done.code == Exit.ATTENTION, done.err

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dnsteer import __version__
+from dnsteer.deploy.bounded import bounded_alike
 from dnsteer.deploy.caller import operator_name
 from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket
 
@@ -179,7 +180,7 @@ def _send(sock: socket.socket, message: dict[str, Any]) -> None:
 
 def _answer(question: dict[str, Any], as_json: bool) -> dict[str, Any]:
     """Ask the operator, in a terminal, after saying what would change."""
-    reasons = "\n".join(question["reasons"])
+    reasons = "\n".join(question["reasons"] if as_json else bounded_alike(question["reasons"]))
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return {"answer": False, "why": f"{reasons}\nnothing was changed; to do it anyway: --yes"}
     would = "\n  ".join(["would change:", *question["words"]])

@@ -12,7 +12,7 @@ from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, con
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import DRAINED, STATE_WORDS, Kind
 from dnsteer.spec.errors import escape
-from dnsteer.switch.tools import UnavailableError, merged_error
+from dnsteer.switch.tools import SwitchError, UnavailableError, merged_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,9 +71,15 @@ def drain(
     edits = [take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run) for name in names]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
     go_on(switch, change, names, "drain", dry_run, json)
-    busy = None if wait is None or dry_run else _wait_until_quiet(switch, change, names, wait, json)
-    more = {} if busy is None else {"quiet": not busy}
-    report_change(change, names, dry_run, json, f"{said(names)} drained already", more)
+    already = f"{said(names)} drained already"
+    if wait is None or dry_run:
+        report_change(change, names, dry_run, json, already)
+        return
+    if not json:  # what was done is said before the time that waiting takes
+        report_change(change, names, dry_run, json, already)
+    busy = _wait_until_quiet(switch, change, names, wait, json)
+    if json:
+        report_change(change, names, dry_run, json, already, {"quiet": not busy})
     if busy:
         raise typer.Exit(Exit.ATTENTION)
 
@@ -81,12 +87,20 @@ def drain(
 def _wait_until_quiet(
     switch: TargetSwitch, change: OverlayChange, names: Sequence[str], wait: float, json: bool
 ) -> Mapping[str, float | None]:
-    """Those that still get packets after the time to *wait*, in seconds, with how many a second; it is said of them."""
+    """Those that still get packets after the time to *wait*, in seconds, with how many a second; it is said of them.
+
+    Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
+    """
     from dnsteer.status.quiet import busy_text, wait_until_quiet
 
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
-    say = progress(json)
-    busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
+    say, stays = progress(json), f"{said(names)} drained; nothing waits until no packet goes there"
+    try:
+        busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
+    except SwitchError as failed:
+        raise merged_error([failed], [stays]) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(stays) from None
     say(f"after {wait:g} s {busy_text(busy)}" if busy else "no packet goes there any more")
     return busy
 
@@ -226,11 +240,12 @@ def report_change(
         return
     from dnsteer.deploy.bounded import bounded_alike
 
-    for warning in bounded_alike(change.warnings):
+    how = "--json" if dry_run else ""
+    for warning in bounded_alike(change.warnings, how=how):
         err.print(f"warning: {warning}")
     if not change.edited:
         out.print(f"{change.bridge}: {change.repair_text(dry_run=dry_run) or 'nothing to change'}; {nothing}")
         return
     verb = "would change" if dry_run else "changed"
-    lines = bounded_alike(change.words())
+    lines = bounded_alike(change.words(), how=how)
     out.print("\n".join(f"{change.bridge}: {verb}: {escape(line)}" for line in lines))

@@ -37,9 +37,10 @@ def _backends(state: AppliedState) -> Iterator[str]:
     yield from (f"{members.pool}/{member.name}" for members in state.members for member in members.members)
 
 
-def _pools_and_vips(state: AppliedState, _: BridgeRecord) -> Iterator[str]:
+def _all_names(state: AppliedState, _: BridgeRecord) -> Iterator[str]:
     yield from (members.pool for members in state.members)
     yield from state.vips
+    yield from _backends(state)
 
 
 def _vips_and_backends(state: AppliedState, _: BridgeRecord) -> Iterator[str]:
@@ -89,6 +90,6 @@ def _read(ctx: typer.Context, names: Callable[[Session], Iterable[str]], incompl
         return []
 
 
-pools_and_vips = _completes(_pools_and_vips)
+all_names = _completes(_all_names)
 vips = _completes(lambda state, _: state.vips)
 vips_and_backends = _completes(_vips_and_backends)

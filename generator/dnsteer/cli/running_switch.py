@@ -27,6 +27,7 @@ from dnsteer.cli.remote_options import (
     Timeout,
     use_tls,
 )
+from dnsteer.deploy.bounded import bounded_alike
 from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.spec.errors import escape
@@ -190,7 +191,7 @@ def _ask(json: bool) -> Confirm:
         if agent is not None:
             agent.ask(reasons, words)
             return
-        why = "\n".join(reasons)
+        why = "\n".join(reasons if json else bounded_alike(reasons))
         if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise SwitchError(f"{why}\nnothing was changed; to do it anyway: --yes")
         would = "\n  ".join(["would change:", *map(escape, words)])

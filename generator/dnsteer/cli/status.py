@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dnsteer.cli.name_completion import pools_and_vips
+from dnsteer.cli.name_completion import all_names
 from dnsteer.cli.output import Exit, Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import Progress, TargetSwitch
@@ -76,7 +76,7 @@ def status(
         list[str] | None,
         typer.Argument(
             metavar="[NAME...]", help="Only these pools and VIPs, or backends (POOL/BACKEND).", show_default=False,
-            autocompletion=pools_and_vips,
+            autocompletion=all_names,
         ),
     ] = None,
     bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
@@ -195,12 +195,21 @@ def _waits_for(found: StatusFound) -> str:
 
 
 def _about(narrowed: Status, items: list[AttentionItem]) -> list[AttentionItem]:
-    """The items about the pools and VIPs of a narrowed status, and about the switch as a whole."""
-    pools, vips = {pool.name for pool in narrowed.pools}, {vip.name for vip in narrowed.vips}
-    return [
-        item for item in items
-        if (not item.pool or item.pool in pools) and (not item.vips or not vips.isdisjoint(item.vips))
-    ]  # fmt: skip
+    """The items about the pools, backends and VIPs of a narrowed status, and about the switch as a whole."""
+    backends = {pool.name: {backend.name for backend in pool.backends} for pool in narrowed.pools}
+    vips = {vip.name: vip.pool for vip in narrowed.vips}
+
+    def is_about(item: AttentionItem) -> bool:
+        if item.pool and item.pool not in backends:
+            return False
+        if item.backend and item.backend not in backends[item.pool]:
+            return False
+        # Of a pool that is shown for its backends alone no VIP is shown, and all of them count.
+        shown = {name for name, pool in vips.items() if not item.pool or pool == item.pool}
+        its = {vip.partition(" ")[0] for vip in item.vips}  # a service may follow
+        return not its or bool(its & shown) or bool(item.pool and not shown)
+
+    return [item for item in items if is_about(item)]
 
 
 def items_of(found: Status) -> list[AttentionItem]:

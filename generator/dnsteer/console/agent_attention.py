@@ -122,11 +122,10 @@ def _one_by_one(
         looks = ask(side, pool, name, its[0].check)
         if level == "note":
             title = f"{pool}/{name}{about}, which is out of service anyway, fails its checks"
-            yield AttentionItem("note", title, text, looks, pool)
+            yield AttentionItem("note", title, text, looks, pool, backend=name)
         else:
-            yield AttentionItem(
-                "critical", f"{pool}/{name}{about} fails its checks, and is in service", text, looks, pool
-            )
+            title = f"{pool}/{name}{about} fails its checks, and is in service"
+            yield AttentionItem("critical", title, text, looks, pool, backend=name)
     if len(by_name) > MAX_BACKENDS:
         title = f"{len(by_name) - MAX_BACKENDS} more backends fail their checks"
         yield AttentionItem("note" if level == "note" else "critical", title, pool=checks[0].pool)

@@ -161,14 +161,17 @@ def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
             f"{entry.name}{about} is returning to service",
             f"Healthy again since {moment(entry.returns)} UTC. Its slots return over {entry.over:g} s.",
         )
-        return AttentionItem("note", title, text, pool=entry.pool, decision=entry.decision, listed=True)
+        return AttentionItem(
+            "note", title, text, pool=entry.pool, decision=entry.decision, listed=True, backend=entry.backend
+        )
     keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
     text = (
         f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back once its checks pass."
     )
     looks = ask(side, entry.pool, entry.backend, entry.note.partition(" ")[0])
+    title, commands = f"{entry.name} is unhealthy{about}", (*looks, keep)
     return AttentionItem(
-        "warning", f"{entry.name} is unhealthy{about}", text, (*looks, keep), entry.pool, entry.decision, listed=True
+        "warning", title, text, commands, entry.pool, entry.decision, listed=True, backend=entry.backend
     )
 
 
@@ -176,7 +179,9 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[AttentionI
     late = [entry for entry in side.overlay if entry.expired(now)]
     for entry, text in zip(late, overdue(side.overlay, now), strict=True):
         title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
-        yield AttentionItem("warning", title, sentence(text), mend, entry.pool, entry.decision, said=text)
+        yield AttentionItem(
+            "warning", title, sentence(text), mend, entry.pool, entry.decision, said=text, backend=entry.backend
+        )
     for entry in side.overlay:
         if entry.kind in OF_THE_AGENT or entry in late:
             continue
@@ -191,7 +196,7 @@ def _maintenance(side: Side, now: datetime, options: str) -> Iterator[AttentionI
             else "draining"
         )
         title, mend = f"{entry.name} is {state}", _end(entry, options)
-        yield AttentionItem("note", title, text, mend, entry.pool, entry.decision, listed=True)
+        yield AttentionItem("note", title, text, mend, entry.pool, entry.decision, listed=True, backend=entry.backend)
 
 
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:

@@ -40,6 +40,8 @@ class AttentionItem:
     """What else is shown may be as it was before: pages say so on top, and are grey."""
     listed: bool = False
     """It is an entry of the overlay, which lists of maintenance have too."""
+    backend: str = ""
+    """The backend of the pool that it is about alone; empty: not one alone."""
 
     @property
     def line(self) -> str:

@@ -35,7 +35,9 @@ def bounded_lines(groups: Iterable[SentenceGroup], *, how: str = "-v") -> list[s
 
 
 def bounded_alike(texts: Iterable[str], *, how: str = "--json") -> list[str]:
-    """Reasons or warnings, a line each; of many that say the same of different things the first few. *how* shows all.
+    """Reasons or warnings, a line each; of many that say the same of different things the first few.
+
+    *how* shows all; empty: nothing does any more.
 
     The same is what stands after the last colon, numbers aside.
     """
@@ -47,7 +49,8 @@ def bounded_alike(texts: Iterable[str], *, how: str = "--json") -> list[str]:
         many = len(same) > MANY
         lines += same[:FEW] if many else same
         if many:
-            lines.append(f"and {len(same) - FEW:,} more of which this is said ({how} shows all)")
+            all_by = f" ({how} shows all)" if how else ""
+            lines.append(f"and {len(same) - FEW:,} more of which this is said{all_by}")
     return lines
 
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dnsteer.deploy.bounded import bounded_alike
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.session import Session
@@ -111,7 +110,7 @@ class Agreement:
         if self._agreed is not None:
             self._progress(SWITCH_CHANGED)
         if self._confirm is not None:
-            self._confirm(bounded_alike(reasons), words)
+            self._confirm(reasons, words)
         self._agreed = question
 
 

@@ -45,6 +45,7 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
         for pool in status.pools
         if pool.name in whole | of_backends
     ]  # fmt: skip
+    shown = [pool for pool in shown if pool.backends]  # a family in which no named backend is
     kept = [(pool.name, b.name) for pool in shown for b in pool.backends]
     overlay = status.reading.overlay
     if overlay is not None:
