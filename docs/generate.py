@@ -173,7 +173,8 @@ def pipeline_page() -> str:
         )
     out.append(
         f"\n## Cookies and groups\n\nBits 48 to 63 of a cookie are the tag `0x{COOKIE_TAG:x}` (mask `0x{COOKIE_MASK:x}`): flows "
-        f"without it are not dnsteer's and are never touched. Bits {OBJECT_BITS} to 47 are the category, the rest the object's "
+        f"without it are not dnsteer's and are never touched, but for those of a switch on standby, whose tag is "
+        f"`0x{COOKIE_TAG + 1:x}`: `dnsteer role` adds and removes them apart from the tables. Bits {OBJECT_BITS} to 47 are the category, the rest the object's "
         "number. `dnsteer explain SPEC --cookie 0x...` names the object and its line in the spec. Numbers of pools, backends and "
         "ports are hashes of their names, so adding one does not renumber the others. Groups have no cookie; ours are numbered "
         f"{GROUP_BASE} to {GROUP_LAST}, and {FENCE}, which ties each bundle to the tables that it was made for "

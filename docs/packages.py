@@ -1,7 +1,7 @@
 """The packages of the code as a table in docs/architecture.md and as a picture beside it. Used by docs/generate.py.
 
 The layers are those of the import contract in pyproject.toml, which `make lint` holds the code to; what a package is for is the
-first line of its docstring.
+first paragraph of its docstring.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ def layers() -> list[list[str]]:
 
 def purpose(package: str) -> str:
     """What a package is for."""
-    return _first_line(_CODE / package / "__init__.py")
+    return _first_paragraph(_CODE / package / "__init__.py")
 
 
-def _first_line(file: Path) -> str:
-    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")[0]
+def _first_paragraph(file: Path) -> str:
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def modules() -> str:
     """docs/modules.md: what each module is for."""
     out = [
-        "# Modules\n\nThe modules of `generator/dnsteer`, by the first line of each. [architecture.md](architecture.md) has the packages and the ways through them."
+        "# Modules\n\nThe modules of `generator/dnsteer`, by the first paragraph of each. [architecture.md](architecture.md) has the packages and the ways through them."
     ]
     for package in (package for layer in layers() for package in layer):
         out.append(f"## {package}\n\n{purpose(package)}\n\n| module | what it is for |\n|---|---|")
         for file in sorted((_CODE / package).rglob("*.py"), key=lambda file: (len(file.parts), file)):
             name = str(file.relative_to(_CODE)).removesuffix("__init__.py")
             if name != f"{package}/":
-                out[-1] += f"\n| `{name}` | {_first_line(file).replace('|', chr(92) + '|')} |"
+                out[-1] += f"\n| `{name}` | {_first_paragraph(file).replace('|', chr(92) + '|')} |"
     return "\n\n".join(out) + "\n"
 
 
