@@ -75,8 +75,8 @@ not read the record; the dashboard shows it as silent for as long as it was seen
 
 Switches that [stand in for each other](standby.md) are known as a pair by the label `pair` of `dnsteer_pair_active`: `switch.pair` of their specs, which has the same value on both. Give every pair one: where it is left out it is the
 lowest address of their VIPs, which changes with the VIPs, on one switch before the other, and which two sites with the same VIPs (anycast) share though each has a pair of its own. One Prometheus has to scrape both switches of
-a pair: of a standby that it sees alone DnsteerPairIncomplete says so. `agent:dnsteer_pair:info` keeps which switches a pair has while one of them does not answer. A switch that its agent cannot reach counts as neither active nor
-on standby, whatever its record says. A switch without a role is of no pair.
+a pair: of a standby that it sees alone DnsteerPairIncomplete says so. `agent:dnsteer_pair:info` keeps which switches a pair has while one of them does not answer. A switch that does not answer its agent
+does not count as active, whatever its record says. A switch without a role is of no pair.
 
 ### Coming from a version without the label `switch`
 
