@@ -33,7 +33,8 @@ _ANSWERS = ValueScale(
     ((1, "answers", "green"), (0, "does not answer", "red"), (-1, "its agent is silent", "red")),
 )
 _ACTIVE = ValueScale(
-    ((None, "red"), (1, "green"), (2, "red")), ((0, "none", "red"), (1, "one", "green"), (2, "both", "red"))
+    ((None, "red"), (1, "green"), (2, "red")),
+    ((-1, "one on standby, alone", "orange"), (0, "none", "red"), (1, "one", "green"), (2, "both", "red")),
 )
 _ROLE = ValueScale(((None, "blue"), (1, "green")), ((0, "on standby", "blue"), (1, "active", "green")))
 
@@ -52,15 +53,25 @@ class Drawn:
 
 
 _EACH = "{{switch}} {{bridge}}"
+_DEAD = "on (switch, bridge, instance) dnsteer_switch_up == 0"
+"""Of switches that do not answer the role is that of their record; they may be dead."""
+_NAMED = f'dnsteer_switch_up{{{_HERE}, bridge!=""}}'
+"""Of agents that have read the record, where the name of the switch is."""
 SERVING = (
     Drawn(
         "Switches",
         "Whether Open vSwitch answers its agent. A switch that was there in the time shown, and whose agent Prometheus no "
-        "longer reaches, is silent: whether it forwards is not known.",
+        "longer reaches, is silent: whether it forwards is not known. An agent that was restarted and has not read the record "
+        "stands for the switch that was seen at its address before.",
         "stat",
         ((
-            f"min by (switch, bridge) (dnsteer_switch_up{{{_HERE}}}) "
-            f'or 0 * min by (switch, bridge) (last_over_time(dnsteer_switch_up{{{_HERE}, bridge!=""}}[$__range])) - 1',
+            f"min by (switch, bridge) ({_NAMED}) "
+            f"or 0 * min by (switch, bridge) (last_over_time({_NAMED}[$__range]) "
+            'and on (instance, job) dnsteer_switch_up{bridge=""}) '
+            f"or 0 * min by (switch, bridge) (last_over_time({_NAMED}[$__range]) "
+            "unless on (instance, job) dnsteer_switch_up) - 1 "
+            f'or min by (switch, bridge) (dnsteer_switch_up{{{_HERE}, bridge=""}} '
+            'unless on (instance, job) last_over_time(dnsteer_switch_up{bridge!=""}[$__range]))',
             _EACH,
         ),),
         scale=_ANSWERS,
@@ -92,11 +103,17 @@ SERVING = (
     ),
     Drawn(
         "Active switches of each pair",
-        "Of the switches with one switch.pair in their specs (else the same lowest address of their VIPs) one should be active.",
+        "Of the switches with one switch.pair in their specs (else the same lowest address of their VIPs) one should be active. "
+        "A switch that does not answer counts as not active.",
         "stat",
         ((
-            "sum by (pair) (max by (switch, bridge, pair) (dnsteer_pair_active)) "
-            f"and on (pair) max by (pair) (dnsteer_pair_active{{{_HERE}}} + 1)",
+            "(count by (pair) (group by (switch, bridge, instance, pair) "
+            f"(dnsteer_pair_active == 1 unless {_DEAD})) "
+            "or 0 * max by (pair) (dnsteer_pair_active == 1) "
+            "or 0 * (count by (pair) (group by (switch, bridge, instance, pair) "
+            "(last_over_time(dnsteer_pair_active[$__range]))) > 1) "
+            "or max by (pair) (dnsteer_pair_active) - 1) "
+            f"and on (pair) dnsteer_pair_active{{{_HERE}}}",
             "{{pair}}",
         ),),
         scale=_ACTIVE,
@@ -127,9 +144,12 @@ SERVING = (
     ),
     Drawn(
         "Roles of the switches of pairs",
-        "Which switch was active when.",
+        "Which switch was active when. A switch that did not answer has a gap.",
         "state-timeline",
-        ((f"max by (pair, switch, bridge) (dnsteer_pair_active{{{_HERE}}})", "{{pair}}: {{switch}} {{bridge}}"),),
+        ((
+            f"max by (pair, switch, bridge) (dnsteer_pair_active{{{_HERE}}} unless {_DEAD})",
+            "{{pair}}: {{switch}} {{bridge}}",
+        ),),
         scale=_ROLE,
         nothing="no pairs",
     ),
@@ -219,10 +239,14 @@ class _Board:
 
 
 def _changes(name: str, which: str, color: str) -> dict[str, Any]:
-    """An annotation at each change of the record. A window of a minute sees a change whatever the step of the graph."""
+    """An annotation at each change of the record: from then on for the window, which has four steps at least.
+
+    So a change is seen whatever the step and the interval of scrapes, and a restart of the agent, which begins the counter
+    anew, is none.
+    """
     return {
         "name": name, "datasource": _SOURCE, "enable": True, "hide": False, "iconColor": color, "step": "1m",
-        "expr": f"sum by (switch, bridge, kind) (changes(dnsteer_changes_total{{{_HERE}, {which}}}[1m])) > 0",
+        "expr": f"sum by (switch, bridge, kind) (increase(dnsteer_changes_total{{{_HERE}, {which}}}[$__rate_interval])) > 0",
         "titleFormat": "{{kind}} on {{switch}} {{bridge}}", "tagKeys": "switch,bridge,kind",
     }  # fmt: skip
 

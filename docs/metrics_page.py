@@ -16,6 +16,7 @@ tokens of the console (`--console-tls-cert`, `--console-tls-key`, `--console-tok
 ```yaml
 scrape_configs:
   - job_name: dnsteer              # the alert for an absent agent knows this name
+    scrape_interval: 15s           # the default of Prometheus is 1m
     static_configs: [{targets: ["127.0.0.1:9853"]}]
 rule_files: [dnsteer.rules.yml]    # ovs/monitoring/; to several switches add their targets
 ```
@@ -33,7 +34,7 @@ Where the agent has TLS and tokens ([console](console.md#security)), which are t
   `make test-alerts` has each fire by the fault that it is for, at a real Prometheus beside a real agent. Both need Debian's package prometheus.
 - `ovs/monitoring/grafana-dashboard.json` is a dashboard to import into Grafana (10.1 or later). It begins with whether the switches serve; then comes a panel for each metric of the list below that has one.
   All is by switch and bridge. Changes of the record are annotations, and the table of consoles and the link at the top lead to the [console](console.md). Tests read it by the model of dashboards that
-  Grafana publishes, and ask Prometheus what its panels say; it was not looked at in a running Grafana.
+  Grafana publishes, and ask Prometheus what its panels say; it was not looked at in a running Grafana. Where `scrape_interval` is longer than 15 s, set it in Grafana's data source too (*Scrape interval*): rates are empty else.
 
 ## What a reading does
 
@@ -63,17 +64,19 @@ links them to the log; Prometheus keeps them with `--enable-feature=exemplar-sto
 ## Many switches
 
 Every series has the label `switch`: the name that `switch.name` of the spec has given the switch (`dnsteer status` shows it), else Open vSwitch's `external_ids:system-id`, else the name of the agent's machine. So it is
-never empty, and two switches with bridges of one name stay apart. Give each switch a `switch.name`: it stays the same whatever Open vSwitch and the machine are called. Until the agent has read the record for the first
-time, `switch` is the machine's name and `bridge` is empty. Queries of your own belong `by (switch, bridge)`.
+never empty, and two switches with bridges of one name stay apart as long as their names differ. Give each switch a `switch.name` of its own: it stays the same whatever Open vSwitch and the machine are called. Two with the same name
+(a copied spec, or a cloned machine with the same system-id) are told by DnsteerSwitchNameNotUnique; until that is put right they are one in the dashboard, where the other one hides one that dies with its agent (DnsteerAgentDown tells of it,
+by its address). Until the agent has read the record for the first time, `switch` is the machine's name and `bridge` is empty, also after a restart while the database is down. Queries of your own belong `by (switch, bridge)`.
 
-A switch that dies with its agent has no series any more. Alerts name it all the same, by the recorded series `agent:dnsteer_switch:info`, which keeps the names of each target while it does not answer; the
-dashboard shows it as silent for as long as it was seen within the time shown.
+A switch that dies with its agent has no series any more. Alerts name it all the same, by the recorded series `agent:dnsteer_switch:info`, which keeps the names of each target while it does not answer, and while its agent has
+not read the record; the dashboard shows it as silent for as long as it was seen within the time shown.
 
 ### Pairs
 
-Switches that [stand in for each other](standby.md) are known as a pair by the label `pair` of `dnsteer_pair_active`: `switch.pair` of their specs, which has the same value on both. Where it is left out it is the lowest address of
-their VIPs, which the switches of a pair share. Two sites with the same VIPs (anycast) and a pair each would be one pair by that: give each site its `switch.pair`. One Prometheus has to scrape both switches of a pair, or
-DnsteerPairNoneActive fires where it sees only the standby. A switch without a role is of no pair.
+Switches that [stand in for each other](standby.md) are known as a pair by the label `pair` of `dnsteer_pair_active`: `switch.pair` of their specs, which has the same value on both. Give every pair one: where it is left out it is the
+lowest address of their VIPs, which changes with the VIPs, on one switch before the other, and which two sites with the same VIPs (anycast) share though each has a pair of its own. One Prometheus has to scrape both switches of
+a pair: of a standby that it sees alone DnsteerPairIncomplete says so. `agent:dnsteer_pair:info` keeps which switches a pair has while one of them does not answer. A switch that does not answer its agent
+does not count as active, whatever its record says. A switch without a role is of no pair.
 
 ### Coming from a version without the label `switch`
 

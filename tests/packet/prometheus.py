@@ -122,6 +122,16 @@ class Prometheus:
                 out.setdefault(alert["labels"]["alertname"], []).append({**alert["labels"], **alert["annotations"]})
         return out
 
+    def evaluates(self, group: str, times: int = 4) -> None:
+        """Wait until a group of rules was evaluated this often anew: more often than any alert waits here."""
+        seen: set[str] = set()
+
+        def is_evaluated() -> bool:
+            seen.update(found["lastEvaluation"] for found in self.ask("rules")["groups"] if found["name"] == group)
+            return len(seen) > times
+
+        wait(is_evaluated, lambda: f"{group}: {seen}")
+
     def is_silent(self) -> None:
         """Wait until no alert fires or is about to, for as long as a reading may be shared."""
         quiet = 0.0

@@ -140,7 +140,8 @@ def test_packets_become_a_rate(watched: Watched) -> None:
 def test_each_alert_has_a_fault() -> None:
     elsewhere = {  # below, in test_alerts_of_pairs.py, and in the lab
         "DnsteerExtensionAway", "DnsteerPortErrors", "DnsteerNotRecorded", "DnsteerAgentDefect", "DnsteerPairBothActive",
-        "DnsteerPairNoneActive", "DnsteerCertificateEndsSoon", "DnsteerVipNotAnnounced",
+        "DnsteerPairNoneActive", "DnsteerPairIncomplete", "DnsteerSwitchNameNotUnique", "DnsteerCertificateEndsSoon",
+        "DnsteerVipNotAnnounced",
     }  # fmt: skip
     assert {*FAULTS, *elsewhere} == set(ALL)
 

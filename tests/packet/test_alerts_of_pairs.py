@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.packet.agents import Agent
+from tests.packet.announcing import kill_database
 from tests.packet.command import SLOW, on, spec_file
 from tests.packet.prometheus import Prometheus, fires, needs_prometheus, wait
 from tests.packet.scraping import METRICS, address
@@ -42,6 +43,10 @@ class Pair:
         """Wait until a panel shows this of the switches."""
         wanted = {name.replace("_", "-"): value for name, value in values.items()}
         wait(lambda: self.panel(title) == wanted, lambda: f"{title}: {self.panel(title)}; expected {wanted}")
+
+    def active(self) -> float | None:
+        """How many switches of the pair the dashboard shows as active."""
+        return self.prometheus.value(expression("Active switches of each pair"))
 
     def alerts(self) -> set[tuple[str, str]]:
         """The alerts that fire, and of which switches."""
@@ -91,6 +96,54 @@ def test_the_switch_that_is_killed_is_named_and_the_other_one_is_not(pair: Pair)
     assert {switch for _, switch in pair.alerts()} == {"dpu-2"}
     (alert,) = pair.prometheus.firing()["DnsteerAgentDown"]
     assert alert["summary"].startswith("dpu-2: the agent at 127.0.0.1:")
+
+
+@pytest.mark.slow
+def test_the_active_switch_that_is_killed_is_not_active_and_keeps_its_name(pair: Pair) -> None:
+    pair.switches["dpu-1"].kill_switch()
+    fires(pair.prometheus, "DnsteerPairNoneActive", {"switch": "dpu-2", "pair": "192.0.2.53"})
+    assert pair.active() == 0
+    kill_database(pair.switches["dpu-1"])
+    pair.role("dpu-2", "active")
+    wait(lambda: pair.active() == 1, lambda: f"active: {pair.active()}")
+    wait(lambda: pair.alerts() == {("DnsteerSwitchAway", "dpu-1")}, lambda: str(pair.alerts()))
+    assert pair.prometheus.values("dnsteer_pair_active") == {"dpu-1": 1, "dpu-2": 1}  # as the record says
+    pair.prometheus.evaluates("dnsteer-pairs")
+    assert pair.alerts() == {("DnsteerSwitchAway", "dpu-1")}
+    before = pair.agents["dpu-1"]
+    before.end(signal.SIGKILL)
+    where = address(before).removeprefix("http://")
+    pair.agents["dpu-1"] = Agent(pair.switches["dpu-1"], before.log.with_name("again"), "--metrics", where)
+    unread = 'dnsteer_switch_up{bridge=""}'
+    wait(lambda: pair.prometheus.values(unread), pair.agents["dpu-1"].said)
+    pair.prometheus.evaluates("dnsteer-agent")
+    wait(lambda: pair.alerts() == {("DnsteerSwitchAway", "dpu-1")}, lambda: str(pair.alerts()))
+    pair.shows("Switches", dpu_1=0, dpu_2=1)
+
+
+@pytest.mark.slow
+def test_two_switches_with_one_name_are_an_alert(pair: Pair, tmp_path: Path) -> None:
+    same = spec_file(tmp_path, old="name: dpu-1", new="name: dpu-1\n  pair: site-a")
+    for name in NAMES:
+        assert on(pair.switches[name])("apply", same, "--rename", "--yes").code == 0
+    for running in pair.agents.values():
+        agent_at = {"switch": "dpu-1", "instance": address(running).removeprefix("http://")}
+        fires(pair.prometheus, "DnsteerSwitchNameNotUnique", agent_at)
+    pair.role("dpu-2", "active")
+    for running in pair.agents.values():
+        agent_at = {"pair": "site-a", "instance": address(running).removeprefix("http://")}
+        fires(pair.prometheus, "DnsteerPairBothActive", agent_at)
+    assert pair.active() == 2
+
+
+@pytest.mark.slow
+def test_a_pair_of_which_one_switch_has_another_name_is_incomplete(pair: Pair, tmp_path: Path) -> None:
+    other = spec_file(tmp_path, old="name: dpu-1", new="name: dpu-2\n  pair: site-a")
+    assert on(pair.switches["dpu-2"])("apply", other, "--yes").code == 0
+    fires(pair.prometheus, "DnsteerPairIncomplete", {"switch": "dpu-2", "pair": "site-a"})
+    assert pair.alerts() == {("DnsteerPairIncomplete", "dpu-2")}
+    pair.role("dpu-2", "none")
+    pair.prometheus.is_silent()
 
 
 @pytest.mark.slow

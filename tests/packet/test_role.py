@@ -116,6 +116,19 @@ def test_a_standby_switch_answers_for_nothing_but_where_probes_come_from(switch:
     assert "dnsteer-role" not in switch.column("Bridge", BRIDGE, "external_ids")
 
 
+def test_the_first_role_of_a_pair_without_a_name_is_warned_of(plain: Switch, tmp_path: Path) -> None:
+    run = on(plain)
+    first = " ".join(run("role", "standby").err.split())
+    assert (
+        "the applied spec has no switch.pair, so metrics and alerts call this pair 192.0.2.53, its lowest VIP" in first
+    )
+    assert "switch.pair" not in run("role", "active").err, "once is enough"
+    assert run("role", "none").code == 0
+    named = spec_file(tmp_path, old="name: dpu-1", new="name: dpu-1\n  pair: site-a")
+    assert run("apply", named, "--yes").code == 0
+    assert "switch.pair" not in run("role", "standby").err
+
+
 def test_applies_and_drains_leave_it_on_standby(switch: Switch, tmp_path: Path) -> None:
     run = on(switch)
     assert run("role", "standby").code == 0

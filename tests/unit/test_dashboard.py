@@ -157,6 +157,36 @@ def test_changes_are_annotations() -> None:
 
 
 @needs_promtool
+@pytest.mark.parametrize("seconds", [15, 60])
+def test_a_change_is_drawn_at_any_interval_of_scrapes_and_a_restart_of_the_agent_is_not(
+    tmp_path: Path, seconds: int
+) -> None:
+    """Changes at minutes 10 and 40; the agent is restarted at minute 20, and counts from 0 again."""
+    per_minute = 60 // seconds
+    counted = " ".join(f"{value}x{10 * per_minute - 1}" for value in (0, 1, 0, 0, 1))
+    drawn = {
+        minute: minute in range(10, 14) or minute in range(40, 44)
+        for minute in range(5, 49)
+        if minute % 10 != 4  # the end of the window: either is right
+    }
+    applies, maintenance = (one["expr"].replace("$__rate_interval", "4m") for one in BOARD["annotations"]["list"])
+    series = [
+        {"series": f"dnsteer_changes_total{{{at('dpu-1', kind=kind)}}}", "values": counted}
+        for kind in ("apply", "drain")
+    ]
+    cases = [
+        {
+            "expr": f"({resolved(query)}) > bool 0",
+            "eval_time": f"{minute}m",
+            "exp_samples": [{"labels": f'{{switch="dpu-1", bridge="br-dns", kind="{kind}"}}', "value": 1}] * is_drawn,
+        }
+        for minute, is_drawn in drawn.items()
+        for kind, query in (("apply", applies), ("drain", maintenance))
+    ]
+    promtool_agrees(tmp_path, f"{seconds}s", series, cases)
+
+
+@needs_promtool
 def test_prometheus_parses_every_query(tmp_path: Path) -> None:
     found = [target["expr"] for panel in PANELS.values() for target in panel["targets"]]
     found += [annotation["expr"] for annotation in BOARD["annotations"]["list"]]
@@ -184,6 +214,27 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
             f"dnsteer_switch_up{{{at('dpu-3')}}}": "1x10 stale",
         },
         [(ONE, 1), (TWO, 0), (THREE, -1)],
+    ),
+    (  # the agent of dpu-1 was restarted while the database was down, that of host-2 has never read a record
+        "Switches",
+        {
+            f"dnsteer_switch_up{{{at('dpu-1')}}}": "1x10 stale",
+            f"dnsteer_switch_up{{{at('host-1', bridge='', instance='dpu-1:9853')}}}": "_x12 0x20",
+            f"dnsteer_switch_up{{{at('host-2', bridge='')}}}": "0x30",
+        },
+        [(ONE, 0), ({"switch": "host-2"}, 0)],
+    ),
+    (  # dpu-1 had no label `switch` before an upgrade, dpu-2 was renamed, the agent of dpu-3 has another address now
+        "Switches",
+        {
+            f"dnsteer_switch_up{{{at('', instance='dpu-1:9853')}}}": "1x10 stale",
+            f"dnsteer_switch_up{{{at('dpu-1')}}}": "_x10 1x20",
+            f"dnsteer_switch_up{{{at('old-name', instance='dpu-2:9853')}}}": "1x10 stale",
+            f"dnsteer_switch_up{{{at('dpu-2')}}}": "_x10 0x20",
+            f"dnsteer_switch_up{{{at('dpu-3')}}}": "1x10 stale",
+            f"dnsteer_switch_up{{{at('dpu-3', instance='dpu-3:9999')}}}": "_x10 1x20",
+        },
+        [(ONE, 1), (TWO, 0), (THREE, 1)],
     ),
     (  # families with backends of their own: b serves one of them, c is out for one
         "Backends in service",
@@ -237,6 +288,32 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         },
         [({"pair": "right"}, 1), ({"pair": "both"}, 2), ({"pair": "none"}, 0)],
     ),
+    (  # of each pair one switch does not answer; "alone" has a name that the other one has not yet, "same" one name twice
+        "Active switches of each pair",
+        {
+            f"dnsteer_{what}{{{at(switch, instance=instance, **labels)}}}": value
+            for switch, instance, pair, active, up in (
+                ("dpu-1", "1", "taken over", "1x30", "1x10 0x20"), ("dpu-2", "2", "taken over", "0x10 1x20", "1x30"),
+                ("dpu-3", "3", "not taken over", "1x30", "1x10 0x20"), ("dpu-4", "4", "not taken over", "0x30", "1x30"),
+                ("dpu-5", "5", "dead", "1x30", "0x30"), ("dpu-6", "6", "alone", "0x30", "1x30"),
+                ("dpu-7", "7", "same", "1x30", "1x30"), ("dpu-7", "8", "same", "1x30", "1x30"),
+            )
+            for what, labels, value in (("pair_active", {"pair": pair}, active), ("switch_up", {}, up))
+        },
+        [
+            ({"pair": "taken over"}, 1), ({"pair": "not taken over"}, 0), ({"pair": "dead"}, 0), ({"pair": "alone"}, -1),
+            ({"pair": "same"}, 2),
+        ],
+    ),
+    (
+        "Roles of the switches of pairs",
+        {
+            f"dnsteer_{what}{{{at(switch, **labels)}}}": value
+            for switch, active, up in (("dpu-1", "1x30", "1x10 0x20"), ("dpu-2", "0x10 1x20", "1x30"))
+            for what, labels, value in (("pair_active", {"pair": "site-a"}, active), ("switch_up", {}, up))
+        },
+        [({**TWO, "pair": "site-a"}, 1)],
+    ),
     (
         "Queries a second",
         {
@@ -256,7 +333,7 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
 
 
 @needs_promtool
-@pytest.mark.parametrize(("title", "series", "said"), SAID, ids=[title for title, *_ in SAID])
+@pytest.mark.parametrize(("title", "series", "said"), SAID, ids=[f"{title}-{n}" for n, (title, *_) in enumerate(SAID)])
 def test_what_a_panel_says(
     tmp_path: Path, title: str, series: dict[str, str], said: list[tuple[dict[str, str], float]]
 ) -> None:
@@ -264,11 +341,14 @@ def test_what_a_panel_says(
         {"labels": "{" + ", ".join(f'{k}="{v}"' for k, v in labels.items()) + "}", "value": value}
         for labels, value in said
     ]
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": name, "values": values} for name, values in series.items()],
-        "promql_expr_test": [{"expr": expression(title), "eval_time": "20m", "exp_samples": samples}],
-    }
+    given = [{"series": name, "values": values} for name, values in series.items()]
+    case = {"expr": expression(title), "eval_time": "20m", "exp_samples": samples}
+    promtool_agrees(tmp_path, "1m", given, [case])
+
+
+def promtool_agrees(tmp_path: Path, interval: str, series: list[dict[str, str]], cases: list[dict[str, Any]]) -> None:
+    """Let promtool ask a Prometheus that has these series."""
+    test = {"interval": interval, "input_series": series, "promql_expr_test": cases}
     file = tmp_path / "tests.yml"
     file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}))
     done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False, timeout=60)

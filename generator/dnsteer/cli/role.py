@@ -16,6 +16,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
 
 if TYPE_CHECKING:
     from dnsteer.deploy.role import RoleChange
+    from dnsteer.spec.model.spec import Spec
     from dnsteer.switch.role import RoleName
 
 
@@ -64,6 +65,8 @@ def role(
         return
     name: RoleName | None = None if wanted is RequestedRole.NONE else wanted.value
     done = _take(switch, bridge, name, dry_run=dry_run)
+    if name is not None and done.before is None:
+        _warn_of_unnamed_pair(done.spec)
     changed = done.before != done.after
     if json:
         error = {} if done.failed is None else {"error": str(done.failed)}
@@ -134,6 +137,17 @@ def _tell(switch: TargetSwitch, done: RoleChange) -> None:
         tell(switch.client(done.bridge), done.spec)
     except (SwitchError, PermissionError) as error:
         err.print(escape(f"warning: neighbours are not told of VIPs and gateways: {error}"))
+
+
+def _warn_of_unnamed_pair(spec: Spec | None) -> None:
+    """Say of a switch that gets its first role that its pair has a name that may change on one switch before the other."""
+    from dnsteer.spec.derived import pair_name
+
+    if spec is not None and spec.switch.pair is None and (name := pair_name(spec)):
+        err.print(
+            f"warning: the applied spec has no switch.pair, so metrics and alerts call this pair {name}, its lowest VIP "
+            "address, which may change on one switch before the other; apply specs with the same switch.pair on both"
+        )
 
 
 def _show(switch: TargetSwitch, bridge: str | None, json: bool) -> None:

@@ -176,7 +176,8 @@ class Switch(Part):
         default=None,
         examples=["site-a"],
         description="Name of the pair that this switch and its standby are: metrics and alerts take switches with one name "
-        "for a pair. Left out: the lowest address of the VIPs, by which two pairs with the same VIPs are not told apart.",
+        "for a pair. Left out: the lowest address of the VIPs, which changes with them, on one switch before the other, "
+        "and by which two pairs with the same VIPs are not told apart.",
     )
     flavor: Flavor = Field(description="Which Open vSwitch runs the bridge; this decides what can be offloaded.")
     datapath_type: DatapathType | None = Field(
