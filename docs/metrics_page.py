@@ -34,7 +34,7 @@ Where the agent has TLS and tokens ([console](console.md#security)), which are t
   `make test-alerts` has each fire by the fault that it is for, at a real Prometheus beside a real agent. Both need Debian's package prometheus.
 - `ovs/monitoring/grafana-dashboard.json` is a dashboard to import into Grafana (10.1 or later). It begins with whether the switches serve; then comes a panel for each metric of the list below that has one.
   All is by switch and bridge. Changes of the record are annotations, and the table of consoles and the link at the top lead to the [console](console.md). Tests read it by the model of dashboards that
-  Grafana publishes, and ask Prometheus what its panels say; it was not looked at in a running Grafana. Where `scrape_interval` is longer than 15 s, set it in Grafana's data source too (*Scrape interval*): rates are empty else.
+  Grafana publishes, and ask Prometheus what its panels say; it was not looked at in a running Grafana. Where `scrape_interval` is longer than 15 s, set it in Grafana's data source too (*Scrape interval*), or its rates are empty.
 
 ## What a reading does
 
