@@ -16,6 +16,7 @@ from ovsdbapp import exceptions
 from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from dnsteer.spec.errors import some_of
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.setting_rows import REFERRED, columns_of, read_row
 from dnsteer.switch.settings import Place
@@ -303,7 +304,7 @@ class Database:
                 return
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
+                    f"the switch did not open {some_of(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
                     f"With a full disk it cannot confirm in OVSDB that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)
