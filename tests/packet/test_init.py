@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -113,8 +114,12 @@ def test_without_a_terminal_and_without_flags(tmp_path: Path, monkeypatch: pytes
         ("--probe", "192.0.2.9", "with its prefix length", Exit.USAGE),
         ("--flavor", "ovs", "expected one of ovs-doca", Exit.USAGE),
         ("--gateway", "192.0.2.1", "found --gateway for --site dsr", Exit.USAGE),
-        ("--vip", V6, "without a backend for IPv6", Exit.ERROR),  # as every verb says it
-        ("--probe", "192.0.2.11/24", "192.0.2.11", Exit.ERROR),
+        ("--next-hop", NEXT_HOP, "found --next-hop for servers that answer the clients themselves", Exit.USAGE),
+        ("--probe", "192.0.2.9/24", "expected --zone NAME too", Exit.USAGE),
+        ("--zone", "example..org", "it has an empty label", Exit.USAGE),
+        ("--vip", V6, f"dnsteer: --vip {V6}: found", Exit.ERROR),  # found when the spec is checked
+        ("--vip", "192.0.2.11", "dnsteer: --backend ns1: found", Exit.ERROR),
+        ("--vip", "192.0.2.11", "see --vip 192.0.2.11 nothing was written", Exit.ERROR),
     ],
 )
 def test_wrong_answers_write_nothing(flag: str, value: str, said: str, code: Exit, tmp_path: Path) -> None:
@@ -125,23 +130,83 @@ def test_wrong_answers_write_nothing(flag: str, value: str, said: str, code: Exi
     assert not spec.exists()
 
 
-def test_answers_in_a_terminal(tmp_path: Path) -> None:
-    spec = tmp_path / "asked.yaml"
+@pytest.mark.parametrize("word", ["true", "null", "1e3", "0x10"])
+def test_words_of_yaml_are_names(word: str, tmp_path: Path) -> None:
+    spec, zone = tmp_path / "s.yaml", "it's.example.org" if word == "true" else word
+    words = ["--name", word, "--zone", zone, "--backend", f"{word}-4,192.0.2.14,02:00:00:00:01:04"]
+    words += ["--backend", f"{word},192.0.2.15,02:00:00:00:01:05"]
+    words += ["--bridge", word, "--uplink", word.upper()] if word.isalpha() else []
+    done = run(*flags("dsr", "v4"), *words, "-o", spec)
+    assert (done.code, done.err) == (0, ""), done.err
+    found = load_spec(spec).spec
+    (pool,) = found.pools.values()
+    assert (found.switch.name, pool.backends[-1].name) == (word, word)
+    assert pool.health[0].query.name == f"{zone}."
+    by_others = yaml.safe_load(spec.read_text())  # a reader of YAML 1.1
+    assert by_others["switch"]["name"] == word and by_others["pools"]["authoritative"]["backends"][-1]["name"] == word
+
+
+def test_a_wrong_site_by_flags_as_json(tmp_path: Path) -> None:
+    done = run(*flags("dsr", "v4"), "--vip", "192.0.2.11", "-o", tmp_path / "s.yaml", "--json")
+    (error,) = done.json["errors"]
+    assert (done.code, error["flag"], error["line"]) == (Exit.ERROR, "--backend ns1", 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_next_commands_are_quoted_for_a_shell(tmp_path: Path) -> None:
+    spec = tmp_path / "my site.yaml"
+    done = run(*flags("dsr", "v4"), "-o", spec, "--json")
+    assert shlex.split(done.json["next"][0]) == ["dnsteer", "check", str(spec)]
+
+
+def asked(answers: list[str], *words: object) -> tuple[int, str, str]:
+    """The exit code of `init` with these answers typed in a terminal, what it asked, and what it printed."""
     ours, theirs = pty.openpty()
-    answers = [
-        "nowhere", "nat", "", "dpu-7", "ovs-netdev", "", "", V4, "", "ns1,192.0.2.11", f"ns1,192.0.2.11,{MACS[0]}",
-        f"ns2,192.0.2.12,{MACS[1]}", "", "192.0.2.1", "", NEXT_HOP,
-    ]  # fmt: skip
-    argv = [sys.executable, "-m", "dnsteer", "init", "-o", str(spec)]
-    with subprocess.Popen(argv, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as process:
+    argv = [sys.executable, "-m", "dnsteer", "init", *map(str, words)]
+    with subprocess.Popen(argv, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
         os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
         shown, _ = process.communicate(timeout=60)
     os.close(theirs)
-    asked = os.read(ours, 1 << 16).decode()
+    questions = os.read(ours, 1 << 16).decode()
     os.close(ours)
-    assert process.returncode == 0, asked
-    assert "found 'nowhere'; expected one of dsr, nat, resolvers" in asked and "expected NAME,ADDRESS,MAC" in asked
-    assert b"written: site nat, 2 servers" in shown
+    return process.returncode, questions, shown
+
+
+def test_answers_in_a_terminal(tmp_path: Path) -> None:
+    spec = tmp_path / "asked.yaml"
+    answers = [
+        "nowhere", "nat", "example..org", "", "dpu-7", "ovs-netdev", "", "", V4, "", "ns1,192.0.2.11",
+        f"ns1,192.0.2.11,{MACS[0]}", f"ns2,192.0.2.12,{MACS[1]}", "", "192.0.2.1", "", NEXT_HOP,
+    ]  # fmt: skip
+    code, questions, shown = asked(answers, "-o", spec)
+    assert code == 0, questions
+    assert "found 'nowhere'; expected one of dsr, nat, resolvers" in questions
+    assert "expected NAME,ADDRESS,MAC" in questions and "it has an empty label" in questions
+    assert "written: site nat, 2 servers" in shown
     assert run("check", spec, "--sample", 4).code == 0
     switch = load_spec(spec).spec.switch
     assert (switch.name, switch.flavor.value, list(switch.uplinks)) == ("dpu-7", "ovs-netdev", ["p0"])
+
+
+def test_answers_that_contradict_each_other_are_kept_as_a_draft(tmp_path: Path) -> None:
+    spec, drafts = tmp_path / "asked.yaml", [tmp_path / "asked.yaml.draft", tmp_path / "asked.yaml.draft1"]
+    answers = ["dsr", "", "dpu-7", "ovs-netdev", "", "", "192.0.2.11", "", f"ns1,192.0.2.11,{MACS[0]}", ""]
+    for draft in drafts:  # one that is being corrected stays
+        code, questions, _ = asked(answers, "-o", spec)
+        said = " ".join(questions.split())
+        line = 1 + next(n for n, text in enumerate(draft.read_text().splitlines()) if "name: ns1" in text)
+        assert code == Exit.ERROR and f"{draft}:{line}: $.pools" in said, said
+        assert f"your answers are kept there; correct it, then: dnsteer check {draft} && mv {draft} {spec}" in said
+    assert sorted(tmp_path.iterdir()) == drafts
+
+
+def test_what_flags_say_is_looked_at_before_anything_is_asked(tmp_path: Path) -> None:
+    for words in (["--mac", "x"], ["-o", tmp_path / "none" / "s.yaml"], ["-o", tmp_path]):
+        code, questions, _ = asked([], *words)
+        assert code in (Exit.USAGE, Exit.ERROR) and "site (" not in questions, questions
+
+
+def test_a_probe_makes_the_zone_a_question(tmp_path: Path) -> None:
+    spec = tmp_path / "s.yaml"
+    code, questions, _ = asked(["", "example.org"], *flags("dsr", "v4")[1:], "--probe", "192.0.2.9/24", "-o", spec)
+    assert code == 0 and load_spec(spec).spec.switch.probe, questions

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from bench.specs import many_vips
 
 from dnsteer.cli.output import Exit
-from tests.packet.command import Ran, nothing_changes, on
+from tests.packet.command import Ran, fresh, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import overlay
 from tests.packet.switches import Switch
 
@@ -66,3 +69,25 @@ def test_a_gradual_drain_of_several_in_two_pools(applied: Switch) -> None:
     assert done.code == 0, done.err
     assert {a.get("gone", 1000) for a in overlay(applied)} == {1000}
     assert "farm/ns1, spare/sp1: 100 % drained" in done.err
+
+
+def test_lines_about_many_backends_and_ports_are_bounded(applied: Switch, tmp_path: Path) -> None:
+    fresh(applied)
+    text, most = many_vips(2, pools=2, backends=16), 400
+    for ports in (0, 40):
+        vfs = f"  ports: {{{', '.join(f'vf{n}: ' for n in range(ports))}}}\n  uplinks"
+        spec = spec_file(tmp_path, text.replace("  uplinks", vfs))
+        done = on(applied)("apply", spec, "--yes")
+        assert done.code == 0 and max(map(len, done.err.splitlines())) < most, done.err
+    assert "br-dns: add port vf0; add port vf1; " in done.err and "add port vf6 and 33 more" in done.err
+    names = [f"pool{p}/ns{b}" for p in range(2) for b in range(1, 16)]
+    back = on(applied)("undrain", *names)
+    assert "; pool0/ns1 is not drained; " in back.out and "pool0/ns7 is not drained and 23 more" in back.out
+    weighed = on(applied)("weight", *names, "--undo")
+    assert "pool0/ns7 has the spec's weight already and 23 more" in weighed.out
+    gradual = on(applied)("drain", *names, "--over", "1s", "--yes")
+    assert "pool0/ns7 and 23 more: 100 % drained" in gradual.err
+    again = on(applied)("drain", *names, "--yes")
+    assert again.out.endswith("pool0/ns7 and 23 more are drained already\n")
+    for done in (back, weighed, gradual, again):
+        assert done.code == 0 and max(map(len, (done.out + done.err).splitlines())) < most, done.out + done.err

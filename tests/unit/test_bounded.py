@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dnsteer.deploy.bounded import FEW, MANY, SentenceGroup, bounded_alike, bounded_lines, some_of
+from dnsteer.deploy.bounded import FEW, MANY, SentenceGroup, bounded_alike, bounded_lines
+from dnsteer.spec.errors import some_of
 
 
 def texts(n: int, what: str = "added") -> list[str]:

@@ -39,9 +39,13 @@ def test_the_directory_of_open_vswitch(
     if verb == "bringup":
         assert f"unix:{place}/db.sock" in command("bringup", SPEC, "--check")[1]
         return
-    said = f"dnsteer: OVSDB at unix:{place}/db.sock: there is no such socket; is it running?\n"
+    said = f"dnsteer: OVSDB at unix:{place}/db.sock (from OVS_RUNDIR): there is no such socket; is it running?\n"
     assert command(verb) == (69, "", said)
-    assert f"unix:{place}/other.sock" in command(verb, "--db", f"unix:{place}/other.sock")[2]
+    monkeypatch.chdir(place.parent)
+    monkeypatch.setenv("OVS_RUNDIR", place.name)  # relative
+    assert "(from OVS_RUNDIR): there is no such socket" in command(verb)[2]
+    other = command(verb, "--db", f"unix:{place}/other.sock")[2]
+    assert f"unix:{place}/other.sock" in other and "OVS_RUNDIR" not in other
 
 
 def test_the_switch_of_a_lab_is_named(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,10 @@ def test_a_filter_is_typed_kept_and_taken_back() -> None:
     assert chosen.press("\x7f\x7f\r", page=1, rows=1) and (chosen.matching, chosen.typed) == ("dq", False)
     assert "with 'dq'" in chosen.foot(2) and "/ filter" in chosen.foot(2)
     assert chosen.press(ESC, page=1, rows=1) and chosen.matching == ""
+    assert pressed("/ab", "\r", "/c", "\r").matching == "c"  # begun anew
+    chosen = pressed("/ab", "\r", "/c")
+    assert chosen.foot(2) == "filter: c_   Enter: keep it, Esc: 'ab' again"
+    assert chosen.press(ESC, page=1, rows=1) and (chosen.matching, chosen.typed) == ("ab", False)
     assert pressed("/ab", ESC).matching == "" and not pressed("/ab", ESC).typed
 
 

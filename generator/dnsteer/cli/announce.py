@@ -11,7 +11,7 @@ from dnsteer.cli.name_completion import vips as complete_vips
 from dnsteer.cli.output import Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import escape, some_of
 from dnsteer.switch.tools import SwitchError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def withdraw(
     left = None if dry_run else _wait(done, gone=True)
     _report(done, "withdrawn", left, dry_run, json)
     if left:
-        raise SwitchError(f"BIRD still has routes to {', '.join(sorted(left))} after {_PATIENCE:g} s; {_NO_AGENT}")
+        raise SwitchError(f"BIRD still has routes to {some_of(sorted(left))} after {_PATIENCE:g} s; {_NO_AGENT}")
 
 
 def announce(
@@ -67,7 +67,7 @@ def announce(
     left = None if dry_run else _wait(done, gone=False)
     _report(done, "announced", left, dry_run, json)
     if left and not json:
-        err.print(f"BIRD has no routes to {', '.join(sorted(left))} yet, which may not work now; {_NO_AGENT}")
+        err.print(f"BIRD has no routes to {some_of(sorted(left))} yet, which may not work now; {_NO_AGENT}")
 
 
 def _named(vips: list[str] | None, every: bool) -> list[str]:

@@ -11,7 +11,7 @@ from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import DRAINED, STATE_WORDS, Kind
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import escape, some_of
 from dnsteer.switch.tools import SwitchError, UnavailableError, merged_error
 
 if TYPE_CHECKING:
@@ -191,13 +191,15 @@ def _bring_back(
         other = next(iter(change.entries(name, "down" if kind == "drain" else "drain")), None)
         hint = f", it is {STATE_WORDS[other.kind]}: dnsteer {_BACK[other.kind]} {name}" if other else ""
         is_not.append(f"{name} is not {STATE_WORDS[kind]}{hint}")
-    report_change(change, names, dry_run, json, "; ".join(is_not))
+    report_change(change, names, dry_run, json, some_of(is_not, "; "))
 
 
 def said(names: Sequence[str]) -> str:
-    """Their names and the verb: `farm/ns1 is`, `farm/ns1 and farm/ns2 are`."""
+    """Their names, the first few of many, and the verb: `farm/ns1 is`, `farm/ns1 and farm/ns2 are`."""
     *others, last = dict.fromkeys(names)
-    return f"{', '.join(others)} and {last} are" if others else f"{last} is"
+    if len(others) < 2:
+        return f"{others[0]} and {last} are" if others else f"{last} is"
+    return f"{some_of([*others, last])} are"
 
 
 def change_backends(
@@ -223,7 +225,7 @@ def go_on(
     if not dry_run and under_way:
         from dnsteer.deploy.gradual import go_to_the_end
 
-        go_to_the_end(switch, change, ", ".join(dict.fromkeys(names)), under_way, progress(json))
+        go_to_the_end(switch, change, some_of(dict.fromkeys(names)), under_way, progress(json))
 
 
 def report_change(

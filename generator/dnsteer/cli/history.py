@@ -14,7 +14,7 @@ from dnsteer.cli.name_completion import states
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import escape, some_of
 
 if TYPE_CHECKING:
     from dnsteer.switch.state import AppliedState
@@ -55,7 +55,6 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
 
 def _print_states(states: Sequence[AppliedState], current: int, left: Container[int]) -> None:
     from dnsteer.cli.tables import TableColumn, table_of
-    from dnsteer.deploy.bounded import some_of
 
     rows = []
     for s in states:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import ip_interface
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from pydantic_core import PydanticCustomError
 
-from dnsteer.cli.output import Exit, Json, fail, out, print_json, reporting
+from dnsteer.cli.output import Exit, Json, err, fail, out, print_json, reporting
 from dnsteer.spec.draft import SITE_KINDS, Site, SiteBackend, draft_spec
-from dnsteer.spec.errors import counted
+from dnsteer.spec.errors import MAX_SHOWN, Finding, SpecError, counted, show_path
+from dnsteer.spec.errors import Path as SpecPath
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.spec.model.types import Address, parse_address, parse_interface, parse_mac, parse_name
 
 _T = TypeVar("_T")
 _MAC = "02:00:00:00:00:53"
 _FLAVORS = tuple(flavor.value for flavor in Flavor)
+_FLAGS = (
+    ("switch.name", "--name"), ("switch.flavor", "--flavor"), ("switch.bridge", "--bridge"), ("switch.uplinks", "--uplink"),
+    ("switch.mac", "--mac"), ("switch.gateways", "--gateway"), ("switch.probe", "--probe"), ("pools.*.health", "--zone"),
+    ("pools.*.backends", "--backend"), ("pools", "--backend"), ("vips", "--vip"),
+)  # fmt: skip
+"""Places in the draft, the inner ones first, with the flags that say what stands there; `*` is any key."""
+_PLACE, _STEP = re.compile(r"line \d+, (\$[^\s;,)]+)"), re.compile(r"\.([\w-]+)|\[(\d+)\]")
+"""Another place that a finding points to, and the keys and indices of its path."""
 _ABOUT_SITES = (
     "dsr: one arm, the servers own the VIP and answer the clients themselves; nat: one arm, the servers have addresses of "
     "their own and answer through the switch; resolvers: a farm with health checks, by dsr, or by nat with --gateway"
@@ -91,44 +103,22 @@ def init(
         standard = output == Path("-")
         if not standard and output.exists() and not force:
             fail(f"{output}: is there already; --force replaces it, -o names another file", Exit.ERROR, as_json=json)
+        if not standard and (output.is_dir() or not output.parent.is_dir()):
+            found = "a directory" if output.is_dir() else f"no directory {output.parent}"
+            fail(f"{output}: found {found}; expected a file in one that exists", Exit.ERROR, as_json=json)
         asks = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() and not json
+        flags = _Flags(site, vip, backend, next_hop, gateway, probe, zone, name, flavor, bridge, uplink, mac)
+        _describe(
+            flags, _Answers(asks=False, everything=False), asks=asks
+        )  # a wrong flag is said before anything is asked
         wanted = _Answers(asks, everything=site is None)
-        host = socket.gethostname().partition(".")[0] or "dpu-1"
-        kind = wanted.one("--site", site, f"site ({_ABOUT_SITES})", _one_of(SITE_KINDS))
-        for flag, given, other in (("--zone", zone, "resolvers"), ("--gateway", gateway, "dsr")):
-            if given and kind == other:
-                raise typer.BadParameter(f"found {flag} for --site {other}, which has none; expected another site")
-        asked_for = wanted.optional(
-            "--zone", zone, "zone that all servers have, for health checks", ask=kind != "resolvers"
-        )
-        described = Site(
-            kind=kind,  # type: ignore[arg-type]
-            name=wanted.usual("--name", name, "name of the switch", host, _by(parse_name)),
-            flavor=wanted.usual("--flavor", flavor, f"Open vSwitch ({', '.join(_FLAVORS)})", "ovs-doca", _one_of(_FLAVORS)),
-            bridge=_read("--bridge", bridge, _by(parse_interface)),
-            uplink=wanted.usual("--uplink", uplink, "port towards the network", "p0", _by(parse_interface)),
-            mac=wanted.usual("--mac", mac, "MAC address of the VIPs, unused in their network", _MAC, _by(parse_mac)),
-            vips=wanted.several("--vip", vip, "address that clients ask", _by(parse_address)),
-            backends=wanted.several(
-                "--backend", backend, "server, as NAME,ADDRESS,MAC (both families: NAME,ADDRESS,ADDRESS,MAC)", _backend
-            ),
-            gateways=wanted.several(
-                "--gateway", gateway, "unused address that the servers route their answers to", _by(parse_address),
-                needed=kind == "nat",
-            ),
-            next_hop=wanted.one(
-                "--next-hop", next_hop, "MAC address of the router that answers leave to", _by(parse_mac),
-                needed=kind == "nat" or bool(gateway),
-            ),
-            probes=wanted.several(
-                "--probe", probe, "unused address in the servers' network for health checks, as ADDRESS/LEN", _probe,
-                needed=False, ask=kind == "resolvers" or bool(asked_for),
-            ),
-            zone=asked_for,
-        )  # fmt: skip
+        described = _describe(flags, wanted, asks=asks)
         wanted.refuse_missing()
         text = draft_spec(described)
-        _check(text, str(output))
+        try:
+            _check(text, str(output))
+        except SpecError as error:
+            _refuse(error, described, output, text, keep=wanted.answered, json=json)
         if standard:
             out.write_document(text)
             return
@@ -136,6 +126,87 @@ def init(
 
         write_file(output, text)
     _report(described, output, json)
+
+
+@dataclass(frozen=True)
+class _Flags:
+    """What the flags of the site's description say."""
+
+    site: str | None
+    vip: list[str] | None
+    backend: list[str] | None
+    next_hop: str | None
+    gateway: list[str] | None
+    probe: list[str] | None
+    zone: str | None
+    name: str | None
+    flavor: str | None
+    bridge: str
+    uplink: str | None
+    mac: str | None
+
+
+def _describe(flags: _Flags, wanted: _Answers, *, asks: bool) -> Site:
+    """The site by the flags, and by the answers to what they leave open. Where it *asks*, a zone that checks need may be
+    answered. Raises typer.BadParameter for a flag that is wrong, or that the site has no use for.
+    """
+    host = socket.gethostname().partition(".")[0] or "dpu-1"
+    kind = wanted.one("--site", flags.site, f"site ({_ABOUT_SITES})", _one_of(SITE_KINDS))
+    _refuse_unused(kind, flags)
+    zone = _zone(kind, flags, wanted)
+    site = Site(
+        kind=kind,  # type: ignore[arg-type]
+        name=wanted.usual("--name", flags.name, "name of the switch", host, _by(parse_name)),
+        flavor=wanted.usual(
+            "--flavor", flags.flavor, f"Open vSwitch ({', '.join(_FLAVORS)})", "ovs-doca", _one_of(_FLAVORS)
+        ),
+        bridge=_read("--bridge", flags.bridge, _by(parse_interface)),
+        uplink=wanted.usual("--uplink", flags.uplink, "port towards the network", "p0", _by(parse_interface)),
+        mac=wanted.usual("--mac", flags.mac, "MAC address of the VIPs, unused in their network", _MAC, _by(parse_mac)),
+        vips=wanted.several("--vip", flags.vip, "address that clients ask", _by(parse_address)),
+        backends=wanted.several(
+            "--backend", flags.backend, "server, as NAME,ADDRESS,MAC (both families: NAME,ADDRESS,ADDRESS,MAC)", _backend
+        ),
+        gateways=wanted.several(
+            "--gateway", flags.gateway, "unused address that the servers route their answers to", _by(parse_address),
+            needed=kind == "nat",
+        ),
+        next_hop=wanted.one(
+            "--next-hop", flags.next_hop, "MAC address of the router that answers leave to", _by(parse_mac),
+            needed=kind == "nat" or bool(flags.gateway),
+        ),
+        probes=wanted.several(
+            "--probe", flags.probe, "unused address in the servers' network for health checks, as ADDRESS/LEN", _probe,
+            needed=False, ask=kind == "resolvers" or bool(zone),
+        ),
+        zone=zone,
+    )  # fmt: skip
+    if kind and site.probes and not (site.checked or asks):
+        raise typer.BadParameter(
+            "found --probe without --zone, so that nothing would be checked from there; expected --zone NAME too, a zone "
+            "that all servers have"
+        )
+    return site
+
+
+def _refuse_unused(kind: str, flags: _Flags) -> None:
+    """Refuse flags that the site has no use for; *kind* is empty where it is not known yet. Raises typer.BadParameter."""
+    for flag, given, other in (("--zone", flags.zone, "resolvers"), ("--gateway", flags.gateway, "dsr")):
+        if given and kind == other:
+            raise typer.BadParameter(f"found {flag} for --site {other}, which has none; expected another site")
+    if flags.next_hop and (kind == "dsr" or (kind == "resolvers" and not flags.gateway)):
+        raise typer.BadParameter(
+            f"found --next-hop for servers that answer the clients themselves (--site {kind}); expected it "
+            + ("together with --gateway, for answers through the switch" if kind == "resolvers" else "for --site nat")
+        )
+
+
+def _zone(kind: str, flags: _Flags, wanted: _Answers) -> str:
+    """The zone that authoritative servers are asked for; empty where they are not checked."""
+    what = "zone that all servers have, for health checks"
+    if flags.probe and kind in ("dsr", "nat"):
+        return wanted.one("--zone", flags.zone, what, _zone_name)
+    return wanted.optional("--zone", flags.zone, what, _zone_name, ask=kind != "resolvers")
 
 
 def _check(text: str, file: str) -> None:
@@ -146,13 +217,85 @@ def _check(text: str, file: str) -> None:
     check_document(parse_document(file, text))
 
 
+def _refuse(error: SpecError, site: Site, file: Path, text: str, *, keep: bool, json: bool) -> NoReturn:
+    """Say what is wrong with the site. Answers of somebody who was asked are kept, as a draft to be mended; else each
+    finding names its flag.
+    """
+    if keep:
+        from dnsteer.render.atomic_files import write_file
+
+        draft = _draft_file(file)
+        write_file(draft, text)
+        shown, final = shlex.quote(str(draft)), shlex.quote(_named(file))
+        err.print(SpecError(str(draft), error.findings, len(error.findings) + error.more).text())
+        fail(
+            f"{draft}: your answers are kept there; correct it, then: dnsteer check {shown} && mv {shown} {final}",
+            Exit.ERROR,
+        )
+    findings = [(_flag_of(f.path, site), _without_lines(f, site)) for f in error.findings]
+    if json:
+        found = [{**f.as_json(str(file)), "flag": flag} for flag, f in findings]
+        print_json({"ok": False, "errors": found, "more": error.more})
+        raise typer.Exit(Exit.ERROR)
+    lines = [replace(finding, path=()).text(flag) for flag, finding in findings[:MAX_SHOWN]]
+    left = len(findings) + error.more - len(lines)
+    lines += [f"and {left} more (--json shows all)"] if left else []
+    fail("\n".join([*lines, "nothing was written"]), Exit.ERROR)
+
+
+def _without_lines(finding: Finding, site: Site) -> Finding:
+    """The finding without lines of a draft that nobody has: it refers to other places by their flags."""
+
+    def flag(place: re.Match[str]) -> str:
+        steps = _STEP.findall(place[1])
+        return _flag_of(tuple(int(index) if index else key for key, index in steps), site)
+
+    found, expected, hint = (_PLACE.sub(flag, text) for text in (finding.found, finding.expected, finding.hint))
+    return replace(finding, line=0, found=found, expected=expected, hint=hint)
+
+
+def _flag_of(path: SpecPath, site: Site) -> str:
+    """The flag that says what the draft has at a path, with its value where it may be given several times."""
+    match path:
+        case ("pools", _, "backends", int(n), *_):
+            return f"--backend {site.backends[n].name}"
+        case ("vips", _, "addresses", int(n), *_):
+            return f"--vip {site.vips[n]}"
+        case ("switch", "gateways", int(n), *_):
+            return f"--gateway {site.gateways[n]}"
+        case ("switch", "probe", "addresses", int(n), *_):
+            return f"--probe {site.probes[n]}"
+        case ("switch", "uplinks", _, "next_hop", *_):
+            return "--next-hop"
+        case (first, *rest):
+            words = (str(first), *(str(word) for word in rest))
+            return next((flag for place, flag in _FLAGS if _is_below(words, place)), show_path(path))
+    return "the site"
+
+
+def _is_below(words: Sequence[str], place: str) -> bool:
+    keys = place.split(".")
+    return len(words) >= len(keys) and all(key in ("*", word) for key, word in zip(keys, words, strict=False))
+
+
+def _named(file: Path) -> str:
+    return "spec.yaml" if file == Path("-") else str(file)
+
+
+def _draft_file(file: Path) -> Path:
+    """A file beside the one that was to be written, which is not there yet."""
+    names = (Path(f"{_named(file)}.draft{n or ''}") for n in range(1000))
+    return next(name for name in names if not name.exists())
+
+
 def _report(site: Site, file: Path, json: bool) -> None:
+    named = shlex.quote(str(file))
     steps = [
-        (f"dnsteer check {file}", "proves it on a private switch; no root, no switch needed"),
-        (f"dnsteer lint {file}", "what hardware does with it"),
-        (f"dnsteer bringup {file} -o bringup", "scripts that prepare this machine"),
-        (f"dnsteer plan {file}", "what would change on the running switch"),
-        (f"dnsteer apply {file}", "changes it"),
+        (f"dnsteer check {named}", "proves it on a private switch; no root, no switch needed"),
+        (f"dnsteer lint {named}", "what hardware does with it"),
+        (f"dnsteer bringup {named} -o bringup", "scripts that prepare this machine"),
+        (f"dnsteer plan {named}", "what would change on the running switch"),
+        (f"dnsteer apply {named}", "changes it"),
         *([("dnsteer agent", "checks the servers, and takes those that fail out")] if site.checked else []),
     ]
     if json:
@@ -169,6 +312,8 @@ class _Answers:
     def __init__(self, asks: bool, *, everything: bool) -> None:
         self._asks, self._everything = asks, everything
         self._missing: list[str] = []
+        self.answered = False
+        """Whether anything was asked for."""
 
     def one(self, flag: str, given: str | None, what: str, read: Callable[[str], str], *, needed: bool = True) -> str:
         """The value of a flag, or the answer; empty where it is not *needed* or missing."""
@@ -177,11 +322,18 @@ class _Answers:
         found = self._ask(flag, what, read, one=True) if needed else ()
         return found[0] if found else ""
 
-    def optional(self, flag: str, given: str | None, what: str, *, ask: bool) -> str:
+    def optional(self, flag: str, given: str | None, what: str, read: Callable[[str], str], *, ask: bool) -> str:
         """The value of a flag; who is asked *everything* may answer, where it makes sense to *ask*."""
-        if given is not None or not (ask and self._asks and self._everything):
-            return given or ""
-        return str(typer.prompt(f"{what}; empty: none", default="", show_default=False, err=True)).strip()
+        if given:
+            return _read(flag, given, read)
+        if not (ask and self._asks and self._everything):
+            return ""
+        while True:
+            text = self._prompt(f"{what}; empty: none")
+            try:
+                return read(text) if text else ""
+            except ValueError as wrong:
+                typer.echo(f"{flag}: {wrong}", err=True)
 
     def usual(self, flag: str, given: str | None, what: str, usual: str, read: Callable[[str], str]) -> str:
         """The value of a flag, else what is *usual*; who is asked *everything* is asked for this too."""
@@ -189,7 +341,7 @@ class _Answers:
             return _read(flag, given or usual, read)
         while True:
             try:
-                return read(typer.prompt(what, default=usual, err=True).strip())
+                return read(self._prompt(what, usual))
             except ValueError as wrong:
                 typer.echo(f"{flag}: {wrong}", err=True)
 
@@ -213,7 +365,7 @@ class _Answers:
         found = list[_T]()
         while not found or not one:
             more = "" if one else f"; {'empty: no more' if found else 'empty: none' if not needed else 'one at a time'}"
-            text = typer.prompt(f"{what}{more}", default="", show_default=False, err=True).strip()
+            text = self._prompt(f"{what}{more}")
             if not text and (found or not needed):
                 break
             try:
@@ -221,6 +373,10 @@ class _Answers:
             except ValueError as wrong:
                 typer.echo(f"{flag}: {wrong}", err=True)
         return tuple(found)
+
+    def _prompt(self, what: str, usual: str = "") -> str:
+        self.answered = True
+        return str(typer.prompt(what, default=usual, show_default=bool(usual), err=True)).strip()
 
     def refuse_missing(self) -> None:
         """Raise typer.BadParameter where flags are missing that were not asked for."""
@@ -253,6 +409,14 @@ def _words(err: PydanticCustomError) -> str:
     about = err.context or {}
     hint = about.get("hint")
     return f"{about.get('expected') or err.message()}{f' ({hint})' if hint else ''}"
+
+
+def _zone_name(text: str) -> str:
+    """A name that a check can ask for, as it was written."""
+    from dnsteer.spec.model.query import parse_query_name
+
+    _by(parse_query_name)(text)
+    return text
 
 
 def _one_of(words: tuple[str, ...]) -> Callable[[str], str]:

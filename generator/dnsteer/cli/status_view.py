@@ -12,6 +12,7 @@ from rich.text import Text
 from dnsteer.cli.output import passed, utc
 from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.console.attention_item import AttentionItem, Level
+from dnsteer.deploy.bounded import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
 from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance
@@ -54,11 +55,14 @@ def view(
 ) -> RenderableType:  # fmt: skip
     """All of it, in *width* columns, with the *items* that need attention. *away* is why the switch cannot be seen now; of
     *height* lines, what matters most; if *bounded*, so of a large switch too, with some more lines."""
-    lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height)])
+    lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height, bounded)])
+    hidden = 0
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
     for title, entries in _sorts(out):
-        parts.append(_maintenance(title, entries, width, fold=not height))
+        few = _most_urgent(entries) if bounded and not height else entries
+        parts.append(_maintenance(_title(title, len(few), len(entries)), few, width, fold=not height))
+        hidden += len(entries) - len(few)
     shown = _all_of
     if height:
         above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + len(out) + 2 * len(_sorts(out))
@@ -73,18 +77,23 @@ def view(
         pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), _ROWS)
         vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), _ROWS)
     parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
-    if shown is _not_up and not height:
-        parts.append(_left_out(status, pools, vips))
+    if not height and (hidden or shown is _not_up):
+        parts.append(_left_out(status, pools, vips, shown, hidden))
     if not height:
         parts.append(_verdict(status, items))
     return Group(*[p for part in parts for p in (part, "")][:-1])
 
 
-def _left_out(status: Status, pools: Sequence[PoolView], vips: Sequence[VipView]) -> Text:
-    """What a bounded status does not show, and how it is shown."""
-    up = sum(len(p.backends) for p in status.pools) - sum(len(_not_up(p)) for p in pools)
-    counts = ((len(status.pools) - len(pools), "pool"), (up, "backend"), (len(status.vips) - len(vips), "VIP"))
-    left = ", ".join(counted(n, what) for n, what in counts if n)
+def _left_out(
+    status: Status, pools: Sequence[PoolView], vips: Sequence[VipView], shown: _Shown, maintenance: int
+) -> Text:
+    """What a bounded status does not show, and how it is shown. *maintenance* is how many entries of that."""
+    up = sum(len(p.backends) for p in status.pools) - sum(len(shown(p)) for p in pools)
+    counts = (
+        (maintenance, "entry of maintenance", "entries of maintenance"), (len(status.pools) - len(pools), "pool", ""),
+        (up, "backend", ""), (len(status.vips) - len(vips), "VIP", ""),
+    )  # fmt: skip
+    left = ", ".join(counted(n, one, several) for n, one, several in counts if n)
     return Text(f"not shown: {left}; all: dnsteer status -v; one: dnsteer status POOL or VIP", style="dim")
 
 
@@ -145,17 +154,35 @@ def _line(name: str, value: str, style: str = "") -> Text:
     return Text.assemble((f"{name:9}", "bold"), (value, style))
 
 
-def _findings(status: Status, items: Sequence[AttentionItem], height: int) -> Iterator[Text]:
+def _most_urgent(entries: Sequence[Maintenance]) -> Sequence[Maintenance]:
+    """As many entries of maintenance as are shown of a large switch: those overdue, then those by the agent, first."""
+    if len(entries) <= _ROWS:
+        return entries
+    moment = now()
+    return sorted(entries, key=lambda a: (not a.expired(moment), a.kind != "health"))[:_ROWS]
+
+
+def _few_of_a_kind(items: Sequence[AttentionItem]) -> list[AttentionItem]:
+    """The items that are shown of a large switch: of many of a kind the first few."""
+    kinds = dict[tuple[str, str], list[AttentionItem]]()
+    for item in items:
+        kinds.setdefault((item.level, kind_of(item.line)), []).append(item)
+    few = {id(item) for same in kinds.values() for item in (same[:FEW] if len(same) > MANY else same)}
+    return [item for item in items if id(item) in few][:_ROWS]
+
+
+def _findings(status: Status, items: Sequence[AttentionItem], height: int, bounded: bool) -> Iterator[Text]:
     """What needs attention, but for maintenance, of which the tables tell; then differences. A few where lines are few."""
     words = {**dict.fromkeys(status.errors, "error"), status.interrupted: "interrupted"}
     told = [i for i in items if i.said != unreachable_text(status) and not i.listed]
-    most = max(2, height // 4) if height else len(told)
-    for item in told[:most]:
+    few = told[: max(2, height // 4)] if height else _few_of_a_kind(told) if bounded else told
+    for item in few:
         text = "\n".join(map(escape, item.line.splitlines()))
         word = words.get(item.said, item.level) if item.said else item.level
         yield Text(f"{word}: {text}", style=LEVEL_STYLES[item.level])
-    if most < len(told):
-        yield Text(f"and {len(told) - most} more: dnsteer status", style="bold")
+    if len(few) < len(told):
+        how = "dnsteer status" if height else "dnsteer status -v"
+        yield Text(f"and {len(told) - len(few)} more: {how}", style="bold")
     if status.drift:
         file = status.reading.state.file if status.reading.state else ""
         for d in status.drift:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -27,13 +27,23 @@ class TableColumn:
     """A column. *leaves* is its place in the order in which columns leave a narrow terminal; 0: it stays.
 
     Of words that are not numbers the first ones to give way to others are those that *narrows* names, down to so many
-    columns of the terminal; then names are broken, behind a separator.
+    columns of the terminal; then names are broken, behind a separator. *shortens* gives a text that is too wide in so many
+    columns, where cells have one line; without it the end is cut.
     """
 
     title: str
     right: bool = False
     leaves: int = 0
     narrows: int = 0
+    shortens: Callable[[str, int], str] | None = None
+
+
+def shorten_name(name: str, width: int) -> str:
+    """A name in *width* columns, cut in the middle: names of many things often differ only at their end."""
+    if cell_len(name) <= width:
+        return name
+    tail = max(0, width - 1) // 2
+    return f"{name[: max(0, width - 1 - tail)]}\u2026{name[len(name) - tail :]}"
 
 
 def table_of(
@@ -53,6 +63,8 @@ def table_of(
     if whole and not one_line and len(rows) > _MANY:
         # Where nothing is broken, cells of many lines look the same as many rows and take a third of the time.
         rows = [tuple(Text("\n").join(map(_text, cells)) for cells in zip(*rows, strict=True))]
+    if one_line:
+        rows = [[_shortened(*each) for each in zip(columns, row, wide, strict=True)] for row in rows]
     for row in rows:
         table.add_row(
             *(_broken(cell, size) for cell, size in zip(row, wide, strict=True)) if not (whole or one_line) else row
@@ -98,6 +110,13 @@ def _cells(rows: Sequence[Sequence[Cell]], columns: Sequence[TableColumn]) -> Se
 
 def _widest(cells: Sequence[Cell]) -> int:
     return max((cell_len(line) for cell in cells for line in str(cell).split("\n")), default=0)
+
+
+def _shortened(column: TableColumn, cell: Cell, width: int) -> Cell:
+    if column.shortens is None:
+        return cell
+    text = _text(cell)
+    return Text(column.shortens(text.plain, width), style=text.style)
 
 
 def _text(cell: Cell) -> Text:

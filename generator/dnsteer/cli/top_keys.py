@@ -26,6 +26,8 @@ class TopKeys:
     matching: str = ""
     skip: int = 0
     typed: bool = False
+    earlier: str = ""
+    """The filter from before one is typed."""
 
     def press(self, data: str, *, page: int, rows: int) -> bool:
         """Obey keys; whether to go on. *page* is how many rows a page scrolls, *rows* how many the longer table has."""
@@ -35,7 +37,7 @@ class TopKeys:
             elif key in ("q", "Q"):
                 return False
             elif key == "/":
-                self.typed = True
+                self.typed, self.earlier, self.matching, self.skip = True, self.matching, "", 0
             elif key == _ESCAPE:
                 self.matching, self.skip = "", 0
             elif key.lower() in ORDERS:
@@ -49,7 +51,7 @@ class TopKeys:
         if key in _ENTER:
             self.typed = False
         elif key == _ESCAPE:
-            self.typed, self.matching = False, ""
+            self.typed, self.matching = False, self.earlier
         elif key in _BACK:
             self.matching = self.matching[:-1]
         elif key.isprintable():
@@ -68,7 +70,8 @@ class TopKeys:
     def foot(self, every: float) -> str:
         """The line at the end: what is shown, and the keys. *every* is how often frames come, in seconds."""
         if self.typed:
-            return f"filter: {self.matching}_   Enter: keep it, Esc: none"
+            before = f"{self.earlier!r} again" if self.earlier else "none"
+            return f"filter: {self.matching}_   Enter: keep it, Esc: {before}"
         chosen = f"every {every:g} s, by {self.sort}" + (f", with {self.matching!r}" if self.matching else "")
         return f"{chosen}   q quit  / filter  r rate  n name  s state  d difference"
 

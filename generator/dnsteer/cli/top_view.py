@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from dnsteer.cli.status_view import LEVEL_STYLES, ago, shown_rate, shown_state
-from dnsteer.cli.tables import TableColumn, table_of
+from dnsteer.cli.tables import TableColumn, shorten_name, table_of
 from dnsteer.cli.top_frame import Sort, TopFrame
 from dnsteer.spec.errors import counted, escape
 from dnsteer.status.shares import Share
@@ -19,6 +20,8 @@ from dnsteer.status.vips import VipView
 _MARKS = {"critical": "!!", "warning": "! ", "note": "- "}
 _BESIDE, _LEFT = 150, 76
 """Columns from which the two tables are side by side, and the most of the left one."""
+_HEAD = 2
+"""Lines above the tables, at least, where both tables are shown: the switch, and what needs attention."""
 _BAR, _WIDE = 10, 100
 """Columns of the bars, and of the terminal from which there are bars."""
 _WHY = 12
@@ -43,52 +46,83 @@ def top_view(
     """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end. Of the VIPs and backends
     those with *matching* in a name, and where there is not the room for all, from row *skip* on.
     """
-    head = [*_head(frame), *_attention(frame, size, away)]
     vips, backends = frame.vips(sort, matching), frame.shares(sort, matching)
     beside = size.width >= _BESIDE
-    left, right = len(vips), len(backends)
+    head = [*_head(frame), *_attention(frame, size, away)]
+    left, right = _Rows(len(vips), len(vips)), _Rows(len(backends), len(backends))
+    with_backends = True
     if size.height:
-        room = max(2, size.height - len(head) - 1 - bool(foot))  # with a line above the tables
-        if beside:
-            left, right = (_fitting(n, room - 1) for n in (left, right))
+        room = size.height - bool(foot)
+        least = 2 if beside else 5  # a heading and a row of each, and a line between
+        if not beside and room - least < _HEAD + 1:
+            with_backends, least = False, 2
+        head = _head_in(frame, size, away, room - least - 1)
+        room -= len(head) + bool(head)
+        if beside or not with_backends:
+            left, right = _fitting(len(vips), room - 1), _fitting(len(backends), room - 1)
         else:
-            left, right = _split(left, right, room - 3)  # two headings, a line between
+            left, right = _split(len(vips), len(backends), room - 3)
     wide = min(_LEFT, size.width // 2) if beside else size.width
-    shown_vips = _vips(vips, _rows(len(vips), left, skip), wide)
-    of_backends = _rows(len(backends), right, skip)
-    shown_backends = _backends(backends, of_backends, size.width - wide - 2 if beside else size.width)
-    body: list[RenderableType] = [shown_vips, "", shown_backends]
+    shown_vips = _vips(vips, left.skipping(skip), wide, left.says_more, matching)
+    shown_backends = _backends(
+        backends, right.skipping(skip), size.width - wide - 2 if beside else size.width, right.says_more, matching
+    )
+    body: list[RenderableType] = [shown_vips, "", shown_backends] if with_backends else [shown_vips]
+    tall = left.lines + (1 + right.lines if with_backends else 0)
     if beside:
         both = Table.grid(padding=(0, 2, 0, 0))
         both.add_column(width=wide)
         both.add_column(width=size.width - wide - 2)
         both.add_row(shown_vips, shown_backends)
-        body = [both]
-    parts: list[RenderableType] = [*head, "", *body]
+        body, tall = [both], max(left.lines, right.lines)
+    parts: list[RenderableType] = [*head, *([""] if head else []), *body]
     if foot:
-        tall = [1 + shown + (shown < of) for shown, of in ((left, len(vips)), (right, len(backends)))]
-        used = len(head) + 1 + (max(tall) if beside else sum(tall) + 1)
-        parts += [""] * (size.height - used - 1)
+        parts += [""] * (size.height - len(head) - bool(head) - tall - 1)
         parts.append(Text(foot, style="dim", no_wrap=True, overflow="crop"))
     return Group(*parts)
 
 
-def _rows(n: int, shown: int, skip: int) -> range:
-    """Which of *n* rows are shown: so many from *skip* on, or the last ones."""
-    start = max(0, min(skip, n - shown))
-    return range(start, start + shown)
+@dataclass(frozen=True)
+class _Rows:
+    """How many of *n* rows of a table are *shown*; below them it *says more*, where there is a line for that."""
+
+    n: int
+    shown: int
+    says_more: bool = False
+
+    @property
+    def lines(self) -> int:
+        """Lines of the table, with its heading, and with one that says that there is nothing."""
+        return 1 + max(1, self.shown) + self.says_more
+
+    def skipping(self, skip: int) -> range:
+        """The rows that are shown: so many from *skip* on, or the last ones."""
+        start = max(0, min(skip, self.n - self.shown))
+        return range(start, start + self.shown)
 
 
-def _fitting(n: int, room: int) -> int:
-    """How many of *n* rows are shown in *room* lines: one of them says how many more there are."""
-    return n if n <= room else max(0, room - 1)
+def _fitting(n: int, room: int) -> _Rows:
+    """The rows that are shown in *room* lines, at least one; of two lines or more the last says how many more."""
+    if n <= room:
+        return _Rows(n, n)
+    return _Rows(n, max(1, room - 1), room > 1)
 
 
-def _split(vips: int, backends: int, room: int) -> tuple[int, int]:
-    """How many rows each table has in *room* lines: half of them, more where the other needs fewer."""
+def _split(vips: int, backends: int, room: int) -> tuple[_Rows, _Rows]:
+    """The rows of each table in *room* lines, two at least: half of them, more where the other needs fewer."""
     half = room // 2
-    for_vips = min(vips, max(half, room - backends))
-    return _fitting(vips, for_vips), _fitting(backends, max(1, room - for_vips))
+    for_vips = min(max(vips, 1), max(half, room - max(backends, 1)))
+    return _fitting(vips, for_vips), _fitting(backends, room - for_vips)
+
+
+def _head_in(frame: TopFrame, size: Size, away: str, room: int) -> list[Text]:
+    """What stands above the tables, in *room* lines: what needs attention stays longer than rates and the datapath."""
+    rest, found = _head(frame), _attention(frame, size, away)
+    while len(rest) > 1 and len(rest) + len(found) > room:
+        rest.pop()
+    if len(rest) + len(found) > room:
+        found = _attention(frame, size, away, room - len(rest))
+    return [*rest, *found][: max(0, room)]
 
 
 def _head(frame: TopFrame) -> list[Text]:
@@ -132,27 +166,34 @@ def _datapath(frame: TopFrame) -> Text:
     return _line([("  ".join(words), ""), (f"  {escape(found.not_understood)}" if found.not_understood else "", "dim")])
 
 
-def _attention(frame: TopFrame, size: Size, away: str) -> list[Text]:
+def _attention(frame: TopFrame, size: Size, away: str, most: int | None = None) -> list[Text]:
+    """What needs attention, in *most* lines; by default a quarter of the terminal, without why it is *away*."""
     lines = []
     if away:
         lines.append(_line([(f"!! unreachable since the last refresh: {escape(away)}", "bold red")]))
     found = frame.items
-    most = max(2, size.height // 4) if size.height else len(found)
-    shown = _fitting(len(found), most)
-    for item in found[:shown]:
+    if most is not None:
+        most -= len(lines)
+        if most < 1:
+            return lines
+    else:
+        most = max(2, size.height // 4) if size.height else len(found)
+    rows = _fitting(len(found), most)
+    for item in found[: rows.shown]:
         text = escape(" ".join(item.line.split()))
         decision = f"  {item.decision}" if item.decision and len(text) + len(item.decision) + 5 <= size.width else ""
         lines.append(_line([(f"{_MARKS[item.level]} {text}", LEVEL_STYLES[item.level]), (decision, "dim")]))
-    if shown < len(found):
-        lines.append(_line([(f"   and {len(found) - shown} more: dnsteer status", "")]))
+    if rows.says_more:
+        lines.append(_line([(f"   and {len(found) - rows.shown} more: dnsteer status", "")]))
     return lines or [_line([("nothing needs attention", "green")])]
 
 
-def _vips(vips: Sequence[VipView], shown: range, width: int) -> RenderableType:
+def _vips(vips: Sequence[VipView], shown: range, width: int, says_more: bool, matching: str) -> RenderableType:
     of = vips[shown.start : shown.stop]
     rows = [[_name(v.name), _address(v), _plain(v.pool), *map(_plain, _rates(v))] for v in of]
-    columns = [TableColumn("VIP"), TableColumn("address", leaves=2), TableColumn("pool", leaves=1), *_NUMBERS]
-    return _table(columns, rows, width, _more(len(vips), shown, "VIPs"))
+    name, pool = TableColumn("VIP", shortens=shorten_name), TableColumn("pool", leaves=1, shortens=shorten_name)
+    columns = [name, TableColumn("address", leaves=2), pool, *_NUMBERS]
+    return _table(columns, rows, width, _below(len(vips), shown, "VIP", says_more, matching))
 
 
 def _address(vip: VipView) -> Text:
@@ -164,7 +205,7 @@ def _rates(vip: VipView) -> tuple[str, str]:
     return shown_rate(vip.rate.queries), shown_rate(vip.rate.packets)
 
 
-def _backends(backends: Sequence[Share], shown: range, width: int) -> RenderableType:
+def _backends(backends: Sequence[Share], shown: range, width: int, says_more: bool, matching: str) -> RenderableType:
     of = backends[shown.start : shown.stop]
     most, rows = max((share.packets or 0 for share in of), default=0), []
     for share in of:
@@ -176,12 +217,12 @@ def _backends(backends: Sequence[Share], shown: range, width: int) -> Renderable
     shares = [TableColumn(name, right=True, leaves=n) for name, n in (("packets", 5), ("slots", 4), ("weight", 3))]
     bar = [TableColumn("", leaves=1)] if width >= _WIDE else []
     columns = [
-        TableColumn("backend"), TableColumn("state"), TableColumn("packets/s", right=True), *shares, *bar,
-        TableColumn("why", leaves=2, narrows=_WHY),
+        TableColumn("backend", shortens=_short_backend), TableColumn("state"), TableColumn("packets/s", right=True),
+        *shares, *bar, TableColumn("why", leaves=2, narrows=_WHY),
     ]  # fmt: skip
     if not bar:
         rows = [[*row[:-2], row[-1]] for row in rows]
-    return _table(columns, rows, width, _more(len(backends), shown, "backends"))
+    return _table(columns, rows, width, _below(len(backends), shown, "backend", says_more, matching))
 
 
 def _is_far(share: Share) -> bool:
@@ -222,7 +263,21 @@ def _plain(text: str) -> Text:
     return Text(escape(text))
 
 
-def _more(n: int, shown: range, what: str) -> str:
-    if shown.start:
-        return f"{shown.start + 1:,} to {shown.stop:,} of {n:,} {what}"
-    return f"and {n - shown.stop:,} more {what}" if n > shown.stop else ""
+def _short_backend(name: str, width: int) -> str:
+    """POOL/BACKEND in *width* columns: the pool is cut, in the middle, before the backend is."""
+    pool, _, backend = name.partition("/")
+    backend = shorten_name(backend, max(1, width - 2))
+    return f"{shorten_name(pool, max(1, width - 1 - cell_len(backend)))}/{backend}"
+
+
+def _below(n: int, shown: range, what: str, says_more: bool, matching: str) -> str:
+    """The line below a table: which rows it has, where it *says more*; or that there are none."""
+    if not n:
+        return f"no {what} matches {escape(matching)!r}" if matching else f"no {what}s"
+    if not says_more:
+        return ""
+    return (
+        f"{shown.start + 1:,} to {shown.stop:,} of {n:,} {what}s"
+        if shown.start
+        else f"and {n - shown.stop:,} more {what}s"
+    )

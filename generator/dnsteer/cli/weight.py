@@ -12,6 +12,7 @@ from dnsteer.cli.output import Json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import MAX_WEIGHT
+from dnsteer.spec.errors import some_of
 
 
 def register(app: typer.Typer) -> None:
@@ -72,4 +73,4 @@ def weight(
     for name in names:
         weight = next((f"weight {entry.weight}" for entry in change.entries(name, "weight")), "the spec's weight")
         has.append(f"{name} has {weight} already")
-    report_change(change, names, dry_run, json, "; ".join(has))
+    report_change(change, names, dry_run, json, some_of(has, "; "))

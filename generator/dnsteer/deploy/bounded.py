@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 MANY, FEW = 10, 5
 """More sentences of a kind than *MANY* are counted, and the first *FEW* of them are shown."""
-_NAMED = 8
-"""Names in a sentence."""
 _NUMBER = re.compile(r"\d[\d.]*")
 
 
@@ -34,16 +32,19 @@ def bounded_lines(groups: Iterable[SentenceGroup], *, how: str = "-v") -> list[s
     return lines
 
 
+def kind_of(text: str) -> str:
+    """What a text says, whatever it is about: what stands after its last colon, numbers aside."""
+    return _NUMBER.sub("N", text.rpartition(": ")[2])
+
+
 def bounded_alike(texts: Iterable[str], *, how: str = "--json") -> list[str]:
-    """Reasons or warnings, a line each; of many that say the same of different things the first few.
+    """Reasons or warnings, a line each; of those of a kind the first few where they are many.
 
     *how* shows all; empty: nothing does any more.
-
-    The same is what stands after the last colon, numbers aside.
     """
     kinds: dict[str, list[str]] = {}
     for text in texts:
-        kinds.setdefault(_NUMBER.sub("N", text.rpartition(": ")[2]), []).append(text)
+        kinds.setdefault(kind_of(text), []).append(text)
     lines = list[str]()
     for same in kinds.values():
         many = len(same) > MANY
@@ -52,11 +53,3 @@ def bounded_alike(texts: Iterable[str], *, how: str = "--json") -> list[str]:
             all_by = f" ({how} shows all)" if how else ""
             lines.append(f"and {len(same) - FEW:,} more of which this is said{all_by}")
     return lines
-
-
-def some_of(names: Iterable[object]) -> str:
-    """Names in a sentence, the first few where there are many."""
-    found = [str(name) for name in names]
-    if len(found) <= _NAMED:
-        return ", ".join(found)
-    return f"{', '.join(found[: _NAMED - 1])} and {len(found) - _NAMED + 1:,} more"

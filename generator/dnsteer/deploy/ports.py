@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dnsteer.deploy.diff import SwitchDiff
 from dnsteer.deploy.wanted import Wanted
+from dnsteer.spec.errors import some_of
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.fragment_limit import Tracker
@@ -23,7 +24,7 @@ def add_ports(
     if not found.adds_ports:
         database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
         return found.tables
-    progress(f"bridge {wanted.bridge.name}: {'; '.join(found.settings)}")
+    progress(f"bridge {wanted.bridge.name}: {some_of(found.settings, '; ')}")
     br.set_up_bridge(database, wanted.bridge, found.before)
     return _wait_for_ports_and_dump(wanted, database, client)
 

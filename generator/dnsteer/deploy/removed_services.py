@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dnsteer.render.flows import Flow
 from dnsteer.spec import derived
+from dnsteer.spec.errors import some_of
 from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.tables.order import PIPELINE
 
@@ -24,11 +25,11 @@ def removed_services(old: Spec, new: Spec) -> list[str]:
         addresses = [a for a in map(str, vip.addresses) if a not in kept]
         services = sorted({f"{protocol}/{port} of {a}" for a, protocol, port in gone if a not in addresses})
         if addresses and name not in new.vips and len(addresses) == len(vip.addresses):
-            out.append(f"VIP {name} ({', '.join(addresses)}) removed: its clients will get no answer")
+            out.append(f"VIP {name} ({some_of(addresses)}) removed: its clients will get no answer")
         elif addresses:
-            out.append(f"VIP {name}: {', '.join(addresses)} removed: its clients will get no answer")
+            out.append(f"VIP {name}: {some_of(addresses)} removed: its clients will get no answer")
         if services:
-            out.append(f"VIP {name}: {', '.join(services)} removed: its clients will get no answer")
+            out.append(f"VIP {name}: {some_of(services)} removed: its clients will get no answer")
     return out
 
 

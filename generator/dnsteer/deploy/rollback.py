@@ -16,6 +16,7 @@ from dnsteer.deploy.settle import as_settled
 from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance
+from dnsteer.spec.errors import some_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
@@ -136,7 +137,7 @@ def returning_maintenance(
     out: list[Maintenance] = []
     for state in found:
         if isinstance(state, DamagedError):
-            names = ", ".join(sorted("/".join(name) for name in back))
+            names = some_of(sorted("/".join(name) for name in back))
             return out, [f"{state}. So whether these were out when they left is not known: {names}"]
         back -= {(m.pool, b.name) for m in state.members for b in m.members}  # it was in service then, or is out still
         if not back:

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dnsteer.deploy.bounded import some_of
-from dnsteer.spec.errors import Path, show_path
+from dnsteer.spec.errors import Path, show_path, some_of
 from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
 from dnsteer.spec.written import written_text
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.tools import SwitchError
 
@@ -27,7 +28,7 @@ class RunningSwitch:
 
 def read_running_switch(remote: str, bridge: str, timeout: float) -> RunningSwitch:
     """Read the OVSDB at *remote*. Raises SwitchError if the bridge is missing, UnavailableError if OVSDB is unreachable."""
-    rpc = Rpc(parse_remote(remote), f"OVSDB at {remote}", timeout)
+    rpc = Rpc(parse_remote(remote), database_name(remote), timeout)
     try:
         # Select all columns, since naming a column that the database does not have is an error.
         of_bridge = {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]]}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.tools import SwitchError
 
@@ -33,7 +34,7 @@ class SwitchFacts:
 
 def read_facts(remote: str, bridge: str, timeout: float) -> SwitchFacts:
     """Read them. Raises SwitchError or UnavailableError."""
-    rpc = Rpc(parse_remote(remote), f"OVSDB at {remote}", timeout)
+    rpc = Rpc(parse_remote(remote), database_name(remote), timeout)
     try:
         return _Reader(rpc, timeout).facts(bridge)
     finally:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import yaml
+
 from dnsteer.spec.model.types import Address
 
 SiteKind = Literal["dsr", "nat", "resolvers"]
@@ -21,6 +23,8 @@ _TITLES = {
 # Farm of resolvers: the agent asks each for the root's name servers with recursion, and takes those that fail out of
 # service.""",
 }
+_ANY = 1 << 20
+"""Columns: a scalar is not broken over lines."""
 _POOLS = {"dsr": "authoritative", "nat": "authoritative", "resolvers": "resolvers"}
 
 
@@ -79,7 +83,7 @@ def _switch(site: Site) -> Iterator[str]:
     yield "switch:"
     yield f"  name: {_scalar(site.name)}  # apply refuses the spec of a switch with another name"
     yield f"  flavor: {site.flavor}  # ovs-doca on a BlueField, ovs-dpdk, ovs-netdev or ovs-kernel elsewhere"
-    yield f"  bridge: {site.bridge}  # apply makes it"
+    yield f"  bridge: {_scalar(site.bridge)}  # apply makes it"
     yield f"  mac: {site.mac}  # where the VIPs live: routers learn it by ARP and neighbour discovery; one for each switch"
     if site.nat:
         yield "  # Unused addresses that the servers route their answers to: the switch answers ARP for them."
@@ -87,9 +91,9 @@ def _switch(site: Site) -> Iterator[str]:
     yield "  uplinks:"
     if site.next_hop:
         yield "    # next_hop: the MAC address of the router that answers leave to"
-        yield f"    {site.uplink}: {{next_hop: {site.next_hop}}}"
+        yield f"    {_scalar(site.uplink)}: {{next_hop: {site.next_hop}}}"
     else:
-        yield f"    {site.uplink}:"
+        yield f"    {_scalar(site.uplink)}:"
     if site.probes:
         yield "  probe:  # the agent asks from here, by the path of the clients; the servers must allow these addresses"
         yield f"    addresses: [{', '.join(map(_scalar, site.probes))}]"
@@ -144,10 +148,7 @@ def _address(address: Address) -> str:
 
 
 def _scalar(text: str) -> str:
-    """*text* as a scalar of a flow mapping: IPv6 addresses such as `2001:db8::` would end as a key."""
-    plain = text.replace(".", "").replace("-", "").replace("_", "")
-    return text if (plain.isalnum() and not plain.isdecimal()) or _is_ipv4(text) else f"'{text}'"
-
-
-def _is_ipv4(text: str) -> bool:
-    return text.count(".") == 3 and text.replace(".", "").isdecimal()
+    """*text* as a scalar on one line, in quotes where YAML would read something else: `true`, `2001:db8::`."""
+    style = None if text.isprintable() else '"'
+    flow = yaml.safe_dump([text], default_flow_style=True, default_style=style, allow_unicode=True, width=_ANY)
+    return str(flow).strip()[1:-1]

@@ -19,6 +19,8 @@ MAX_SHOWN = 20
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SHOWN = 60
 _NAMES = 4
+_NAMED = 8
+"""Names in a sentence."""
 
 
 class DefinitionError(ValueError):
@@ -33,6 +35,14 @@ def shorten(text: str) -> str:
 def counted(n: int | float, one: str, several: str = "") -> str:
     """A number of things in words: `1 mask`, `2 masks`, `1,000 masks`."""
     return f"{n:,.0f} {one if n == 1 else several or f'{one}s'}"
+
+
+def some_of(names: Iterable[object], separator: str = ", ") -> str:
+    """Names in a sentence, the first few where there are many."""
+    found = [str(name) for name in names]
+    if len(found) <= _NAMED:
+        return separator.join(found)
+    return f"{separator.join(found[: _NAMED - 1])} and {len(found) - _NAMED + 1:,} more"
 
 
 def escape(text: str) -> str:

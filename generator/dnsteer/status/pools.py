@@ -13,6 +13,7 @@ from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.slots.weights import weights_in_the_end
+from dnsteer.spec.errors import some_of
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
 from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
@@ -161,7 +162,7 @@ def backups_in_use(overlay: Overlay) -> list[str]:
     for pool, entries in found.items():
         first = min(entries, key=lambda a: datetime.fromisoformat(a.since))
         since = datetime.fromisoformat(first.since).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        names = ", ".join(a.backend for a in entries)
+        names = some_of(a.backend for a in entries)
         leave = "; they leave, since enough are back" if all(a.returns for a in entries) else ""
         out.append(f"pool {pool}: its backup is in use since {since} ({first.note}): {names}{leave}")
     return out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnsteer.plan.bridge import WantedBridge, WantedPort
-from dnsteer.spec.errors import Path
+from dnsteer.spec.errors import Path, some_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.openflow import PROTOCOL
@@ -39,7 +39,7 @@ class BridgeDifference:
 def bridge_differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[BridgeDifference]:
     """Return all that must change in OVSDB."""
     if have is None:
-        todo = f"create bridge {want.name} with {', '.join(p.name for p in want.ports)}"
+        todo = f"create bridge {want.name} with {some_of(p.name for p in want.ports)}"
         return [BridgeDifference("bridge missing", f"bridge {want.name}", "is not there", todo, _BRIDGE)]
     return [*_of_bridge(want, have), *_of_ports(spec, want, have)]
 

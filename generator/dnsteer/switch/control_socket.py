@@ -19,6 +19,14 @@ def default_remote() -> str:
     return f"unix:{os.environ.get('OVS_RUNDIR') or DIRECTORY}/db.sock"
 
 
+def database_name(remote: str) -> str:
+    """What messages call the OVSDB at *remote*: with OVS_RUNDIR where that is what chose its socket."""
+    directory = os.environ.get("OVS_RUNDIR")
+    kind, _, where = remote.partition(":")
+    chosen = directory and kind == "unix" and Path(where).absolute() == Path(directory).absolute() / "db.sock"
+    return f"OVSDB at {remote}{' (from OVS_RUNDIR)' if chosen else ''}"
+
+
 def canonical_remote(remote: str) -> str:
     """An OVSDB's remote in the one spelling that is its own: without symbolic links such as /var/run."""
     kind, _, where = remote.partition(":")

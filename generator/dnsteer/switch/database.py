@@ -16,6 +16,8 @@ from ovsdbapp import exceptions
 from ovsdbapp.backend.ovs_idl import connection, idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
+from dnsteer.spec.errors import some_of
+from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.rpc import Rpc, hang_up, parse_remote
 from dnsteer.switch.setting_rows import REFERRED, columns_of, read_row
 from dnsteer.switch.settings import Place
@@ -178,7 +180,7 @@ class Database:
         if self.remote.startswith("ssl:"):
             from dnsteer.switch import tls
 
-            tls.set_up_ovs_library(f"OVSDB at {self.remote}")
+            tls.set_up_ovs_library(database_name(self.remote))
         own: dict[str, list[str]] = {place.value: columns_of(place) for place in Place}
         known = helper.schema_json["tables"]
         read = {}  # the part of the schema that is read; the library needs 1.5 ms to parse the rest
@@ -195,15 +197,15 @@ class Database:
             self.api: Any = _Api(self._connection)
         except exceptions.OvsdbAppException:
             idl.close()
-            raise UnavailableError(f"OVSDB at {remote} does not answer within {timeout:g} s") from None
+            raise UnavailableError(f"{database_name(remote)} does not answer within {timeout:g} s") from None
         if not self.api.tables["Open_vSwitch"].rows:
             self.close()
             raise UnavailableError(
-                f"OVSDB at {remote} is empty: start ovs-vswitchd on it, or: ovs-vsctl --no-wait init"
+                f"{database_name(remote)} is empty: start ovs-vswitchd on it, or: ovs-vsctl --no-wait init"
             )
 
     def _schema(self) -> Any:
-        rpc = Rpc(self.remote, f"OVSDB at {self.remote}", self.timeout)
+        rpc = Rpc(self.remote, database_name(self.remote), self.timeout)
         try:
             return rpc.call("get_schema", ["Open_vSwitch"], self.timeout)
         finally:
@@ -230,7 +232,7 @@ class Database:
         """Yield the tables while updates are held back."""
         lock = self._connection.lock
         if not lock.acquire(timeout=self.timeout):
-            raise UnavailableError(f"OVSDB at {self.remote} does not answer within {self.timeout:g} s")
+            raise UnavailableError(f"{database_name(self.remote)} does not answer within {self.timeout:g} s")
         try:
             yield self.api.tables
         finally:
@@ -244,11 +246,11 @@ class Database:
                 yield txn
         except exceptions.TimeoutException:
             raise UnavailableError(
-                f"OVSDB at {self.remote} did not confirm a change within {self.timeout:g} s: either all of it was "
+                f"{database_name(self.remote)} did not confirm a change within {self.timeout:g} s: either all of it was "
                 "written or nothing"
             ) from None
         except (exceptions.OvsdbAppException, RuntimeError) as err:
-            raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {err}") from err
+            raise UnwrittenError(f"{database_name(self.remote)} refused a change: {err}") from err
 
     def bridge(self, name: str) -> Bridge | None:
         """Return the bridge of that name, or None."""
@@ -303,7 +305,7 @@ class Database:
                 return
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the switch did not open {', '.join(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
+                    f"the switch did not open {some_of(waiting)} within {self.timeout:g} s; is ovs-vswitchd running? "
                     f"With a full disk it cannot confirm in OVSDB that it did (--timeout waits longer)"
                 )
             time.sleep(_LOOK)

@@ -21,6 +21,7 @@ from typing import Any
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
+from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (
     DIGEST_KEY,
@@ -71,7 +72,7 @@ class Session:
         except ValueError as err:
             raise SwitchError(f"--db: {err}") from None
         self.timeout = timeout
-        self._rpc = Rpc(self.remote, f"OVSDB at {remote}", timeout)
+        self._rpc = Rpc(self.remote, database_name(remote), timeout)
         self._lock = ""
 
     def __enter__(self) -> Session:
@@ -331,7 +332,7 @@ class Session:
         for result in results:
             if isinstance(result, dict) and result.get("error"):
                 why = ": ".join(str(result[k]) for k in ("error", "details", "io-error") if result.get(k))
-                raise UnwrittenError(f"OVSDB at {self.remote} refused a change: {why}")
+                raise UnwrittenError(f"{database_name(self.remote)} refused a change: {why}")
         return list(results[len(guard) : len(guard) + len(operations)])
 
 

@@ -22,8 +22,8 @@ QUERY_TYPES = (
 _RCODES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
 
 
-def _query_name(value: Any) -> str:
-    """A name of any labels, in the spelling of zone files, with its final dot."""
+def parse_query_name(value: Any) -> str:
+    """Check the name that a query asks for: a name of any labels, in the spelling of zone files, with its final dot."""
     import dns.exception
     import dns.name  # here: specs without such a name need not load it
 
@@ -56,7 +56,7 @@ def _query_name(value: Any) -> str:
     return f"\\{text}" if literal else text
 
 
-QueryName = Annotated[str, BeforeValidator(_query_name), WithJsonSchema({"type": "string"})]
+QueryName = Annotated[str, BeforeValidator(parse_query_name), WithJsonSchema({"type": "string"})]
 QueryType = Annotated[
     str, word(QUERY_TYPES, "a query type"), WithJsonSchema({"type": "string", "enum": list(QUERY_TYPES)})
 ]
