@@ -76,7 +76,7 @@ def server(talk: Callable[[socket.socket], None]) -> Iterator[int]:
             yield int(listener.getsockname()[1])
         finally:
             listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
-            thread.join(10)
+            thread.join(30)
             assert not thread.is_alive()
 
 

@@ -164,8 +164,8 @@ def test_wrong_requests_say_what_is_wrong(alice: Visit, shared: Switch) -> None:
         ("apply", "farm/ns1", {}, "expected one of drain, undrain, down, up, rollback"),
         ("rollback", "-1", {}, "expected the number of a state"),
         ("down", "farm/ns1", {"for": "soon"}, "For: found 'soon'; expected a time such as 90s"),
-        ("drain", "farm/ns1", {"note": "x" * 501}, "at most 500 characters"),
-        ("drain", "farm/ns1", {"note": "a\nb"}, "Note: expected one line"),
+        ("drain", "farm/ns1", {"note": "x" * 501}, "found 501 characters; expected at most 500"),
+        ("drain", "farm/ns1", {"note": "a\nb"}, "expected one line of text without control"),
     ):
         done = alice.preview(verb, about, **options)
         assert (done.status_code, words in unescape(done.text)) == (400, True), done.text

@@ -60,10 +60,10 @@ def at_once() -> Iterator[None]:
 
 @contextmanager
 def in_time() -> Iterator[None]:
-    """The block ends when its PATIENCE does: not before, and not much later."""
+    """The block ends when its PATIENCE does: not before, and not with a time that begins anew, which would not end."""
     start = time.monotonic()
     yield
-    assert PATIENCE * 0.9 < time.monotonic() - start < PATIENCE + 1
+    assert PATIENCE * 0.9 < time.monotonic() - start < PATIENCE + 5
 
 
 # A switch in order
