@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from dnsteer.metrics.server import serve_application
-from tests.packet.agents import wait
 from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.made_up_console import served_console
 from tests.unit.console_cases import Console, known
 
 
@@ -21,31 +17,6 @@ from tests.unit.console_cases import Console, known
 def browser() -> Iterator[Any]:
     with chromium() as found:
         yield found
-
-
-async def _serve(console: Console, said: list[str]) -> None:
-    running = asyncio.create_task(console.live.run())
-    try:
-        await serve_application("127.0.0.1", 0, console.app, said.append, "console", "/", read_timeout=None)
-    finally:
-        running.cancel()
-
-
-@contextmanager
-def served(console: Console) -> Iterator[str]:
-    """Where a console with made-up data is served meanwhile."""
-    said: list[str] = []
-    loop = asyncio.new_event_loop()
-    serving = loop.create_task(_serve(console, said))
-    thread = threading.Thread(target=loop.run_until_complete, args=[asyncio.wait([serving])])
-    thread.start()
-    try:
-        wait(lambda: said, lambda: "it does not serve")
-        yield said[0].split()[-1]
-    finally:
-        loop.call_soon_threadsafe(serving.cancel)
-        thread.join()
-        loop.close()
 
 
 def seconds(text: str) -> int:
@@ -60,7 +31,7 @@ def test_a_line_has_a_scale_and_says_what_it_was(browser: Any) -> None:
     console = Console(known())
     for n in range(61):  # of 5 s each: 2000 a second first, then half of it
         console.reads(5.0, dns=2000.0 if n < 31 else 1000.0)
-    with served(console) as url, opened(browser, url) as page:
+    with served_console(console) as url, opened(browser, url) as page:
         line = page.locator("svg[data-line]").first
         axis = page.locator(".axis").first
         assert axis.locator("span").all_inner_texts() == ["5 min ago", "0 to 2.00 k queries/s", "now"]

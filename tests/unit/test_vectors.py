@@ -12,6 +12,7 @@ import scapy.route6  # noqa: F401  # makes conf.route6
 from scapy.config import conf
 
 from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.reference.selections import SlotSelection
 from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.traffic.vectors import vectors
 from tests.unit.vector_cases import (
@@ -239,3 +240,9 @@ def test_a_sample_takes_slots_evenly(name: str) -> None:
     count = {s.label: len(s.slots) for s in Reference(spec_of(name)).services.values() if s.selection.predicts_slot}
     assert slots == {label: [0, number // 2] for label, number in count.items()}
     assert len(checked(name, 2)) < len(checked(name))
+
+
+@pytest.mark.parametrize("attributes", [{"predicts_slot": True}, {"slot": lambda *_: 0}])
+def test_a_selection_that_predicts_has_a_slot_of_its_own(attributes: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match="Wrong: predicts_slot is"):
+        type("Wrong", (SlotSelection,), attributes)

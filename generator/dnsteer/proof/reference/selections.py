@@ -27,6 +27,13 @@ class SlotSelection(ABC):
     """Whether the extension chooses, so that the service's packets go through it."""
     predicts_slot: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        """Refuse a selection that says that it predicts the slot and does not, or the other way round. Raises TypeError."""
+        if cls.predicts_slot != (cls.slot is not SlotSelection.slot):
+            raise TypeError(
+                f"{cls.__name__}: predicts_slot is {cls.predicts_slot}; expected slot() exactly where it is True"
+            )
+
     @abstractmethod
     def describe(self, service: AddressService) -> str:
         """How the slot is chosen, for the end of "query for SERVICE, ..."."""
@@ -36,7 +43,7 @@ class SlotSelection(ABC):
         return ()
 
     def slot(self, packet: Packet, slots: int) -> int:
-        """The query's slot, from 0 to *slots* - 1, if it is predicted."""
+        """The query's slot, from 0 to *slots* - 1. Asked only where it is predicted, and then a selection has its own."""
         raise NotImplementedError
 
     def hash_key(self, packet: Packet, service: AddressService) -> Hashable | None:
