@@ -96,10 +96,8 @@ LABS = (
         "take_over",
     ),
     (
-        "runbooks",
         "lab",
         "agent",
-        "runbook_probes",
         "agent_backup",
         "agent_per_service",
         "lab_refusals",
@@ -109,27 +107,14 @@ LABS = (
         "farms",
     ),
 )
-"""System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
-WAITING = (
-    "packet/extension_killed", "system/runbook_variables", "packet/damage", "packet/extension_lossless",
-    "packet/announce_faults", "packet/announce", "packet/role", "packet/console_path", "packet/killed",
-    "packet/agent_control", "packet/check_slow", "packet/status_broken", "packet/alerts", "packet/agent_repair",
-    "packet/kept_slots", "system/runbook_proof", "packet/agent_metrics", "packet/console_security",
-    "packet/announce_former", "packet/weights", "packet/report", "packet/remote", "packet/status",
-    "packet/capture_ends", "servers/servers", "packet/agent_metric", "packet/agent_gratuitous", "packet/faults",
-    "packet/console_changes", "packet/prefetch", "packet/extension_away",
+"""System tests with labs, which measure what is lost: two such labs at a time, as servers and switches need a core."""
+LONG = (
+    "system/runbooks", "system/runbook_variables", "system/runbook_refusals", "system/runbook_servers",
+    "system/runbook_proof", "system/runbook_probes", "packet/extension_killed", "packet/full_disk", "packet/announce",
+    "packet/asked_to_end", "packet/agent_control", "packet/damage", "packet/killed", "packet/console",
+    "packet/check_large", "unit/vectors",
 )  # fmt: skip
-"""Files that take more than 12 s, and wait for most of it: for switches, servers, time-outs and playbooks."""
-COMPUTING = (
-    "packet/console", "packet/check_large", "packet/full_disk", "packet/interrupted", "packet/extension",
-    "packet/check", "packet/lint", "unit/vectors", "packet/masks", "packet/drains", "packet/plan", "unit/sarif",
-    "packet/convergence", "packet/agent_clock", "packet/console_in_a_browser", "packet/incremental",
-    "packet/bringup", "unit/weights", "system/decap", "packet/extension_control", "packet/lint_extension",
-    "packet/settings", "packet/lint_rests", "packet/agent_balance", "unit/masks", "unit/slots",
-    "system/datapath_dpdk", "packet/plan_files", "packet/extension_probes", "unit/source", "packet/reconcile",
-    "packet/workers", "unit/cli", "packet/history",
-)  # fmt: skip
-"""Files that take more than 12 s, and compute for at least a fifth of it."""
+"""Files that take minutes beside others, such as those that run playbooks."""
 
 
 def by_turns(waiting: Iterable[str], computing: Iterable[str]) -> list[str]:
@@ -137,8 +122,8 @@ def by_turns(waiting: Iterable[str], computing: Iterable[str]) -> list[str]:
     return [scope for pair in zip_longest(waiting, computing) for scope in pair if scope is not None]
 
 
-LONGEST = ["lab 0", "lab 1", *(f"tests/{file.replace('/', '/test_')}.py" for file in by_turns(WAITING, COMPUTING))]
-"""What takes longest, begun first. About speed alone."""
+FIRST = ["lab 0", "lab 1", *(f"tests/{file.replace('/', '/test_')}.py" for file in LONG)]
+"""What is begun first, so that no worker is left with it at the end."""
 
 
 def scope_of(nodeid: str) -> str:
@@ -155,14 +140,14 @@ def scope_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, then by turns tests of switches and others; and leave out what is slow."""
+    """Begin with what takes long, then by turns tests of switches and others; and leave out what is slow."""
     if not config.getoption("--slow"):
         items[:] = [item for item in items if item.get_closest_marker("slow") is None]
     if config.getoption("--quick"):
         items[:] = [item for item in items if not item.name.startswith(SLOW_TESTS)]
-    others = [scope for scope in dict.fromkeys(scope_of(item.nodeid) for item in items) if scope not in LONGEST]
+    others = [scope for scope in dict.fromkeys(scope_of(item.nodeid) for item in items) if scope not in FIRST]
     of_switches = [scope for scope in others if scope.startswith("tests/packet/")]
-    order = [*LONGEST, *by_turns(of_switches, (scope for scope in others if scope not in of_switches))]
+    order = [*FIRST, *by_turns(of_switches, (scope for scope in others if scope not in of_switches))]
     rank = {scope: number for number, scope in enumerate(order)}
     items.sort(key=lambda item: rank[scope_of(item.nodeid)])
 

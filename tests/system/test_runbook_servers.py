@@ -1,4 +1,4 @@
-"""The runbooks' probe against real name servers other than NSD that do not serve the root, with nothing said but who asks."""
+"""The runbooks' probe against real name servers other than NSD that serve no root, with nothing said but who asks."""
 
 from __future__ import annotations
 
