@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import time
@@ -45,6 +46,38 @@ def states(switch: Switch) -> list[tuple[Loaded, Held]]:
         out.append((spec, switch.tables()))
     assert sum(map(len, out[0][1][0] ^ out[1][1][0])) > 1.5 * 65536  # their bundle is longer than a pipe holds
     return out
+
+
+def kill_after(seconds: float, spec: Loaded, database: str) -> float | None:
+    """Apply in a process of its own and kill -9 it; the seconds that it took when it had finished before."""
+    child = FORK.Process(target=apply, args=(spec, database))
+    start = time.monotonic()
+    child.start()
+    child.join(seconds)
+    took = None if child.is_alive() else time.monotonic() - start
+    assert took is None or child.exitcode == 0
+    child.kill()
+    child.join()
+    return took
+
+
+def test_an_apply_killed_at_any_moment_leaves_whole_tables(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
+    switch.expected = ["Connection reset by peer", "Broken pipe"]  # of the one that was killed
+    start = time.monotonic()
+    apply(states[0][0], switch.database)
+    whole = time.monotonic() - start
+    draw, late, held = random.Random(53), 0, []
+    for i in range(14):
+        (_, old), (spec, new) = (states[i % 2], states[1 - i % 2])
+        took = kill_after(draw.uniform(0.2, 1.0) * whole, spec, switch.database)
+        if took is not None:
+            late, whole = late + 1, min(whole, took)  # the machine was busier when the first one was timed
+        held.append(switch.tables())
+        assert held[-1] in (old, new), i
+        apply(spec, switch.database)
+        assert find_drift(spec, switch.database) == []
+        assert switch.tables() == new
+    assert late <= 10  # else the moments were no moments
 
 
 def test_nobody_sees_tables_that_are_half_new(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:

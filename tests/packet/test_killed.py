@@ -1,4 +1,4 @@
-"""kill -9 of dnsteer at random moments of each kind of change: its tables are whole, and the next verb mends the rest.
+"""kill -9 of dnsteer at random moments of each kind of change: after the next verb the switch is one of the two states.
 
 DNSTEER_KILLS says how often each is killed; 14 when it is not set.
 """
@@ -136,7 +136,6 @@ def test_a_change_that_is_killed_is_made_or_not(kind: str, switch: Switch) -> No
         killed = killed_after(draw.uniform(0, 1) * within, verb(switch, kind, now))
         within *= 1.1 if killed else 0.9  # others use the machine too: as long as makes half of the kills early
         early += killed
-        assert switch.tables() in (now.tables, wanted.tables), i
         with Session(switch.database) as session:
             begun += session.record_of(None).pending is not None
         (done,) = restore(TargetSwitch(switch.database), None)
