@@ -166,7 +166,7 @@ def test_a_disk_that_fills_at_a_step(
 def test_whatever_room_is_left(full: Switch, tmp_path: Path) -> None:
     """Writes are of different length: one may still fit where the one before it did not."""
     ends, before = [], full.tables()
-    for number, room in enumerate(range(0, 1400, 200)):
+    for number, room in enumerate(range(0, 1400, 100)):
         leave(full, room)
         done = on(full)("drain", "farm/ns1", "--note", "kernel")
         after = full.tables()
