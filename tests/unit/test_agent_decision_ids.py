@@ -19,7 +19,7 @@ from dnsteer.agent.run import Agent
 from dnsteer.agent.world import World
 from dnsteer.deploy.overlay_change import Edit, OverlayChange
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import Observer
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.switch.tools import SwitchError
 from tests.unit.console_cases import START, entry, known, record
@@ -32,15 +32,15 @@ async def work(do: Callable[[], T]) -> T:
     return do()
 
 
-class Told(Recorder):
+class Told(Observer):
     """Keeps the decisions behind panics."""
 
     def __init__(self) -> None:
         super().__init__()
         self.panics: list[tuple[str, bool, str]] = []
 
-    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
-        self.panics.append((pool, panics, decision))
+    def panicked(self, pool: str, services: tuple[str, ...], decision: str = "", *_: object) -> None:
+        self.panics.append((pool, bool(services), decision))
 
 
 class Case:
@@ -60,7 +60,7 @@ class Case:
             "spare": PoolRules("spare", {"sp1": 1, "sp2": 1}, 0.5, 9.0),
         }
         self.world = World("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
-        self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, self.told)
+        self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, observers=[self.told])
         self.agent._adoption.world = self.world
         self.agent._health.adopt(ipv4, NO_OVERLAY, 0.0)
         for target in ipv4:

@@ -17,10 +17,10 @@ from dnsteer.agent.effect import Effect
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes import stream
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.repair import Look
 from dnsteer.agent.run import Agent
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.metrics.observer import Look
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
@@ -386,7 +386,7 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
         case = Case()
 
         def troubles() -> list[str]:
-            return [one["about"] for one in case.agent._recorder.tell("br-dns")["troubles"]]
+            return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
 
         with case.at_work():
             case.found = Look(other_version="99.0")
@@ -395,7 +395,7 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
             case.found, case.agent._looks = Look(), look_times.LookTimes()
             await case.turn()
             assert (troubles(), case.said[-1]) == ([], "the tables are watched")
-            case.agent._report.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
+            case.agent._observer.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
             case.agent.supervisor.failed("deciding about farm", KeyError("x"))
             assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
             case.source.now = record_of(2)
@@ -416,7 +416,7 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
             world = case.agent._world
             assert world is not None
             for name in ("checked", "turned"):
-                monkeypatch.setattr(case.agent._recorder, name, lambda *_, **__: 1 / 0)
+                monkeypatch.setattr(case.agent._observer, name, lambda *_, **__: 1 / 0)
             target = next(t for t in world.targets if t.pool == "farm")
             for time in (1.0, 2.0):
                 case.agent._add(target, run.Result(time, "no answer"))

@@ -11,7 +11,6 @@ from dnsteer.agent import look_times, network, run
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.report import Reporter
 from dnsteer.checks.load import check_document
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.unit.test_agent_endures import SPEC, Case, record_of, state_of, work
@@ -48,7 +47,7 @@ def case(monkeypatch: pytest.MonkeyPatch) -> Case:
 
 
 def troubles(case: Case) -> list[str]:
-    return [one["about"] for one in case.agent._recorder.tell("br-dns")["troubles"]]
+    return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
 
 
 def look_due_in(case: Case) -> float:
@@ -96,8 +95,7 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
 def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> None:
     said: list[str] = []
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
-    recorder = SeenRecorder()
-    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text), recorder))
+    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
 
     async def test() -> None:
         await kept.adopt(spec, work, 0.0)

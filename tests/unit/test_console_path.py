@@ -325,7 +325,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
         assert "nobody expected that" in page.text and page.status == 500
         stream = await live.stream("pools", page.text.split('data-since="')[1].split('"')[0])
         await anext(stream)
-        console.recorder.panicked("farm", panics=True)
+        console.recorder.panicked("farm", ("",))
         while live._changed.is_set():
             await asyncio.sleep(0.01)
         assert "PANIC" in (await live.page("overview")).text and not running.done()

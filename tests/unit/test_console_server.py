@@ -246,7 +246,7 @@ def test_a_panic_is_sent_though_nothing_moves() -> None:
 
     async def test(of: LivePages) -> None:
         events = Events(await of.stream("overview", since((await of.page("overview")).text)))
-        console.recorder.panicked("farm", panics=True)
+        console.recorder.panicked("farm", ("",))
         data: Any = {"parts": {}}
         while "vip-0" not in data["parts"]:
             _, data, _ = await events.next("update")

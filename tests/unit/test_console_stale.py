@@ -81,7 +81,7 @@ def test_an_agent_that_has_just_begun_has_asked_no_bridge() -> None:
 def test_what_is_wrong_with_a_pool_is_no_banner() -> None:
     console = Console(known())
     console.reads()
-    console.recorder.panicked("farm", panics=True)
+    console.recorder.panicked("farm", ("",))
     page = console.get()
     assert "PANIC" in page and banner(page) == ""
 

@@ -10,16 +10,16 @@ import pytest
 from dnsteer.agent import supervise
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Retry, Supervisor
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import Observer, Observers
 
 
-class Told(Recorder):
+class Told(Observer):
     """Keeps the parts that failed."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
 
-    def defect(self, part: str) -> None:
+    def defect(self, part: str, said: str = "") -> None:
         self.parts.append(part)
 
 
@@ -29,7 +29,7 @@ class Case:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.told = Told()
-        self.supervisor = Supervisor(Reporter(self._say), self.told)
+        self.supervisor = Supervisor(Observers(self.told, Reporter(self._say)))
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.said.append(f"{event}: {text}")

@@ -7,7 +7,7 @@ a restart or because the switch was away, is made up by the next look, which com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -45,7 +45,7 @@ from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
-from dnsteer.metrics.recorder import Known, Recorder
+from dnsteer.metrics.observer import CheckTurn, Known, Observer, Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BridgeRecord, BusyError
@@ -62,32 +62,32 @@ _LONG = 5.0
 class Agent:
     """The agent of one bridge. *say* gets an event about whatever it does; *run_request* does verbs for others.
 
-    *recorder* is told of all work.
+    *seen* keeps what the agent knows, for those who ask; *observers* are told of all work beside it.
     """
 
     def __init__(
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
-        recorder: Recorder | None = None,
+        seen: SeenRecorder | None = None, observers: Sequence[Observer] = (),
     ) -> None:  # fmt: skip
-        self._recorder: Recorder = recorder or SeenRecorder()
-        self._report = Reporter(say, self._recorder)
-        self.supervisor = Supervisor(self._report, self._recorder)
-        self._memory = SwitchMemory(switch.remote, self._recorder.tell)
+        self._seen = seen or SeenRecorder()
+        observer = self._observer = Observers(*observers, self._seen, Reporter(say))
+        self.supervisor = Supervisor(observer)
+        self._memory = SwitchMemory(switch.remote, self._seen.tell)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
         self._flapping = FlappingRecord(switch.remote)
-        self.balancer = Balancer(self._switch, self._recorder)
+        self.balancer = Balancer(self._switch, observer)
         self._notices = NeighborNotices(self._switch)
-        self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
-        self._announcer = Announcer(switch.remote, self._recorder)
-        self._probe_port = ProbePort(self._report)
-        self._adoption = Adoption(self._claim, self._health, self._add, self._probe_port, self._report, self._recorder)
+        self._role = RoleFollower(self._switch, self._notices, observer)
+        self._announcer = Announcer(switch.remote, observer)
+        self._probe_port = ProbePort(observer)
+        self._adoption = Adoption(self._claim, self._health, self._add, self._tell_adopted, self._probe_port, observer)
         self.verbs = VerbServer(
             self._switch,
             run_request,
-            self._report,
-            self._recorder,
+            observer,
+            self._seen,
             lambda: self._world.spec if self._world is not None else None,
             self._acts,
         )
@@ -126,7 +126,7 @@ class Agent:
         self._record: BridgeRecord | None = None
         self._overlay = NO_OVERLAY
         """The overlay of the record, with what could not be written yet."""
-        self._panics = Panics(self._health, self._report, self._recorder)
+        self._panics = Panics(self._health, observer)
         self._differences = 0  # flows, groups and settings that were not as applied
 
     async def run(self) -> None:
@@ -141,11 +141,11 @@ class Agent:
                     began = loop.time()
                     await self._turn(work, loop)
                     with self.supervisor.guarded("metrics"):
-                        self._recorder.took("loop", loop.time() - began)
+                        self._observer.took("loop", loop.time() - began)
                     await self._rest(loop)
             finally:
                 await self.supervisor.stop()
-                await asyncio.to_thread(self._announcer.close, self._report)
+                await asyncio.to_thread(self._announcer.close)
                 await self.balancer.close()
                 self._adoption.stop()
                 await self.verbs.stop()
@@ -161,12 +161,11 @@ class Agent:
                 self._begin_beside(work, self._world.bridge)
                 await self._act(work, self._world, loop)
             if not self._looks.failing:
-                self._report.works("the switch", "the switch can be reached again")
+                self._observer.works("the switch", "the switch can be reached again")
             self.supervisor.works("the main loop")
         except (SwitchError, PermissionError) as err:
             why = str(err) or type(err).__name__
-            self._recorder.failed(why)
-            self._report.fails("the switch", f"the switch stays as it is: {why}", "error")
+            self._observer.failed(why)
         except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
             why = described(err)
             self.supervisor.failed("the main loop", err)
@@ -182,14 +181,12 @@ class Agent:
         if self._begun:
             return
         self._begun = True
-        report, start = self._report, self.supervisor.start
-        start("the monitor", lambda: watch(self._switch, bridge, report.monitor_fails))
-        start(
-            "the balance", lambda: self.balancer.run(work, self._acts, lambda: self._overlay, self._note_effect, report)
-        )
-        start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._recorder))
-        start("the announcements", lambda: self._notices.run(work, self._acts, report))
-        start("the routes", lambda: self._announcer.run(self._situation, report))
+        start = self.supervisor.start
+        start("the monitor", lambda: watch(self._switch, bridge, self._tell_monitor))
+        start("the balance", lambda: self.balancer.run(work, self._acts, lambda: self._overlay, self._note_effect))
+        start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
+        start("the announcements", lambda: self._notices.run(work, self._acts, self._observer))
+        start("the routes", lambda: self._announcer.run(self._situation))
         self.verbs.begin(bridge, self.supervisor)
 
     def _situation(self) -> Situation | None:
@@ -222,21 +219,17 @@ class Agent:
             return True  # what is due comes first
         self._read_first, self._read_at = False, loop.time()
         record = await work(self._claim.record)
-        self._recorder.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
-        self._report.bridge = record.bridge
+        self._observer.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
         self._stands_by = not self._claim.held
         if self._stands_by:
-            self._report.fails("the claim", f"another agent works on bridge {record.bridge}; standing by", "info")
             self._announcer.stand_by()
             return False
-        self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
         if self._world is None and not self._taken_over:
             await work(partial(self._switch.take_over, record.bridge))
             self._taken_over, record = True, await work(self._claim.record)
         overlay = record.overlay
         before = self._world
-        if await self._adoption.follow(record, overlay, work, loop):
-            self._tell_adopted(loop.time())
+        await self._adoption.follow(record, overlay, work, loop)
         if (world := self._world) is not None and (
             world is not before or overlay.by_people != self._overlay.by_people  # whom they have out does not count
         ):
@@ -245,12 +238,12 @@ class Agent:
         ends = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
         self._timed = ends and loop.time() >= self._stepped + TICK
         if not ends:
-            self._report.works("the maintenance", "maintenance ends and goes on as it should")
+            self._observer.works("the maintenance", "maintenance ends and goes on as it should")
         self._captured = record if capture_of(record) is not None else None
         with self.supervisor.guarded("following the record"):
             self._role.record(record, self._world)
-            self._announcer.record(record, self._report)
-            self._recorder.followed(record, self._memory.decision_of(overlay))
+            self._announcer.record(record)
+            self._observer.followed(record, self._memory.decision_of(overlay))
         return True
 
     async def _act(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
@@ -281,7 +274,7 @@ class Agent:
 
     async def _record_kept(self, work: Work, world: World, _loop: asyncio.AbstractEventLoop) -> None:
         """Record what was decided while the record could not be written, or decide anew where others have written it."""
-        if not await record_kept(self._switch, world.bridge, work, self._report, self._recorder):
+        if not await record_kept(self._switch, world.bridge, work, self._observer):
             self._due |= set(world.rules)
             self._wake.set()
 
@@ -295,7 +288,7 @@ class Agent:
             effect = await work(partial(advance_maintenance, self._switch, world.bridge))
         except UnwrittenError as err:
             text = f"maintenance whose time has come does not end or go on, since it cannot be recorded: {err}"
-            self._report.fails("the maintenance", text, "error")
+            self._observer.fails("the maintenance", text, "error")
             return
         self._note_effect(effect, loop.time() - began)
 
@@ -310,7 +303,7 @@ class Agent:
             return
         left = await work(partial(remove_left, self._switch.remote, self._switch.timeout, self._captured))
         if left is not None:
-            self._report.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
+            self._observer.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
         self._captured = None
 
     async def _apply_due(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
@@ -321,7 +314,7 @@ class Agent:
         decision = decision or next((self._turned[name] for name in due if name in self._turned), "")
         began = loop.time()
         if self._changed is not None:
-            self._recorder.took("decision_wait", began - self._changed, decision)
+            self._observer.took("decision_wait", began - self._changed, decision)
             self._changed = None
         pools = {world.rules[name].pool for name in due if name in world.rules}  # with all services of each
         rules = {name: of for name, of in world.rules.items() if of.pool in pools}
@@ -332,7 +325,7 @@ class Agent:
             self._put_back(due, decision)
             raise
         took = loop.time() - began
-        self._recorder.took("effect", took, effect.id if effect.changed else "")
+        self._observer.took("effect", took, effect.id if effect.changed else "")
         if effect.outdated:
             self._put_back(due, decision)
             self._read_first = True
@@ -358,12 +351,12 @@ class Agent:
             return
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
         try:
-            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._report.say))
+            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._observer.say))
         except BusyError as err:
             self._looks.failed(loop.time())
             self._busy_since = began if self._busy_since is None else self._busy_since
             if loop.time() - self._busy_since > _LONG:
-                self._report.fails("the lock", f"not compared with the record: {err}")
+                self._observer.fails("the lock", f"not compared with the record: {err}")
             return
         except Exception as err:
             self._looks.failed(loop.time())
@@ -371,19 +364,18 @@ class Agent:
             self._announcer.wake()
             raise
         self._busy_since = None
-        self._report.works("the lock", "compared with the record again")
+        self._observer.works("the lock", "compared with the record again")
         differed = bool(found.words)
         self._memory.looked(len(found.words), found.other_version, repaired=repair)
         self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
-        self._recorder.took("look", loop.time() - began, decision)
-        self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
+        seconds = loop.time() - began
         self._looks.done(events, began, loop.time(), differed=differed)
         self._probe_port.looked()
         self._differences += found.flows + found.settings
         if differed and repair:
             self._notices.begin(world)
-        self._report.look(found, repair=repair, decision=decision)
+        self._observer.looked(found, repaired=repair, seconds=seconds, decision=decision)
 
     async def _keep_probe_port(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Set the port of probes up again after a look, which has put it back where it was gone."""
@@ -392,33 +384,41 @@ class Agent:
     def datapath_read(self, not_understood: str) -> None:
         """The datapath was read for the metrics: what it told in a form that is not known; empty: nothing."""
         if not_understood:
-            self._report.fails("the datapath", not_understood)
+            self._observer.fails("the datapath", not_understood)
         else:
-            self._report.works("the datapath", "what the datapath tells is understood again")
+            self._observer.works("the datapath", "what the datapath tells is understood again")
 
     @property
     def _world(self) -> World | None:
         """The state that is followed."""
         return self._adoption.world
 
-    def _tell_adopted(self, time: float) -> None:
+    def _tell_monitor(self, why: str) -> None:
+        """The monitor of flows does not work, and why; empty: it works again."""
+        if why:
+            self._observer.fails(
+                "the monitor", f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}"
+            )
+        else:
+            self._observer.works("the monitor", "changes of flows are noticed at once again")
+
+    def _tell_adopted(self, world: World) -> None:
         """Tell the other parts of the agent of the state that is followed now."""
-        world = self._world
-        assert world is not None
         with self.supervisor.guarded("adopting the balance"):
-            self.balancer.adopt(world, time)
+            self.balancer.adopt(world, asyncio.get_running_loop().time())
         with self.supervisor.guarded("adopting metrics and announcements"):
             self._notices.begin(world)
             self._panics.adopt(world.rules)
-            self._report.forget("the metric of ", "the part deciding about ")
+            self._observer.forget("the metric of ", "the part deciding about ")
             known = Known(world.bridge, world.state, world.spec)
-            self._recorder.adopted(known, (target.label for target in world.targets))
-            for target in world.targets:
-                state = self._health.states[target.key]
-                if not state.healthy:
-                    self._recorder.turned(
-                        target.label, healthy=False, why=state.why, services=target.services, at=target.place
-                    )
+            turns = [self._turn_of(target) for target in world.targets]
+            failing = [turn for turn in turns if not turn.healthy]
+            self._observer.adopted(known, [turn.check for turn in turns], failing)
+
+    def _turn_of(self, target: ProbeTarget, took: float = 0.0, decision: str = "") -> CheckTurn:
+        """What is told of a target whose last result came after *took* seconds, and led to a *decision*."""
+        state = self._health.states[target.key]
+        return CheckTurn(target.label, state.healthy, state.why, target.services, target.place, took, decision)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
         if target.source is not None and not self._memory.counts(result):
@@ -440,16 +440,9 @@ class Agent:
     def _tell(self, target: ProbeTarget, result: Result, *, turned: bool) -> None:
         """Tell others of the result of a probe."""
         decision = self._decision if turned else ""
-        self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
+        self._observer.checked(target.label, result.took, good=result.good, decision=decision)
         if turned:
-            state = self._health.states[target.key]
-            self._recorder.turned(
-                target.label, healthy=state.healthy, why=state.why, services=target.services, at=target.place
-            )
-            self._report.turned(
-                target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
-                check=target.label[2], duration_s=round(result.took, 6), decision=decision,
-            )  # fmt: skip
+            self._observer.turned(self._turn_of(target, result.took, decision))
         self.balancer.probed(target, result)
 
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
@@ -460,10 +453,9 @@ class Agent:
 
     def _note_effect(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
-            self._recorder.moved(sum(move.moved for move in effect.change.moves))
             if effect.change.edited:
                 self._memory.decided(effect.change.after, effect.id)  # not that of a step
-            self._report.change(effect.change, effect.id, seconds)
+            self._observer.overlay_changed(effect.change, effect.id, seconds)
 
     def _summary(self) -> str:
         """What `systemctl status` shows."""

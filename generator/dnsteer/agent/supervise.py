@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dnsteer.agent.report import Reporter
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import Observer
 
 FIRST_PAUSE = 1.0
 """Seconds until a task that failed is started again; each time twice as long."""
@@ -46,8 +45,8 @@ def described(err: BaseException) -> str:
 class Supervisor:
     """Keeps tasks running, and reports what fails without a task of its own."""
 
-    def __init__(self, report: Reporter, recorder: Recorder) -> None:
-        self._report, self._recorder = report, recorder
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
         self._tasks: list[asyncio.Task[None]] = []
         self._relief: asyncio.TimerHandle | None = None
         """Ends the trouble with events, unless another one fails before."""
@@ -56,13 +55,12 @@ class Supervisor:
 
     def failed(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
-        self._recorder.defect(part)
         text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
-        self._report.fails(f"the part {part}", text, "error")
+        self._observer.defect(part, text)
 
     def works(self, part: str) -> None:
         """Say that it works again, if it had failed."""
-        self._report.works(f"the part {part}", f"{part} works again")
+        self._observer.works(f"the part {part}", f"{part} works again")
 
     @contextmanager
     def guarded(self, part: str) -> Iterator[None]:
@@ -116,7 +114,7 @@ class Supervisor:
             self._relief.cancel()
         worked = 0.0 if self._event_failed is None else loop.time() - self._event_failed
         self._event_failed = loop.time()
-        relieve = partial(self._report.works, "the part an event", "no event fails any more")
+        relieve = partial(self._observer.works, "the part an event", "no event fails any more")
         self._relief = loop.call_later(_steady_after(worked), relieve)
 
     async def stop(self) -> None:

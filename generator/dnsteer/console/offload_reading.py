@@ -18,7 +18,7 @@ from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import read_figures
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.observe import FlowJudge, wrong_settings
 from dnsteer.offload.profile import JUDGED_AS, profile
