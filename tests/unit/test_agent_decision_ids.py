@@ -19,7 +19,7 @@ from dnsteer.agent.run import Agent
 from dnsteer.agent.world import World
 from dnsteer.deploy.overlay_change import Edit, OverlayChange
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.switch.tools import SwitchError
 from tests.unit.console_cases import START, entry, known
@@ -32,7 +32,7 @@ async def work(do: Callable[[], T]) -> T:
     return do()
 
 
-class Told(Observer):
+class Told(AgentObserver):
     """Keeps the decisions behind panics."""
 
     def __init__(self) -> None:

@@ -426,3 +426,27 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
             case.end()
 
     asyncio.run(test())
+
+
+def test_a_main_loop_that_ends_ends_the_agent_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can start it again but systemd, and what it has begun must not go on without it."""
+    ended: list[str] = []
+
+    async def beside() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("task")
+
+    async def test() -> None:
+        case = Case()
+        monkeypatch.setattr(case.source, "close", lambda: ended.append("claim"), raising=False)
+        with case.at_work():
+            case.agent.supervisor.start("the balance", beside)
+            monkeypatch.setattr(run, "set_within", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                await case.agent.run()
+        assert ended == ["task", "claim"]
+        assert case.agent._adoption._probes and not case.agent.supervisor._tasks[0].cancel()
+
+    asyncio.run(asyncio.wait_for(test(), 20))

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.agent.look_times import LookTimes
-from dnsteer.agent.next_work import PAUSE, TICK, AgentState, NextWork, Step, next_work
+from dnsteer.agent.next_work import PAUSE, TICK, AgentState, AgentStep, NextWork, next_work
 
 NOW = 1000.0
-ALWAYS = [Step.RECORD_KEPT, Step.KEEP_PROBE_PORT, Step.RECORD_FAILURES]
+ALWAYS = [AgentStep.RECORD_KEPT, AgentStep.KEEP_PROBE_PORT, AgentStep.RECORD_FAILURES]
 
 
 def looked(due_in: float) -> LookTimes:
@@ -33,10 +33,12 @@ def working(**more: Any) -> AgentState:
     })  # fmt: skip
 
 
-def turn(state: AgentState, now: float = NOW, fails: tuple[Step, ...] = (), *, away: bool = False) -> list[Step]:
+def turn(
+    state: AgentState, now: float = NOW, fails: tuple[AgentStep, ...] = (), *, away: bool = False
+) -> list[AgentStep]:
     """The steps of a turn; those that are *fails* fail."""
     state.begin_turn(now)
-    steps = list[Step]()
+    steps = list[AgentStep]()
     while (step := next_work(state, now).step) is not None:
         steps.append(step)
         state.done = step
@@ -48,25 +50,25 @@ def turn(state: AgentState, now: float = NOW, fails: tuple[Step, ...] = (), *, a
 @pytest.mark.parametrize(
     ("state", "steps"),
     [
-        (AgentState(), [Step.READ_RECORD]),
-        (working(), [Step.READ_RECORD, *ALWAYS]),
-        (working(due={"farm"}), [Step.DECIDE, *ALWAYS]),
-        (working(due={"farm"}, read_first=True), [Step.READ_RECORD, Step.DECIDE, *ALWAYS]),
-        (working(due={"farm"}, read_at=NOW - TICK), [Step.READ_RECORD, Step.DECIDE, *ALWAYS]),
-        (working(due={"farm"}, holds_claim=False, stands_by=True), [Step.READ_RECORD]),
-        (working(due={"farm"}, follows=False), [Step.READ_RECORD]),
-        (working(tasks_started=False), [Step.READ_RECORD, Step.START_TASKS, *ALWAYS]),
-        (working(timed=True), [Step.READ_RECORD, Step.ADVANCE, *ALWAYS]),
-        (working(timed=True, stepped=NOW - TICK), [Step.READ_RECORD, Step.ADVANCE, *ALWAYS]),
-        (working(timed=True, stepped=NOW - 0.9), [Step.READ_RECORD, *ALWAYS]),
-        (working(looks=looked(0.0)), [Step.READ_RECORD, Step.LOOK, *ALWAYS]),
-        (working(looks=looked(0.1)), [Step.READ_RECORD, *ALWAYS]),
-        (working(captured=True), [Step.READ_RECORD, Step.REMOVE_MIRRORS, *ALWAYS]),
-        (working(under_way={"farm"}), [Step.DECIDE, *ALWAYS]),
-        (working(under_way={"farm"}, ticked=NOW - 0.9), [Step.READ_RECORD, *ALWAYS]),
+        (AgentState(), [AgentStep.READ_RECORD]),
+        (working(), [AgentStep.READ_RECORD, *ALWAYS]),
+        (working(due={"farm"}), [AgentStep.DECIDE, *ALWAYS]),
+        (working(due={"farm"}, read_first=True), [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]),
+        (working(due={"farm"}, read_at=NOW - TICK), [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]),
+        (working(due={"farm"}, holds_claim=False, stands_by=True), [AgentStep.READ_RECORD]),
+        (working(due={"farm"}, follows=False), [AgentStep.READ_RECORD]),
+        (working(tasks_started=False), [AgentStep.READ_RECORD, AgentStep.START_TASKS, *ALWAYS]),
+        (working(timed=True), [AgentStep.READ_RECORD, AgentStep.ADVANCE, *ALWAYS]),
+        (working(timed=True, stepped=NOW - TICK), [AgentStep.READ_RECORD, AgentStep.ADVANCE, *ALWAYS]),
+        (working(timed=True, stepped=NOW - 0.9), [AgentStep.READ_RECORD, *ALWAYS]),
+        (working(looks=looked(0.0)), [AgentStep.READ_RECORD, AgentStep.LOOK, *ALWAYS]),
+        (working(looks=looked(0.1)), [AgentStep.READ_RECORD, *ALWAYS]),
+        (working(captured=True), [AgentStep.READ_RECORD, AgentStep.REMOVE_MIRRORS, *ALWAYS]),
+        (working(under_way={"farm"}), [AgentStep.DECIDE, *ALWAYS]),
+        (working(under_way={"farm"}, ticked=NOW - 0.9), [AgentStep.READ_RECORD, *ALWAYS]),
     ],
 )  # fmt: skip
-def test_the_steps_of_a_turn(state: AgentState, steps: list[Step]) -> None:
+def test_the_steps_of_a_turn(state: AgentState, steps: list[AgentStep]) -> None:
     assert turn(state) == sorted(steps)
 
 
@@ -83,33 +85,37 @@ def test_the_steps_of_a_turn(state: AgentState, steps: list[Step]) -> None:
     ],
 )
 def test_until_when_it_waits_after_a_turn(state: AgentState, wait: NextWork) -> None:
-    state.done = max(Step)
+    state.done = max(AgentStep)
     assert next_work(state, NOW) == wait
 
 
 def test_where_the_record_cannot_be_followed_nothing_else_is_done() -> None:
     state = working(read_at=NOW - TICK, due={"farm"})
-    assert turn(state, fails=(Step.READ_RECORD,)) == [Step.READ_RECORD]
+    assert turn(state, fails=(AgentStep.READ_RECORD,)) == [AgentStep.READ_RECORD]
     state.read_at = NOW
-    assert turn(state) == [Step.DECIDE, *ALWAYS], "the next turn decides, with the state that was followed before"
+    assert turn(state) == [AgentStep.DECIDE, *ALWAYS], "the next turn decides, with the state that was followed before"
 
 
 def test_of_a_switch_that_is_away_only_a_look_tells() -> None:
     state = working(due={"farm"}, timed=True, captured=True, looks=looked(0.0))
-    assert turn(state, fails=(Step.DECIDE,), away=True) == [Step.DECIDE, Step.LOOK, Step.KEEP_PROBE_PORT]
-    assert Step.ADVANCE in turn(state, fails=(Step.DECIDE,)), "any other failure stops no step"
+    assert turn(state, fails=(AgentStep.DECIDE,), away=True) == [
+        AgentStep.DECIDE,
+        AgentStep.LOOK,
+        AgentStep.KEEP_PROBE_PORT,
+    ]
+    assert AgentStep.ADVANCE in turn(state, fails=(AgentStep.DECIDE,)), "any other failure stops no step"
 
 
 def test_what_is_put_back_waits_for_the_next_turn() -> None:
     """Else a turn would not end where an effect fails each time."""
     state = working(due={"farm"})
     state.begin_turn(NOW)
-    assert next_work(state, NOW).step is Step.DECIDE
+    assert next_work(state, NOW).step is AgentStep.DECIDE
     due, decision = state.take_due()
     state.put_back(due, decision)
-    state.read_first, state.done = True, Step.DECIDE
-    assert next_work(state, NOW).step is Step.RECORD_KEPT
-    assert turn(state) == [Step.READ_RECORD, Step.DECIDE, *ALWAYS]
+    state.read_first, state.done = True, AgentStep.DECIDE
+    assert next_work(state, NOW).step is AgentStep.RECORD_KEPT
+    assert turn(state) == [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]
 
 
 def test_the_record_is_read_and_what_is_under_way_decided_whatever_wakes_the_agent() -> None:
@@ -118,16 +124,16 @@ def test_the_record_is_read_and_what_is_under_way_decided_whatever_wakes_the_age
     for n in range(20):
         now = NOW + n * 0.25
         steps = turn(state, now)
-        if Step.READ_RECORD in steps:
+        if AgentStep.READ_RECORD in steps:
             reads, state.read_at = reads + 1, now
-        if Step.DECIDE in steps:
+        if AgentStep.DECIDE in steps:
             state.take_due()
             decided += 1
     assert (reads >= 5, decided) == (True, 5)
     state.due, reads = {"farm"}, 0  # it stays due
     for n in range(20):
         now = NOW + 5 + n * 0.25
-        if Step.READ_RECORD in turn(state, now):
+        if AgentStep.READ_RECORD in turn(state, now):
             reads, state.read_at = reads + 1, now
     assert reads == 5
 
@@ -162,7 +168,8 @@ def states(draw: st.DrawFn) -> AgentState:
     state = draw(
         st.builds(
             AgentState, follows=st.booleans(), holds_claim=st.booleans(), stands_by=st.booleans(),
-            tasks_started=st.booleans(), done=st.none() | st.sampled_from(Step), unread=st.booleans(), away=st.booleans(),
+            tasks_started=st.booleans(), done=st.none() | st.sampled_from(AgentStep),
+            unread=st.booleans(), away=st.booleans(),
             paused_until=TIMES, ticked=TIMES, read_first=st.booleans(), read_at=TIMES, captured=st.booleans(),
             timed=st.booleans(), stepped=TIMES, due=SLOTS, under_way=SLOTS,
         )
@@ -189,7 +196,7 @@ def test_asking_changes_nothing(state: AgentState) -> None:
 
 @given(states())
 def test_it_waits_no_longer_than_a_tick_and_pauses_only_for_a_failure(state: AgentState) -> None:
-    state.done = max(Step)
+    state.done = max(AgentStep)
     wait = next_work(state, NOW)
     assert wait.step is None
     if wait.wakes:
@@ -198,25 +205,25 @@ def test_it_waits_no_longer_than_a_tick_and_pauses_only_for_a_failure(state: Age
         assert wait.until == state.paused_until > NOW
 
 
-@given(states(), st.sets(st.sampled_from(Step)), st.booleans(), st.booleans())
+@given(states(), st.sets(st.sampled_from(AgentStep)), st.booleans(), st.booleans())
 def test_a_turn_goes_through_its_steps_once_in_order(
-    state: AgentState, fails: set[Step], away: bool, noticed: bool
+    state: AgentState, fails: set[AgentStep], away: bool, noticed: bool
 ) -> None:
     """Whatever fails, and whatever else becomes due meanwhile. Who does not act only reads the record."""
     state.begin_turn(NOW)
-    steps = list[Step]()
+    steps = list[AgentStep]()
     while (step := next_work(state, NOW).step) is not None:
         assert not steps or step > steps[-1]
-        assert not state.away or step in (Step.LOOK, Step.KEEP_PROBE_PORT)
-        assert step is Step.READ_RECORD or (state.follows and state.acts and not state.unread)
+        assert not state.away or step in (AgentStep.LOOK, AgentStep.KEEP_PROBE_PORT)
+        assert step is AgentStep.READ_RECORD or (state.follows and state.acts and not state.unread)
         steps.append(step)
         state.done = step
         state.due |= {"more"}
         if step in fails:
             state.failed(step, away=away)
-        elif step is Step.READ_RECORD and noticed:
+        elif step is AgentStep.READ_RECORD and noticed:
             state.looks.notice(1 << 20, NOW)
-    assert steps[:1] == [Step.READ_RECORD] or Step.DECIDE in steps
+    assert steps[:1] == [AgentStep.READ_RECORD] or AgentStep.DECIDE in steps
 
 
 @given(states(), st.lists(st.floats(0.001, 1.0), min_size=10, max_size=40))
@@ -228,11 +235,11 @@ def test_each_second_the_record_is_read_and_a_look_that_is_due_is_done(state: Ag
     now = read = NOW
     for wake in wakes:
         steps = turn(state, now)
-        if Step.READ_RECORD in steps:
+        if AgentStep.READ_RECORD in steps:
             read = state.read_at = now
             state.read_first = False
         assert now - read <= TICK + 1e-6
-        assert (Step.LOOK in steps) == (state.looks.due <= now)
-        if Step.LOOK in steps:
+        assert (AgentStep.LOOK in steps) == (state.looks.due <= now)
+        if AgentStep.LOOK in steps:
             state.looks.done(state.looks._events, now, now, differed=False)
         now = min(now + wake, next_work(state, now).until)

@@ -21,7 +21,7 @@ from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
-from dnsteer.metrics.observer import CheckTurn, Known, Look, Observer
+from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Look
 from dnsteer.metrics.ports import read_ports
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -383,7 +383,7 @@ def test_series_have_a_value_for_each_label_of_the_family() -> None:
 def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
     told: list[tuple[str, bool]] = []
 
-    class Told(Observer):
+    class Told(AgentObserver):
         def panicked(self, pool: str, services: tuple[str, ...], *_: object) -> None:
             told.append((pool, bool(services)))
 

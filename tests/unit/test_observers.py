@@ -9,7 +9,7 @@ import pytest
 from dnsteer.agent.report import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.agent import AgentMetrics
-from dnsteer.metrics.observer import EVENTS, CheckTurn, KeptChange, Look, Observer, Observers, PanicChange
+from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
 from tests.unit.console_cases import known
 
 CHECK = ("farm", "ns1", "dns")
@@ -56,7 +56,7 @@ def test_each_event_reaches_all_observers_as_it_is_told(event: str) -> None:
 def test_an_observer_that_fails_keeps_nothing_from_the_others() -> None:
     """The first exception is raised once all are told, for whoever supervises what tells."""
 
-    class Fails(Observer):
+    class Fails(AgentObserver):
         def failed(self, why: str) -> None:
             raise ZeroDivisionError(why)
 

@@ -19,7 +19,7 @@ from dnsteer.agent.probes.udp import Report
 from dnsteer.agent.probing import askable, make_probers, start_probes, stop_probes
 from dnsteer.agent.supervise import Retry, described
 from dnsteer.agent.world import World, read_world
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.flapping import PastFailures, past_failures
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -43,7 +43,7 @@ class Adoption:
 
     def __init__(
         self, claim: Claim, health: Health, add: Report, tell: Callable[[World], None], probe_port: ProbePort,
-        observer: Observer,
+        observer: AgentObserver,
     ) -> None:  # fmt: skip
         self._claim, self._health, self._add, self._tell = claim, health, add, tell
         self._probe_port, self._observer = probe_port, observer

@@ -17,7 +17,7 @@ from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.supervise import Retry
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.world import World
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.model.gratuitous import Gratuitous
@@ -131,7 +131,7 @@ class NeighborNotices:
         self._retry.worked()
         self._wake.set()
 
-    async def run(self, work: _Work, acts: Callable[[], bool], observer: Observer) -> None:
+    async def run(self, work: _Work, acts: Callable[[], bool], observer: AgentObserver) -> None:
         """Send until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that changes
         the switch."""
         clock = asyncio.get_running_loop().time
@@ -152,7 +152,7 @@ class NeighborNotices:
             pause = min(ends)
             await set_within(self._wake, pause if pause < inf else None)
 
-    async def _send_left(self, work: _Work, clock: Callable[[], float], observer: Observer) -> None:
+    async def _send_left(self, work: _Work, clock: Callable[[], float], observer: AgentObserver) -> None:
         """Send what is left by the ports that there are, if it is time."""
         left, world = self._left, self._world
         if world is None or not self._retry.due(clock()):

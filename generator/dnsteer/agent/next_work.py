@@ -21,7 +21,7 @@ PAUSE = 0.2
 """Seconds after a turn that failed, whatever wakes the agent: a change that fails does so itself."""
 
 
-class Step(IntEnum):
+class AgentStep(IntEnum):
     """The steps of a turn, in their order."""
 
     READ_RECORD = auto()
@@ -44,7 +44,7 @@ class Step(IntEnum):
     """Record which checks fail again and again."""
 
 
-_WITHOUT_SWITCH = (Step.LOOK, Step.KEEP_PROBE_PORT)
+_WITHOUT_SWITCH = (AgentStep.LOOK, AgentStep.KEEP_PROBE_PORT)
 """Steps that are tried though another one found the switch away: a look says so, and it needs less than others."""
 
 
@@ -61,7 +61,7 @@ class AgentState:
     taken_over: bool = False
     """Whether it is known what an earlier agent could not record."""
 
-    done: Step | None = None
+    done: AgentStep | None = None
     """The last step of the present turn that was done, or tried."""
     unread: bool = False
     """Whether the record could not be followed in the present turn."""
@@ -115,9 +115,9 @@ class AgentState:
             self.ticked = now
             self.due |= self.under_way
 
-    def failed(self, step: Step, *, away: bool) -> None:
+    def failed(self, step: AgentStep, *, away: bool) -> None:
         """A step has failed; *away*: since the switch, or OVSDB, cannot be reached."""
-        self.unread = self.unread or step is Step.READ_RECORD
+        self.unread = self.unread or step is AgentStep.READ_RECORD
         self.away = self.away or away
 
     def turn_due(self, slots: Collection[str], now: float, *, ill: bool, new_id: Callable[[], str]) -> None:
@@ -150,14 +150,14 @@ class NextWork:
     A wait that nothing ends is a pause: what comes next is to be asked again after it.
     """
 
-    step: Step | None
+    step: AgentStep | None
     until: float
     wakes: bool = True
 
 
 def next_work(state: AgentState, now: float) -> NextWork:
     """Return what the agent does next."""
-    for step in Step:
+    for step in AgentStep:
         if (state.done is None or step > state.done) and _is_due(step, state, now):
             return NextWork(step, now)
     if now < state.paused_until:
@@ -167,9 +167,9 @@ def next_work(state: AgentState, now: float) -> NextWork:
     return NextWork(None, now + TICK)
 
 
-def _is_due(step: Step, state: AgentState, now: float) -> bool:
+def _is_due(step: AgentStep, state: AgentState, now: float) -> bool:
     """Whether a step that the present turn has not come to yet is to be done in it."""
-    if step is Step.READ_RECORD:
+    if step is AgentStep.READ_RECORD:
         fresh = not state.read_first and now < state.read_at + TICK
         decides = bool(state.due) and state.holds_claim and state.follows and state.acts
         return not (fresh and decides)  # what is due comes first
@@ -178,15 +178,15 @@ def _is_due(step: Step, state: AgentState, now: float) -> bool:
     if state.away and step not in _WITHOUT_SWITCH:
         return False
     match step:
-        case Step.START_TASKS:
+        case AgentStep.START_TASKS:
             return not state.tasks_started
-        case Step.DECIDE:
+        case AgentStep.DECIDE:
             return bool(state.due)
-        case Step.ADVANCE:
+        case AgentStep.ADVANCE:
             return state.timed and now >= state.stepped + TICK
-        case Step.LOOK:
+        case AgentStep.LOOK:
             return now >= state.looks.due
-        case Step.REMOVE_MIRRORS:
+        case AgentStep.REMOVE_MIRRORS:
             return state.captured
         case _:
             return True

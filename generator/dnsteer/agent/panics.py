@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect
-from dnsteer.metrics.observer import KeptChange, Observer, PanicChange
+from dnsteer.metrics.observer import AgentObserver, KeptChange, PanicChange
 
 
 class Panics:
     """The names of slots whose pool is in panic: no backend passes. *kept* are those who stay since too few are left."""
 
-    def __init__(self, health: Health, observer: Observer) -> None:
+    def __init__(self, health: Health, observer: AgentObserver) -> None:
         self._health, self._observer = health, observer
         self.slots: set[str] = set()
         self._pools: dict[str, str] = {}

@@ -7,7 +7,7 @@ from functools import partial
 
 from dnsteer.agent import network
 from dnsteer.agent.supervise import Retry
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.tools import SwitchError
 
@@ -19,7 +19,7 @@ _Work = Callable[[Callable[[], None]], Awaitable[None]]
 class ProbePort:
     """The port of probes that the followed spec has, if it has one."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: AgentObserver) -> None:
         self._observer = observer
         self._checked = False
         """Whether it has been set up since the last look."""

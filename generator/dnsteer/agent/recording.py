@@ -7,12 +7,12 @@ from functools import partial
 
 from dnsteer.agent.adoption import Work
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import UnwrittenError
 
 
-async def record_kept(switch: HeldSwitch, bridge: str, work: Work, observer: Observer) -> bool:
+async def record_kept(switch: HeldSwitch, bridge: str, work: Work, observer: AgentObserver) -> bool:
     """Record what is kept, if something is and OVSDB can be written. Return whether it still counts: others may have written
     the record meanwhile. Raises SwitchError."""
     kept, counts = switch.memory.unrecorded, True

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.overlay_change import OverlayChange
 from dnsteer.events.event import Level, Name, Say
-from dnsteer.metrics.observer import Check, CheckTurn, KeptChange, Known, Look, Observer, PanicChange
+from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, KeptChange, Known, Look, PanicChange
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.status.agent_knowledge import WARNS
@@ -16,7 +16,7 @@ _NAMED = 3
 """Flows of others that are named one by one."""
 
 
-class Reporter(Observer):
+class Reporter(AgentObserver):
     """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
 
     def __init__(self, say: Say) -> None:
@@ -29,11 +29,11 @@ class Reporter(Observer):
         """What does not work, by what it is about."""
 
     def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._say(text, event, level, bridge=self._bridge, **fields)
 
     def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._bridge = name
         if held:
             self.works("the claim", f"this agent now works on bridge {name}")
@@ -41,7 +41,7 @@ class Reporter(Observer):
             self.fails("the claim", f"another agent works on bridge {name}; standing by", "info")
 
     def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         pools, number = len({pool for pool, _, _ in checks}), known.state.number
         self.say(
             f"bridge {known.bridge}: state {number}, pools with health checks: {pools}, targets: {len(checks)}",
@@ -49,7 +49,7 @@ class Reporter(Observer):
         )  # fmt: skip
 
     def turned(self, turn: CheckTurn) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         (pool, backend, kind), services = turn.check, [*filter(None, turn.services)]
         about = f" ({', '.join(services)})" if services else ""
         to, why, reason = ("healthy", "", "") if turn.healthy else ("unhealthy", turn.why, f": {turn.why}")
@@ -65,7 +65,7 @@ class Reporter(Observer):
     def panicked(
         self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
     ) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if change is None:
             return
         name = slots_name(pool, change.service)
@@ -84,7 +84,7 @@ class Reporter(Observer):
         )  # fmt: skip
 
     def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if change is None:
             return
         about, least, kept = f"pool {slots_name(pool, change.service)}", change.keep_at_least, change.backends
@@ -98,7 +98,7 @@ class Reporter(Observer):
         )  # fmt: skip
 
     def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         decided = list(_decided(change.before, change.after))
         for entry, action, words in decided:
             reason = entry.note if action in ("out", "backup_in", "balance", "spill") else ""
@@ -119,7 +119,7 @@ class Reporter(Observer):
             self.say(text, "effect", decision=decision, duration_s=round(seconds, 6), moved=moved)
 
     def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         super().looked(found, repaired=repaired, seconds=seconds, decision=decision)
         for words in found.words:
             if repaired:
@@ -138,29 +138,29 @@ class Reporter(Observer):
             self.say(f"and {more} more flows that are not dnsteer's", "foreign_flows", flows=more)
 
     def role(self, *, standby: bool) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if standby != self._standby:
             self._standby = standby
             role = "standby" if standby else "active"
             self.say(f"this switch is {'on standby' if standby else 'active'} now", "role", role=role)
 
     def failed(self, why: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self.fails("the switch", f"the switch stays as it is: {why}", "error")
 
     def fails(self, what: str, said: str, level: Level = "warning") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if self._trouble.get(what) != said:
             self._trouble[what] = said
             self.say(said, "trouble", level, about=what.removeprefix("the "), reason=said)
 
     def works(self, what: str, said: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if self._trouble.pop(what, ""):
             self.say(said, "trouble_over", about=what.removeprefix("the "))
 
     def forget(self, *begins: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         for what in [what for what in self._trouble if what.startswith(begins)]:
             del self._trouble[what]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.world import World
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
@@ -13,7 +13,7 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 class RoleFollower:
     """Follows the role in the record. A look at the switch brings its flows there, which this asks for."""
 
-    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, observer: Observer) -> None:
+    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, observer: AgentObserver) -> None:
         self._switch, self._notices, self._observer = switch, notices, observer
         self.standby = False
 

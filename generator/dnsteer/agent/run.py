@@ -25,7 +25,7 @@ from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
-from dnsteer.agent.next_work import PAUSE, AgentState, NextWork, Step, next_work
+from dnsteer.agent.next_work import PAUSE, AgentState, AgentStep, NextWork, next_work
 from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probe_port import ProbePort
@@ -44,7 +44,7 @@ from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
-from dnsteer.metrics.observer import CheckTurn, Known, Observer, Observers
+from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Observers
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
@@ -61,7 +61,7 @@ class Agent:
 
     def __init__(
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
-        seen: SeenRecorder | None = None, observers: Sequence[Observer] = (),
+        seen: SeenRecorder | None = None, observers: Sequence[AgentObserver] = (),
     ) -> None:  # fmt: skip
         self._seen = seen or SeenRecorder()
         observer = self._observer = Observers(*observers, self._seen, Reporter(say))
@@ -155,28 +155,28 @@ class Agent:
         if failed is not None:
             raise failed
 
-    async def _do(self, step: Step, work: Work, loop: asyncio.AbstractEventLoop) -> None:
-        if step is Step.READ_RECORD:
+    async def _do(self, step: AgentStep, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        if step is AgentStep.READ_RECORD:
             await self._read_record(work, loop)
             return
         world = self._world
         assert world is not None
         match step:
-            case Step.START_TASKS:
+            case AgentStep.START_TASKS:
                 self._start_tasks(work, world.bridge)
-            case Step.DECIDE:
+            case AgentStep.DECIDE:
                 await self._decide(work, world, loop)
-            case Step.RECORD_KEPT:
+            case AgentStep.RECORD_KEPT:
                 await self._record_kept(work, world)
-            case Step.ADVANCE:
+            case AgentStep.ADVANCE:
                 await self._advance(work, world, loop)
-            case Step.LOOK:
+            case AgentStep.LOOK:
                 await self._look(work, world, loop)
-            case Step.KEEP_PROBE_PORT:
+            case AgentStep.KEEP_PROBE_PORT:
                 await self._probe_port.keep(world.spec, work, loop.time())
-            case Step.REMOVE_MIRRORS:
+            case AgentStep.REMOVE_MIRRORS:
                 await self._remove_mirrors(work)
-            case Step.RECORD_FAILURES:
+            case AgentStep.RECORD_FAILURES:
                 await self._record_failures(work, loop)
 
     def _start_tasks(self, work: Work, bridge: str) -> None:

@@ -10,7 +10,7 @@ from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.supervise import Supervisor
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.console.verbs import Asked, VerbOutcome
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Spec
 
@@ -20,7 +20,7 @@ class VerbServer:
     that is followed, if one is; *acts* says whether this agent acts on the switch, or another one does."""
 
     def __init__(
-        self, switch: HeldSwitch, run_request: RunRequestOn, observer: Observer, seen: SeenRecorder,
+        self, switch: HeldSwitch, run_request: RunRequestOn, observer: AgentObserver, seen: SeenRecorder,
         applied: Callable[[], Spec | None], acts: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied

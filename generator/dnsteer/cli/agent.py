@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
     from dnsteer.console.seen_recorder import SeenRecorder
     from dnsteer.events.event import Say
-    from dnsteer.metrics.observer import Observer
+    from dnsteer.metrics.observer import AgentObserver
 
     Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
     """What serves something, by what that is."""
@@ -159,7 +159,7 @@ class Served:
     """
 
     seen: SeenRecorder | None = None
-    observers: Sequence[Observer] = ()
+    observers: Sequence[AgentObserver] = ()
     serving: Serving = field(default_factory=dict)
     begin: Callable[[Agent], None] = lambda _: None
     read_again: Callable[[], None] = lambda: None

@@ -14,13 +14,13 @@ from typing import Any
 from dnsteer.console.seen import DriftCounts, Seen, Side
 from dnsteer.deploy.times import now
 from dnsteer.metrics.observer import (
+    AgentObserver,
     Check,
     CheckTurn,
     Duration,
     KeptChange,
     Known,
     Look,
-    Observer,
     PanicChange,
     Severity,
 )
@@ -34,7 +34,7 @@ from dnsteer.status.agent_knowledge import (
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
 
-class SeenRecorder(Observer):
+class SeenRecorder(AgentObserver):
     """Keeps what the agent knows. *changed* is called on the event loop when any of it changes."""
 
     def __init__(self, clock: Callable[[], datetime] = now) -> None:
@@ -76,7 +76,7 @@ class SeenRecorder(Observer):
         return replace(self._agent, troubles=(*troubles, *self._agent.troubles)).to_value()
 
     def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         _, known, record = self._followed
         self._followed = (name, known, record) if held else (name, None, None)
         if self._stands_by is held:
@@ -84,7 +84,7 @@ class SeenRecorder(Observer):
             self.changed()
 
     def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         bridge, _, record = self._followed
         self._followed = bridge, known, record
         self._checks, self._failing_targets = frozenset(checks), {}
@@ -95,7 +95,7 @@ class SeenRecorder(Observer):
             self.turned(turn)
 
     def followed(self, record: BridgeRecord, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         bridge, known, _ = self._followed
         try:
             overlay, number = record.overlay, record.number
@@ -117,7 +117,7 @@ class SeenRecorder(Observer):
         """The overlay or the state that is applied has changed."""
 
     def turned(self, turn: CheckTurn) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         check = turn.check
         if check not in self._checks:
             return  # of a state that is no longer applied
@@ -140,7 +140,7 @@ class SeenRecorder(Observer):
     def panicked(
         self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
     ) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         before = next((one for one in self._agent.panics if one.pool == pool), None)
         panics = tuple(one for one in self._agent.panics if one is not before)
         if services:
@@ -149,19 +149,19 @@ class SeenRecorder(Observer):
         self._know(panics=panics)
 
     def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         others = [name for name in self._agent.kept if name.partition("/")[0] != pool]
         self._know(kept=(*others, *(f"{pool}/{name}" for name in backends)))
 
     def announces(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
     ) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if tuple(unannounced.values()) != self._agent.unannounced:
             self._know(unannounced=tuple(unannounced.values()))
 
     def fails(self, what: str, said: str, level: Severity = "warning") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         about = _about(what)
         before = next((one for one in self._agent.troubles if one.about == about), None)
         if before is None or before.text != said:
@@ -169,11 +169,11 @@ class SeenRecorder(Observer):
             self._know(troubles=(*others, Trouble(about, said, self._clock(), level)))
 
     def works(self, what: str, said: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._relieve(lambda about: about == _about(what))
 
     def forget(self, *begins: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._relieve(lambda about: about.startswith(tuple(map(_about, begins))))
 
     def _relieve(self, over: Callable[[str], bool]) -> None:
@@ -182,7 +182,7 @@ class SeenRecorder(Observer):
             self._know(troubles=left)
 
     def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         super().looked(found, repaired=repaired, seconds=seconds, decision=decision)
         drift = DriftCounts(found.flows, found.settings, len(found.foreign), repaired)
         if drift != self._drift:
@@ -190,7 +190,7 @@ class SeenRecorder(Observer):
             self.changed()
 
     def failed(self, why: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._failed_now = True
         before, since = self._trouble
         if why != before:
@@ -198,7 +198,7 @@ class SeenRecorder(Observer):
             self.changed()
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
-        """See Observer. A turn of the loop in which nothing failed ends what troubled it."""
+        """See AgentObserver. A turn of the loop in which nothing failed ends what troubled it."""
         if what != "loop":
             return
         if self._trouble[0] and not self._failed_now:

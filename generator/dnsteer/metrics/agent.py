@@ -14,7 +14,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from dnsteer import __version__
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
-from dnsteer.metrics.observer import Check, CheckTurn, Duration, KeptChange, Known, Look, Observer, PanicChange
+from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, Duration, KeptChange, Known, Look, PanicChange
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -28,7 +28,7 @@ _THIS_MACHINE = socket.gethostname() or "unnamed"
 """What the switch is called while nothing else is known of it."""
 
 
-class AgentMetrics(Observer):
+class AgentMetrics(AgentObserver):
     """The agent's own metrics in *registry*, without the labels that all have, and what it knows of the switch."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class AgentMetrics(Observer):
         return self.common[BRIDGE]
 
     def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         common = {SWITCH: switch or _THIS_MACHINE, BRIDGE: name}
         if common != self.common:
             self.common = common
@@ -99,7 +99,7 @@ class AgentMetrics(Observer):
             self.known = self.record = None
 
     def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self.known = known
         self._targets.set(len(checks))
         self._unhealthy = Tally()
@@ -130,7 +130,7 @@ class AgentMetrics(Observer):
         self._seen = checks
 
     def followed(self, record: BridgeRecord, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         try:
             number, overlay = record.number, record.overlay
         except DamagedError:
@@ -143,14 +143,14 @@ class AgentMetrics(Observer):
         self._number, self._overlay, self.record = number, overlay, record
 
     def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         if check not in self._seen:
             return  # of a state that is no longer applied
         self._results.labels(*check, "good" if good else "bad").inc()
         self._answers.labels(*_answers(check)).observe(took, _exemplar(decision))
 
     def turned(self, turn: CheckTurn) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         check = turn.check
         if check not in self._seen:
             return
@@ -160,7 +160,7 @@ class AgentMetrics(Observer):
     def panicked(
         self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
     ) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._panic.labels(pool).set(bool(services))
         if services:
             self._panics.labels(pool).inc(pool not in self._panicking)
@@ -169,12 +169,12 @@ class AgentMetrics(Observer):
             self._panicking.discard(pool)
 
     def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._keeping[pool] = len(backends)
         self._kept.labels(pool).set(len(backends))
 
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._metric.clear()
         for backend, value in metric.items():
             self._metric.labels(*backend).set(value)
@@ -182,7 +182,7 @@ class AgentMetrics(Observer):
     def announces(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
     ) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._held_vips.clear()
         for vip, until in held.items():
             self._held_vips.labels(vip).set(until)
@@ -195,15 +195,15 @@ class AgentMetrics(Observer):
             self._unannounced.labels(name, cause, one.why[:MAX_REASON]).set(1)
 
     def role(self, *, standby: bool) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._standby.set(standby)
 
     def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._moved.inc(sum(move.moved for move in change.moves))
 
     def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._times["look_duration"].observe(seconds, _exemplar(decision))
         self._differences.set(0 if repaired else found.flows + found.settings)
         self._foreign.set(len(found.foreign))
@@ -213,19 +213,19 @@ class AgentMetrics(Observer):
                 self._repaired.labels(kind).inc(differ)
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._times[what if what == "decision_wait" else f"{what}_duration"].observe(seconds, _exemplar(decision))
 
     def failed(self, why: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._errors.inc()
 
     def defect(self, part: str, said: str = "") -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._defects.labels(part.removeprefix("the ")).inc()
 
     def unrecorded(self, said: str) -> None:
-        """See Observer."""
+        """See AgentObserver."""
         self._unrecorded.set(bool(said))
 
 

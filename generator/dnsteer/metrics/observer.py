@@ -85,7 +85,7 @@ class Look:
     other_version: str = ""
 
 
-class Observer:
+class AgentObserver:
     """Is told what the agent does, on its event loop, each thing once. This one keeps nothing.
 
     Where an event means that something does not work, that is told by `fails` and `works` from here, for all observers
@@ -176,10 +176,10 @@ class Observer:
             self.works("the record", "the record has all that was decided")
 
 
-class Observers(Observer):
+class Observers(AgentObserver):
     """Several observers as one. Each is told, whatever another one raises; the first exception is raised after that."""
 
-    def __init__(self, *observers: Observer) -> None:
+    def __init__(self, *observers: AgentObserver) -> None:
         self._observers = observers
 
 
@@ -197,7 +197,7 @@ def _told_to_all(name: str) -> Callable[..., None]:
     return tell
 
 
-EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+EVENTS = tuple(name for name in vars(AgentObserver) if not name.startswith("_"))
 """The methods of an observer."""
 for _name in EVENTS:
     setattr(Observers, _name, _told_to_all(_name))

@@ -18,7 +18,7 @@ from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings,
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.waiting import set_within
 from dnsteer.deploy.times import now, stamp
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
@@ -72,7 +72,7 @@ class _Told:
 class Announcer:
     """Gives BIRD the routes of the VIPs that work, those of the bridge in the OVSDB at *remote*."""
 
-    def __init__(self, remote: str, observer: Observer) -> None:
+    def __init__(self, remote: str, observer: AgentObserver) -> None:
         self._remote, self._observer = remote, observer
         self._wake = asyncio.Event()
         self._acts = True
@@ -326,7 +326,7 @@ class Announcer:
         self._release()
 
 
-def _tell_state(name: str, one: VipStanding, observer: Observer) -> None:
+def _tell_state(name: str, one: VipStanding, observer: AgentObserver) -> None:
     """Say that a VIP is held back, or stays announced, and why."""
     if one.state == "held" and one.until is not None:
         until = stamp(one.until.replace(microsecond=0))

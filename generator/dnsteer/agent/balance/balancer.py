@@ -22,7 +22,7 @@ from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.times import now
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.decisions import stamped
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
@@ -69,7 +69,7 @@ class Balanced:
 class Balancer:
     """The pools of one bridge whose load is balanced."""
 
-    def __init__(self, switch: HeldSwitch, observer: Observer) -> None:
+    def __init__(self, switch: HeldSwitch, observer: AgentObserver) -> None:
         self._switch, self._observer = switch, observer
         self._world: World | None = None
         self._thread = ThreadPoolExecutor(1, "balance")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dnsteer.agent.balance.metric import LARGEST, STALE, Metric, MetricError
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import Key, ProbeTarget
-from dnsteer.metrics.observer import Observer
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.spec import Backend, Pool, State
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PoolMetric:
             except MetricError as err:
                 self._wrong[name] = err
 
-    def tell(self, observer: Observer) -> None:
+    def tell(self, observer: AgentObserver) -> None:
         """Say whose metric is not known, once until it is."""
         time = _now()
         known = self.known(time)
