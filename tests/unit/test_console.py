@@ -206,7 +206,7 @@ def test_all_text_is_escaped() -> None:
         assert SCRIPT not in page, path
         assert page.count("<script") == 1, "the console's own"
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in console.get("/pools/farm")
-    message = console.live._topics["pool/farm"].since(0, 1)
+    message = console.live._state.topics["pool/farm"].since(0, 1)
     assert SCRIPT.encode() not in message
 
 

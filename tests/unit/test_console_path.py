@@ -261,7 +261,7 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
         try:
             page = await live.page(PATH)
             assert "is being traced" in page.text and page.status == 200
-            live._topics[PATH].watchers = 1
+            live._state.topics[PATH].watchers = 1
             monkeypatch.setattr(pace, "WAIT", 3600.0)
             live.changed()
             assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).text

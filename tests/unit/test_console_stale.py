@@ -126,7 +126,7 @@ def test_browsers_are_told_how_old_it_is_what_they_see() -> None:
             return int(found)
 
         assert await age() < 60
-        of._made = time.monotonic() - 100
+        of._state.made = time.monotonic() - 100
         assert await age() in range(100, 160)
 
     asyncio.run(test(console.live))

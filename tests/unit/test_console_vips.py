@@ -267,7 +267,7 @@ def test_the_page_of_a_state_is_folded() -> None:
     assert "<details><summary>" in console.get("/changes/1"), "a whole spec"
     text = SPEC.replace("slots: 32", "slots: 64")
     short = Console(known(text, number=2))
-    short.live._states = States(("br-dns", (), "2"), (known(text, number=2).state, known().state))
+    short.live._state.states = States(("br-dns", (), "2"), (known(text, number=2).state, known().state))
     page = short.get("/changes/2")
     assert "1 pool changed" in page and "<details open><summary>" in page
 
