@@ -20,7 +20,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.run import Agent
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.observer import Look
+from dnsteer.metrics.observer import AgentObserver, Look
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
@@ -428,25 +428,60 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(test())
 
 
-def test_a_main_loop_that_ends_ends_the_agent_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can start it again but systemd, and what it has begun must not go on without it."""
-    ended: list[str] = []
+@pytest.mark.parametrize("broken", ["set_within", "next_work"])
+def test_a_defect_between_turns_does_not_end_the_main_loop(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would start it again, and health checks would go on without anybody who decides."""
+    original, turns = getattr(run, broken), list[int]()
 
-    async def beside() -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            ended.append("task")
+    async def until(condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
 
     async def test() -> None:
         case = Case()
-        monkeypatch.setattr(case.source, "close", lambda: ended.append("claim"), raising=False)
+        monkeypatch.setattr(case.source, "close", lambda: case.said.append("closed"), raising=False)
+        monkeypatch.setattr(run, "PAUSE", 0.001)
+        read = case.source.record
+        monkeypatch.setattr(case.source, "record", lambda: turns.append(1) or read())
         with case.at_work():
-            case.agent.supervisor.start("the balance", beside)
-            monkeypatch.setattr(run, "set_within", lambda *_: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                await case.agent.run()
-        assert ended == ["task", "claim"]
-        assert case.agent._adoption._probes and not case.agent.supervisor._tasks[0].cancel()
+            monkeypatch.setattr(run, broken, lambda *_: 1 / 0)
+            running = asyncio.ensure_future(case.agent.run())
+            name = (
+                "a defect in the turns of the main loop, which is tried again while all else goes on: ZeroDivisionError"
+            )
+            await until(lambda: any(text.startswith(name) for text in case.said))
+            monkeypatch.setattr(run, broken, original)
+            before = len(turns)
+            await until(lambda: len(turns) > before and "the turns of the main loop works again" in case.said)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert case.said[-1] == "closed"
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_an_observer_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it where it fails to take a defect: the log says it."""
+
+    class Fails(AgentObserver):
+        def failed(self, why: str) -> None:
+            raise ZeroDivisionError
+
+        def defect(self, part: str, said: str = "") -> None:
+            raise KeyError
+
+    async def test() -> None:
+        case = Case()
+        case.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", case._say, lambda *_: 0, observers=[Fails()])
+        monkeypatch.setattr(run, "PAUSE", 0.001)
+        with case.at_work():
+            running = asyncio.ensure_future(case.agent.run())
+            while not any("a defect in the turns of the main loop" in text for text in case.said):
+                await asyncio.sleep(0.001)
+            assert not running.done()
+            running.cancel()
+            await asyncio.wait([running])
+        assert case.said[0].startswith("the switch stays as it is: ")
 
     asyncio.run(asyncio.wait_for(test(), 20))

@@ -98,11 +98,10 @@ class Agent:
             work = partial(loop.run_in_executor, worker)
             try:
                 while True:
-                    began = loop.time()
-                    await self._turn(work, loop)
-                    with self.supervisor.guarded("metrics"):
-                        self._observer.took("loop", loop.time() - began)
-                    await self._rest(loop)
+                    with self.supervisor.guarded("the turns of the main loop"):
+                        await self._turn_and_rest(work, loop)
+                        continue
+                    await asyncio.sleep(PAUSE)
             finally:
                 await self.supervisor.stop()
                 await asyncio.to_thread(self._announcer.close)
@@ -111,6 +110,13 @@ class Agent:
                 await self.verbs.stop()
                 self._claim.close()
                 self._memory.close()
+
+    async def _turn_and_rest(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        began = loop.time()
+        await self._turn(work, loop)
+        with self.supervisor.guarded("metrics"):
+            self._observer.took("loop", loop.time() - began)
+        await self._rest(loop)
 
     def _next(self, now: float) -> NextWork:
         """What is to be done next, by what the other parts of the agent know now."""
@@ -122,8 +128,8 @@ class Agent:
     async def _turn(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
         """Follow the record, and do what is due."""
         state, why = self._state, ""
-        state.begin_turn(loop.time())
         try:
+            state.begin_turn(loop.time())
             await self._do_steps(work, loop)
             if not state.looks.failing:
                 self._observer.works("the switch", "the switch can be reached again")
@@ -207,11 +213,11 @@ class Agent:
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
-        work = self._next(now := loop.time())
-        while not work.wakes:
-            await asyncio.sleep(work.until - now)
-            work = self._next(now := loop.time())
-        await set_within(self._wake, work.until - now)
+        wait = self._next(now := loop.time())
+        while not wait.wakes:
+            await asyncio.sleep(wait.until - now)
+            wait = self._next(now := loop.time())
+        await set_within(self._wake, wait.until - now)
         self._wake.clear()
 
     async def _read_record(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:

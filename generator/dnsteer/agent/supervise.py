@@ -57,7 +57,8 @@ class Supervisor:
     def failed(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
         text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
-        self._observer.defect(part, text)
+        with suppress(Exception):  # an observer may be what fails: the others are told all the same
+            self._observer.defect(part, text)
 
     def works(self, part: str) -> None:
         """Say that it works again, if it had failed."""

@@ -1,4 +1,4 @@
-"""What observers are told of the agent's work: the log, the metrics, and what the control socket and the console show."""
+"""What the agent tells of its work, once, to all who observe it: the log, the metrics, and what `status` and pages show."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class AgentObserver:
     ) -> None:
         """The services for which a pool is in panic now, such as `853/tcp`; the empty one: all without slots of their own.
 
-        None where that came of another state that is followed, and of no *decision*: *change*.
+        *change* is what a *decision* changed of that; None where another state is followed, without a decision.
         """
 
     def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
