@@ -428,6 +428,29 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(test())
 
 
+def test_what_fails_when_a_state_is_adopted_is_known_at_once_and_not_said_anew() -> None:
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            world = case.agent._adoption.world
+            assert world is not None
+            target = next(t for t in world.targets if t.pool == "farm")
+            for time in (1.0, 2.0):
+                case.agent._add(target, run.Result(time, "no answer"))
+            case.source.now = record_of(2)
+            said = len(case.said)
+            await case.turn()  # decides
+            await case.turn()
+            (failing,) = case.agent._seen.tell("br-dns")["failing"]
+            assert (failing["backend"], failing["why"]) == (target.backend, "no answer")
+            assert not any("unhealthy" in text for text in case.said[said:])
+            assert any("state 2," in text for text in case.said[said:])
+            case.end()
+
+    asyncio.run(test())
+
+
 @pytest.mark.parametrize("broken", ["set_within", "next_work"])
 def test_a_defect_between_turns_does_not_end_the_main_loop(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody would start it again, and health checks would go on without anybody who decides."""
@@ -464,8 +487,11 @@ def test_a_defect_between_turns_does_not_end_the_main_loop(broken: str, monkeypa
 def test_an_observer_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it where it fails to take a defect: the log says it."""
 
+    turns: list[str] = []
+
     class Fails(AgentObserver):
         def failed(self, why: str) -> None:
+            turns.append(why)
             raise ZeroDivisionError
 
         def defect(self, part: str, said: str = "") -> None:
@@ -477,11 +503,12 @@ def test_an_observer_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(run, "PAUSE", 0.001)
         with case.at_work():
             running = asyncio.ensure_future(case.agent.run())
-            while not any("a defect in the turns of the main loop" in text for text in case.said):
+            while len(turns) < 3 and not running.done():
                 await asyncio.sleep(0.001)
-            assert not running.done()
+            assert len(turns) == 3
             running.cancel()
             await asyncio.wait([running])
+        assert any("a defect in the turns of the main loop" in text for text in case.said)
         assert case.said[0].startswith("the switch stays as it is: ")
 
     asyncio.run(asyncio.wait_for(test(), 20))

@@ -56,6 +56,7 @@ def turn(
         (working(due={"farm"}, read_first=True), [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]),
         (working(due={"farm"}, read_at=NOW - TICK), [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]),
         (working(due={"farm"}, holds_claim=False, stands_by=True), [AgentStep.READ_RECORD]),
+        (working(due={"farm"}, stands_by=True), [AgentStep.READ_RECORD]),
         (working(due={"farm"}, follows=False), [AgentStep.READ_RECORD]),
         (working(tasks_started=False), [AgentStep.READ_RECORD, AgentStep.START_TASKS, *ALWAYS]),
         (working(timed=True), [AgentStep.READ_RECORD, AgentStep.ADVANCE, *ALWAYS]),

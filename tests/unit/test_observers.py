@@ -93,13 +93,14 @@ def test_a_check_that_turns_is_said_known_and_counted() -> None:
 
 
 def test_a_trouble_is_said_and_known_once_until_it_is_over() -> None:
-    case = Case()
+    case, changes = Case(), list[int]()
+    case.seen.changed = lambda: changes.append(1)
     for said in ("gone", "gone", "away"):
         case.all.fails("the monitor", said)
-    assert case.troubles() == [("monitor", "away")]
+    assert (case.troubles(), len(changes)) == ([("monitor", "away")], 2)
     for _ in range(2):
         case.all.works("the monitor", "back")
-    assert case.troubles() == []
+    assert (case.troubles(), len(changes)) == ([], 3)
     assert [(event, text) for event, _, text in case.lines] == [
         ("trouble", "gone"), ("trouble", "away"), ("trouble_over", "back"),
     ]  # fmt: skip
