@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dnsteer
 from dnsteer.metrics import tasks
 from dnsteer.metrics.tasks import run_together
 
@@ -108,3 +111,23 @@ def test_what_fails_while_it_is_ended_is_not_lost() -> None:
 
     play(test())
     assert seen == [("the server", "'y'")]
+
+
+AWAITED = {
+    "agent/supervise.py": "keeps them",
+    "agent/waiting.py": "awaits it in place",
+    "agent/watch.py": "awaits it in place",
+    "cli/agent.py": "keeps them by the supervisor",
+    "console/live.py": "awaits it in place",
+    "console/runs.py": "shows how it has ended",
+    "metrics/server.py": "awaits it in place",
+    "metrics/tasks.py": "is what others use",
+}
+"""The modules that may begin tasks otherwise than by `run_together`, `start_task` and the supervisor, and why."""
+
+
+def test_no_task_is_begun_that_may_end_unseen() -> None:
+    root = Path(dnsteer.__file__).parent
+    begins = re.compile(r"\b(create_task|ensure_future)\(")
+    found = {str(f.relative_to(root)) for f in root.rglob("*.py") if begins.search(f.read_text())}
+    assert found == AWAITED.keys(), "use start_task or run_together of metrics/tasks.py, or say here who sees its end"

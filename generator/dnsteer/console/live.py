@@ -86,6 +86,7 @@ class LiveState:
     made: float = field(default_factory=time.monotonic)
     """When pages that are looked at were made last."""
     ended: bool = False
+    """Whether streams are to end."""
 
     @property
     def watchers(self) -> int:
@@ -188,7 +189,7 @@ class LivePages:
 
     async def _read(self) -> None:
         """Read counters again and again."""
-        while not self._state.ended:
+        while True:
             began = _cpu()
             failed = await self._attempt(self._read_counters(), lambda err: self._met("counters are not read", err))
             self._state.not_read = (failed,) if failed is not None else ()
