@@ -22,7 +22,7 @@ from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.extension import take_slots

@@ -29,6 +29,7 @@ from dnsteer.deploy.basis import Basis
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.event import Say
+from dnsteer.metrics.tasks import start_task
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
 
@@ -337,7 +338,7 @@ class Control:
         ended = self._begun(request, request.argv)
         self._at_work[task] = channel
         done = loop.run_in_executor(self._threads, self._run, request, channel)
-        answers = loop.create_task(_answers(reader, channel))
+        answers = start_task("the answers at the control socket", _answers(reader, channel))
         try:
             while not done.done():
                 await asyncio.wait([done], timeout=_ALIVE)

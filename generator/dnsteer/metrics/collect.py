@@ -23,8 +23,8 @@ from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
+from dnsteer.metrics.observer import Known
 from dnsteer.metrics.ports import read_ports
-from dnsteer.metrics.recorder import Known
 from dnsteer.metrics.switch_metrics import read_switch_metrics
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
