@@ -22,7 +22,7 @@ from dnsteer.tables.order import PIPELINE
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover
 
-_EXTENSION = PIPELINE.tables["extension"].number
+_EXTENSION = PIPELINE.holding("exits").number
 _SHORT = 5.0
 """Seconds for an extension that is not needed: a switch that waits for its flows must not wait for it."""
 

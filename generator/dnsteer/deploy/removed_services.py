@@ -34,7 +34,7 @@ def removed_services(old: Spec, new: Spec) -> list[str]:
 
 def removed_by_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
     """The same from the flows that are removed, if their spec is unknown."""
-    table, kept = PIPELINE.tables["vip"].number, {str(a) for vip in new.vips.values() for a in vip.addresses}
+    table, kept = PIPELINE.holding("services").number, {str(a) for vip in new.vips.values() for a in vip.addresses}
     found = {m[1] for f in removed if f.table == table and (m := _ADDRESS.search(f.match))} - kept
     return [f"{address}, which has flows, removed: its clients will get no answer" for address in sorted(found)]
 

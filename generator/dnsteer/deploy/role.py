@@ -52,8 +52,8 @@ def standby_flows(spec: Spec | None) -> list[Flow]:
 
 
 def _lines(spec: Spec | None) -> Iterator[str]:
-    head = f"cookie={STANDBY_COOKIE:#x}, table={PIPELINE.tables['ingress'].number}, priority="
-    onward = f"goto_table:{PIPELINE.tables['neighbor'].number}"
+    head = f"cookie={STANDBY_COOKIE:#x}, table={PIPELINE.first.number}, priority="
+    onward = f"goto_table:{PIPELINE.holding('addresses').number}"
     probe = spec.switch.probe if spec is not None else None
     for address in [own.ip for own in probe.addresses] if probe is not None else []:
         family: Family = family_of(address)

@@ -50,7 +50,7 @@ _NO_HANDSHAKE = ("Protocol error", "Input/output error", "Connection reset by pe
 _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
 _ERROR = re.compile(r"Error (\w+) for: (.*?)$(?=\n(?:Error |ovs-ofctl: |[0-9a-f]{8}  )|\Z)", re.S | re.M)
 _WARNING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\|\d+\|\w+\|(?:WARN|ERR)\|(.*)")
-_STATE, _OBJECT = PIPELINE.tables["state"].number, (1 << OBJECT_BITS) - 1
+_STATE, _OBJECT = PIPELINE.holding("state").number, (1 << OBJECT_BITS) - 1
 _LOOK = 0.01
 _MAX_DUMPS = 8
 """Dumps by cookie, each a process, up to which that is less than the dump of a whole table."""

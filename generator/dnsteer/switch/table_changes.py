@@ -12,7 +12,7 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
 
-_WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
+_WAY_BACK = frozenset(table.number for table in PIPELINE.passed_by("answers", "fragments"))
 
 
 @dataclass(frozen=True)
