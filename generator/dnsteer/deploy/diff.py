@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dnsteer.deploy.wanted import Wanted
@@ -97,6 +97,8 @@ def compute_and_diff(
     if reclaim:
         _reclaim(tables, wanted)
     flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables), tables)
+    if before is not None and _are_renumbered(before, flows):
+        flows = replace(flows, renumbered=True)
     handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []
@@ -111,6 +113,12 @@ def compute_and_diff(
     looks_up = foreign_flows and bool(tables.other)
     foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if looks_up else []
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
+
+
+def _are_renumbered(before: db.Bridge, flows: TableChanges) -> bool:
+    """Whether flows leave tables that have other numbers than here, by the names that OVSDB has for the tables."""
+    other = {n for n, t in before.tables.items() if t.name in PIPELINE.tables and PIPELINE.tables[t.name].number != n}
+    return any(flow.table in other for flow in flows.remove)
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
