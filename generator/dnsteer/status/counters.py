@@ -25,7 +25,7 @@ _SERVICES, _BACKENDS = PIPELINE.holding("services").number, PIPELINE.holding("ba
 _REGISTERS = tuple(PIPELINE.registers[name].field for name in ("pool", "backend", "transport"))
 _PROTOCOLS = {number: name for name, number in TRANSPORT.items()}
 _FLOW = re.compile(
-    r"\s*cookie=0x([0-9a-f]+), duration=([0-9.]+)s, (table=\d+), n_packets=(\d+), n_bytes=(\d+), "
+    r"\s*cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=\d+, n_packets=(\d+), n_bytes=(\d+), "
     r".*?priority=\d+,(\S+) actions="
 )
 _SERVICE = re.compile(r"(udp|tcp)6?,(?:nw|ipv6)_dst=([0-9a-f.:]+),tp_dst=(\d+)\Z")
@@ -69,7 +69,7 @@ class Count(NamedTuple):
 
 Key = CountedService | BackendKey | ExtendedServiceKey
 Sample = Mapping[tuple[Key, str], Count]
-"""The counters by what they count and by the flow's table and match: a backend has a flow for each way to forward to it."""
+"""The counters by what they count and the flow's match: a backend has a flow for each way to forward to it."""
 
 
 def take_counters(client: OpenFlow, *, idle: bool = True) -> Sample:
@@ -105,9 +105,9 @@ def parse_counters(text: str) -> Iterator[tuple[tuple[Key, str], Count]]:
         m = _FLOW.match(line)
         if m is None or int(m[1], 16) >> 48 != COOKIE_TAG:
             continue
-        key = _key(m[6])
+        key = _key(m[5])
         if key is not None:
-            yield (key, f"{m[3]},{m[6]}"), Count(int(m[4]), float(m[2]), int(m[5]))
+            yield (key, m[5]), Count(int(m[3]), float(m[2]), int(m[4]))
 
 
 @lru_cache(maxsize=1 << 16)

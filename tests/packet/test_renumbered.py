@@ -1,0 +1,155 @@
+"""Tables that get other numbers, as by an upgrade of dnsteer: no packet is lost, whatever else the change changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dnsteer.deploy.run import Options, deploy
+from dnsteer.deploy.send import Sending
+from dnsteer.deploy.spec_source import FileSource
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.extension.client import ExtensionClient
+from dnsteer.plan.build import build_plan
+from dnsteer.proof.harness.extension_process import ExtensionProcess
+from dnsteer.status.counters import BackendKey, CountedService, take_counters
+from dnsteer.status.rates import rates_between
+from dnsteer.status.verify import find_drift
+from dnsteer.switch.openflow import OpenFlow
+from tests.packet.command import on, spec_file
+from tests.packet.extension_beside_switch import EXTENDED
+from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
+from tests.packet.renumbered import ALL_ABOVE, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
+from tests.packet.switches import LARGE, SMALL, Switch, spec_of
+
+SPEC = EXTENDED.replace(
+    "  extension:\n", "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  extension:\n"
+).replace("    vf0:\n", "    vf0:\n    vf1:\n")
+NAT = "  translated: {addresses: [198.51.100.77], services: [dns], pool: near, forwarding: nat}\n"
+OTHERS = (
+    (SPEC + NAT)
+    .replace("ipv4: 192.0.2.11, mac: '02:00:00:00:01:01'", "ipv4: 192.0.2.111, mac: '02:00:00:00:11:01', port: vf1")
+    .replace("n2, ipv4: 192.0.2.32, mac: '02:00:00:00:03:02'", "n3, ipv4: 192.0.2.33, mac: '02:00:00:00:03:03'")
+)
+"""Other backends, in the tables and in the extension."""
+PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")
+SAID = "another version of dnsteer made the tables, with other numbers: they get the numbers of this one"
+LAYOUTS = {"with gaps": WITH_GAPS, "one by one": ONE_BY_ONE, "all above": ALL_ABOVE}
+
+
+@pytest.fixture(scope="module")
+def crossing(shared: Switch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Crossing, Relay]]:
+    shared.expected += ["Dropped", "receive error", "Connection reset"]
+    shared.vsctl("set", "Open_vSwitch", ".", "other_config:max-revalidator=100")
+    folder = tmp_path_factory.mktemp("x")
+    extension = build_plan(spec_of(SPEC)).extension
+    assert extension is not None
+    extension.services.clear()
+    extension.targets.clear()
+    with ExtensionProcess(extension) as process, Relay(folder / "control.sock", process._exchange) as relay:
+        yield Crossing(shared, process, folder), relay
+
+
+def change(
+    crossing: Crossing, relay: Relay, numbers: Mapping[str, int], old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apply *new* over the tables of *old* with other numbers, with packets at every step."""
+    first, second = (spec_of(captured(text, crossing.folder, PORTS)) for text in (old, new))
+    target = TargetSwitch(crossing.switch.database, extension=str(relay.path))
+    deploy(FileSource(first), target, Options(grace=0))
+    renumber(crossing.switch, numbers)
+    revalidated(crossing.switch)
+    crossing.watch(first, second)
+    crossing.lost.clear()
+    becomes = f"cookie=0x{build_plan(second).state.cookie:x}, "
+    bundle, load = OpenFlow.bundle, ExtensionClient.load
+
+    def sent(self: OpenFlow, lines: list[str]) -> None:
+        crossing.moment("before a bundle")
+        bundle(self, lines)
+        revalidated(crossing.switch)
+        if any(line.startswith(f"flow add {becomes}") for line in lines):
+            crossing.turn()
+        crossing.moment("after a bundle")
+
+    def loaded(self: ExtensionClient, program: dict[str, Any]) -> dict[str, Any]:
+        crossing.moment("before a load")
+        answer = load(self, program)
+        crossing.moment("after a load")
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenFlow, "bundle", sent)
+        patch.setattr(ExtensionClient, "load", loaded)
+        patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
+        deploy(FileSource(second), target, Options(grace=2))
+        crossing.moment("in the end")
+    assert crossing.lost == []
+    assert [d for d in find_drift(second, target.remote, extension=target.extension) if not d.warns] == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("new", [SPEC, OTHERS], ids=["the same spec", "other backends at once"])
+def test_every_packet_arrives(
+    layout: str, new: str, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an upgrade: the tables have the numbers of another version, and the next apply brings those of this one."""
+    change(*crossing, LAYOUTS[layout], SPEC, new, monkeypatch)
+    assert names(crossing[0].switch) == {number: name for name, number in NUMBERS.items()}
+
+
+@pytest.fixture
+def plain(shared: Switch) -> TargetSwitch:
+    target = TargetSwitch(shared.database)
+    deploy(FileSource(spec_of(LARGE)), target, Options(grace=0))
+    return target
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_state_is_known_by_any_numbers(layout: str, plain: TargetSwitch, shared: Switch) -> None:
+    """So that an agent of another version does not take the tables for lost, and replaces nothing unasked."""
+    client = plain.client("br-dns")
+    marker = client.marker()
+    assert marker is not None
+    renumber(shared, LAYOUTS[layout])
+    assert client.marker() == marker
+
+
+def test_rates_are_unknown_across_other_numbers(plain: TargetSwitch, shared: Switch) -> None:
+    """This version reads its own tables only, so what it reads after the change has nothing to be compared with."""
+    client = plain.client("br-dns")
+    renumber(shared, ALL_ABOVE)
+    before = take_counters(client)
+    deploy(FileSource(spec_of(LARGE)), plain, Options(grace=0))
+    after = take_counters(client)
+    assert {type(key) for key, _ in after} == {CountedService, BackendKey}
+    assert set(rates_between(before, after).by_key.values()) == {None}
+
+
+def test_an_apply_says_what_it_does(shared: Switch, tmp_path: Path) -> None:
+    run, file = on(shared), spec_file(tmp_path, SMALL)
+    assert run("apply", file, "--yes").code == 0
+    tables = shared.tables()
+    renumber(shared, WITH_GAPS)
+    assert SAID in " ".join(run("plan", file).err.split())
+    assert shared.tables() != tables
+    done = run("apply", file, "--yes", "--grace", "0")
+    assert done.code == 0, done.err
+    assert shared.tables() == tables
+    assert SAID in " ".join(done.err.split())
+    assert SAID not in " ".join(run("plan", file).err.split())
+
+
+def test_a_quick_verb_brings_the_numbers_too(shared: Switch, tmp_path: Path) -> None:
+    run, file = on(shared), spec_file(tmp_path, SMALL)
+    assert run("apply", file, "--yes").code == 0
+    assert run("drain", "farm/ns1", "--yes").code == 0
+    tables = shared.tables()
+    assert run("undrain", "farm/ns1").code == 0
+    renumber(shared, ONE_BY_ONE)
+    done = run("drain", "farm/ns1", "--yes")
+    assert done.code == 0, done.err
+    assert shared.tables() == tables
