@@ -22,7 +22,7 @@ from dnsteer.switch.openflow import OpenFlow
 from tests.packet.command import on, spec_file
 from tests.packet.extension_beside_switch import EXTENDED
 from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
-from tests.packet.renumbered import ALL_ABOVE, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
+from tests.packet.renumbered import ALL_ABOVE, IN_PLACE_OF_OTHERS, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
 
 SPEC = EXTENDED.replace(
@@ -37,7 +37,9 @@ OTHERS = (
 """Other backends, in the tables and in the extension."""
 PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")
 SAID = "another version of dnsteer made the tables, with other numbers: they get the numbers of this one"
-LAYOUTS = {"with gaps": WITH_GAPS, "one by one": ONE_BY_ONE, "all above": ALL_ABOVE}
+LAYOUTS = {
+    "with gaps": WITH_GAPS, "one by one": ONE_BY_ONE, "in place of others": IN_PLACE_OF_OTHERS, "all above": ALL_ABOVE,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,9 @@ def change(
         return answer
 
     with monkeypatch.context() as patch:
+        patch.setattr(
+            "tests.packet.packets_across_changes.SOURCES", (20000, 20006, 20533)
+        )  # 20533: low bits as of port 53
         patch.setattr(OpenFlow, "bundle", sent)
         patch.setattr(ExtensionClient, "load", loaded)
         patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
