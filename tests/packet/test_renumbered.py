@@ -7,18 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Sending
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
+from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.collect import Collector
+from dnsteer.metrics.recorder import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.counters import BackendKey, CountedService, take_counters
 from dnsteer.status.rates import rates_between
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
+from tests.packet.agents import wait
 from tests.packet.command import on, spec_file
 from tests.packet.extension_beside_switch import EXTENDED
 from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
@@ -146,6 +152,51 @@ def test_an_apply_says_what_it_does(shared: Switch, tmp_path: Path) -> None:
     assert shared.tables() == tables
     assert SAID in " ".join(done.err.split())
     assert SAID not in " ".join(run("plan", file).err.split())
+
+
+@pytest.mark.parametrize("layout", ["with gaps", "in place of others"])
+def test_verify_and_status_compare_the_tables_by_their_names(layout: str, shared: Switch, tmp_path: Path) -> None:
+    """The numbers are no difference, and what differs otherwise is found all the same."""
+    run, file = on(shared), spec_file(tmp_path, LARGE)
+    assert run("apply", file, "--yes").code == 0
+    renumber(shared, LAYOUTS[layout])
+    seen = run("verify", file)
+    assert seen.code == 0, seen.err
+    assert "bridge br-dns: another version of dnsteer made the tables, with other numbers" in " ".join(seen.err.split())
+    status = run("status", "--no-rates")
+    assert status.code == 0, status.out
+    assert "another version of dnsteer made the tables" in " ".join(status.out.split())
+    slots = LAYOUTS[layout]["slot"]
+    shared.ofctl("del-flows", "--strict", f"table={slots},priority=0")
+    assert "flow missing: pipeline" in " ".join(run("verify", file).out.split())
+    assert run("restore").code == 0
+    seen = run("verify", file)
+    assert (seen.code, "another version" in seen.err) == (0, False)
+
+
+def test_metrics_do_not_say_of_another_table_what_it_drops(plain: TargetSwitch, shared: Switch) -> None:
+    """By another version's numbers, the flows of one table would count as those of another."""
+    loaded, agent = spec_of(LARGE), AgentMetrics()
+    with plain.session() as session:
+        record = session.record_of("br-dns")
+        known = Known("br-dns", session.state(record, record.number), loaded.spec)
+    agent.bridge_is("br-dns", held=True)
+    agent.adopted(known, ())
+    agent.followed(record)
+
+    def dropped() -> dict[str, float]:
+        samples = [sample for metric in Collector(plain, agent).collect() for sample in metric.samples]
+        assert [s.value for s in samples if s.name == "dnsteer_tables_as_recorded"] == [1]
+        return {s.labels["table"]: s.value for s in samples if s.name == "dnsteer_dropped_packets_total" and s.value}
+
+    frame = (Ether(dst="02:00:00:00:00:53") / IP(src="203.0.113.9", dst="198.51.100.53") / UDP(dport=9)).build().hex()
+    shared.appctl("netdev-dummy/receive", "p0", frame)
+    revalidated(shared)
+    wait(lambda: dropped() == {"vip": 1}, lambda: f"{dropped()}")
+    renumber(shared, IN_PLACE_OF_OTHERS)
+    shared.appctl("netdev-dummy/receive", "p0", frame)
+    revalidated(shared)
+    assert dropped() == {}
 
 
 def test_a_quick_verb_brings_the_numbers_too(shared: Switch, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.packet.agents import agent, wait
 from tests.packet.birds import bird, needs_bird
 from tests.packet.capturing import send, sent
 from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file, state_rows
+from tests.packet.renumbered import ALL_ABOVE, renumber
 from tests.packet.switches import BRIDGE, Switch
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe", "could not open network device", "probe0"]
@@ -114,6 +115,19 @@ def test_a_standby_switch_answers_for_nothing_but_where_probes_come_from(switch:
     assert switch.tables() == tables
     assert run("role", "none").code == 0
     assert "dnsteer-role" not in switch.column("Bridge", BRIDGE, "external_ids")
+
+
+def test_a_role_before_the_tables_have_the_numbers_of_this_version(switch: Switch, tmp_path: Path) -> None:
+    """After an upgrade: requests for where probes come from go to the table that the switch has for them."""
+    run = on(switch)
+    renumber(switch, ALL_ABOVE)
+    assert run("role", "standby").code == 0
+    assert answers(switch) == PROBES
+    assert "already" in run("role", "standby").out
+    assert run("apply", spec_file(tmp_path, SPEC), "--yes").code == 0
+    assert answers(switch) == PROBES
+    assert run("role", "active").code == 0
+    assert answers(switch) == ALL
 
 
 def test_applies_and_drains_leave_it_on_standby(switch: Switch, tmp_path: Path) -> None:

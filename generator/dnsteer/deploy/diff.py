@@ -13,6 +13,7 @@ from dnsteer.switch import database as db
 from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.renumbering import other_numbers, uses_numbers
 from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.settings import WAITS, Level, SettingsInput, deviations
 from dnsteer.switch.table_changes import TableChanges, compare_tables
@@ -97,7 +98,7 @@ def compute_and_diff(
     if reclaim:
         _reclaim(tables, wanted)
     flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables), tables)
-    if before is not None and _are_renumbered(before, flows):
+    if before is not None and uses_numbers(flows.remove, other_numbers(before)):
         flows = replace(flows, renumbered=True)
     handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
@@ -113,12 +114,6 @@ def compute_and_diff(
     looks_up = foreign_flows and bool(tables.other)
     foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if looks_up else []
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
-
-
-def _are_renumbered(before: db.Bridge, flows: TableChanges) -> bool:
-    """Whether flows leave tables that have other numbers than here, by the names that OVSDB has for the tables."""
-    other = {n for n, t in before.tables.items() if t.name in PIPELINE.tables and PIPELINE.tables[t.name].number != n}
-    return any(flow.table in other for flow in flows.remove)
 
 
 def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:

@@ -17,6 +17,7 @@ from dnsteer.switch.tools import SwitchError
 
 _BRIDGE: Path = ("switch", "bridge")
 FAIL_MODE = "secure"
+NOT_NAMED = "tables are not named"
 """Without it the switch itself adds a flow that forwards everything."""
 
 
@@ -62,7 +63,7 @@ def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference
         detail = f"protocols lack {PROTOCOL}, which groups and bundles need"
         yield BridgeDifference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
     if _unnamed(want, have) or _names_of_old_numbers(want, have):
-        yield BridgeDifference("bridge changed", about, "tables are not named", "name the tables", _BRIDGE, first=False)
+        yield BridgeDifference("bridge changed", about, NOT_NAMED, "name the tables", _BRIDGE, first=False)
 
 
 def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference]:

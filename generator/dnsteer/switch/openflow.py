@@ -299,14 +299,19 @@ class OpenFlow:
         return {*_read_ports(self.ofctl("show"))[1]}
 
     def marker(self) -> int | None:
-        """Return the marker in the tables (slots.maintenance.marker), or None.
+        """Return the marker in the tables (slots.maintenance.marker), or None."""
+        found = self.state_flow()
+        return found.cookie & _OBJECT if found is not None else None
+
+    def state_flow(self) -> Flow | None:
+        """Return the flow of table state, None where there is none or more than one.
 
         A version of dnsteer with another order of tables has it in a table of another number, where its cookie tells it.
         """
         for only in (f"table={_STATE}", _OF_ANY_STATE):
             found = [f for f in self.dump(only=only).flows.values() if f.cookie & ~_OBJECT == _OF_STATE]
             if found:
-                return found[0].cookie & _OBJECT if len(found) == 1 else None
+                return found[0] if len(found) == 1 else None
         return None
 
     def group(self, number: int) -> Group | None:
