@@ -86,15 +86,21 @@ def test_the_next_table_is_that_which_the_packets_pass(table: str, kind: str, fo
 @pytest.mark.parametrize(
     ("lacks", "message"),
     [
-        ({"flows": {}}, r"test_pipeline.py: table toy has no flows=: say in a sentence"),
         ({"flows": {"udp": ""}}, r"table toy has no text for udp in flows=: say"),
         ({"miss": "drop"}, r"table toy drops what none of its flows matches, and has no drops=: say why"),
         ({"traffic": ("querys",)}, r"table toy has 'querys' in traffic=; expected neighbors, echo, queries, "),
     ],
 )
-def test_a_table_that_lacks_something_is_refused_when_it_is_made(lacks: dict[str, object], message: str) -> None:
+def test_a_table_that_contradicts_itself_is_refused_when_it_is_made(lacks: dict[str, object], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         replace(TOY, **lacks)  # type: ignore[arg-type]
+
+
+def test_a_table_that_lacks_something_is_refused_by_its_name() -> None:
+    with pytest.raises(DefinitionError, match=r"test_pipeline\.py: table toy has no flows=: say in a sentence"):
+        Table("toy", "", "", ("queries",), drops="denied")
+    with pytest.raises(DefinitionError, match=r"table toy has no traffic=: say what passes it, of neighbors, echo"):
+        Table("toy", "", "", flows=TOY.flows, drops="denied")
 
 
 def _registers(*registers: Register) -> Order:

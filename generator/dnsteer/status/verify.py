@@ -58,9 +58,9 @@ _RENUMBERED = (
 class Drift:
     """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
 
-    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets, or table numbers. *of_others*: it is not
-    dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about* is not enough to find
-    the same difference again, in another spec or with another value.
+    *warns*: it is none: a setting that is not dnsteer's and changes what becomes of packets, or other table numbers.
+    *of_others*: it is not dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about*
+    is not enough to find the same difference again, in another spec or with another value.
     """
 
     kind: str

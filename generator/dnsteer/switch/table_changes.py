@@ -47,7 +47,7 @@ class TableChanges:
         """
         later = tuple(f for f in self.remove if self._waits(f))
         rest = replace(self, remove=tuple(f for f in self.remove if not self._waits(f)))
-        return rest, TableChanges((), (), later, (), (), ())
+        return rest, TableChanges((), (), later, (), (), (), renumbered=self.renumbered)
 
     def _waits(self, flow: Flow) -> bool:
         return flow.table not in _NUMBERS or (flow.table in _WAY_BACK and not self.renumbered)

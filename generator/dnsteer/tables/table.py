@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from dnsteer.spec.errors import DefinitionError
 
@@ -67,6 +67,9 @@ def rows_of_modes(_: Context) -> Iterable[object]:
     return ()
 
 
+_UNSAID: tuple[Traffic, ...] = cast("tuple[Traffic, ...]", ("",))
+
+
 @dataclass(frozen=True)
 class Table:
     """An OpenFlow table; the order of the tables sets its number.
@@ -80,8 +83,8 @@ class Table:
     name: str
     matches: str
     does: str
-    traffic: tuple[Traffic, ...]
-    flows: Mapping[str, str]
+    traffic: tuple[Traffic, ...] = _UNSAID
+    flows: Mapping[str, str] = field(default_factory=dict)
     drops: str = ""
     miss: Literal["drop", "next"] = "drop"
     holds: Contents | None = None
@@ -108,6 +111,11 @@ class Table:
             raise DefinitionError(
                 f"{self.file}: table {self.name} drops what none of its flows matches, and has no drops=: say why in a few "
                 'words, for metrics, or set miss="next" if such packets go on to the next table'
+            )
+        if self.traffic is _UNSAID:
+            raise DefinitionError(
+                f"{self.file}: table {self.name} has no traffic=: say what passes it, of {', '.join(ALL_TRAFFIC)}; "
+                "() for nothing"
             )
         if unknown := [repr(kind) for kind in self.traffic if kind not in ALL_TRAFFIC]:
             raise DefinitionError(
