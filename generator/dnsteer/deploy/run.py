@@ -120,7 +120,7 @@ def _deploy_if_agreed(
             # ask
             if not agreement.covers(summary.question):
                 return summary, None
-            if found.flows.renumbered and not _is_applied(goal, wanted):
+            if found.flows.renumbered and _changes_more(goal, wanted):
                 at = _renumber(at, bridge, goal, options, progress)
                 goal, wanted, found = _plan_and_diff(source, at, options)
             # begin, ports, bundle, commit
@@ -190,11 +190,11 @@ def _plan_and_diff(
     return goal, wanted, found
 
 
-def _is_applied(goal: Goal, wanted: Wanted) -> bool:
-    """Whether what is wanted is applied already; also where nothing is known to be applied."""
-    if goal.applied is None:
-        return True
-    return wanted.plan.digest == goal.applied.digest and goal.overlay == goal.overlay_before
+def _changes_more(goal: Goal, wanted: Wanted) -> bool:
+    """Whether a state that this version can load is applied, and what is wanted is another one."""
+    if goal.applied is None or wanted.applied_spec is None:
+        return False
+    return wanted.plan.digest != goal.applied.digest or goal.overlay != goal.overlay_before
 
 
 def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progress: Progress) -> _Connections:
