@@ -21,7 +21,7 @@ from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from tests.packet.apply_spec import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
 from tests.packet.command import on
-from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, spec_of
+from tests.packet.switches import BRIDGE, LARGE, SMALL, STATE_TABLE, Switch, cli, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)
 
@@ -63,7 +63,7 @@ def test_the_record_says_what_was_applied(switch: Switch) -> None:
     assert state.time == session["dnsteer-applied"]
     assert state.members == tuple(build_plan(MANY).members)
     assert (record.name, record.pending, list(record.overlay)) == ("dpu-1", None, [])
-    marked = [f for f in switch.flows() if "table=63" in f]
+    marked = [f for f in switch.flows() if STATE_TABLE in f]
     assert [int(f.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for f in marked] == [record.marker]
 
 

@@ -11,7 +11,7 @@ from dnsteer.switch.session import Session
 from dnsteer.tables.cookies import Category, cookie
 from tests.packet.command import on, run
 from tests.packet.status_cases import GONE, NOW, backends, deployed, out, status
-from tests.packet.switches import BRIDGE, Switch, cli
+from tests.packet.switches import BRIDGE, STATE_TABLE, Switch, cli
 
 
 def test_drift_is_counted_and_shown(switch: Switch) -> None:
@@ -34,7 +34,7 @@ def test_drift_is_counted_and_shown(switch: Switch) -> None:
 
 def test_tables_that_are_not_the_recorded_ones(switch: Switch) -> None:
     deployed(switch)
-    switch.ofctl("del-flows", "table=63")
+    switch.ofctl("del-flows", STATE_TABLE)
     found = status(switch, "--no-verify", code=2)
     assert found["tables"] == "other"
     assert "dnsteer restore" in found["warnings"][0]
@@ -49,9 +49,9 @@ def test_a_change_that_was_cut_off(switch: Switch) -> None:
     found = status(switch, "--no-verify", code=2)
     assert (found["interrupted"]["tables"], found["tables"], found["warnings"]) == ("recorded", "recorded", [])
     assert [d["kind"] for d in status(switch, code=2)["drift"]] == []
-    switch.ofctl("del-flows", "table=63")
+    switch.ofctl("del-flows", STATE_TABLE)
     mark = cookie(Category.STATE, pending.marker)
-    switch.ofctl("add-flow", f"cookie=0x{mark:x},table=63,priority=0,actions=drop")
+    switch.ofctl("add-flow", f"cookie=0x{mark:x},{STATE_TABLE},priority=0,actions=drop")
     found = status(switch, "--no-verify", code=2)
     assert (found["interrupted"]["state"], found["interrupted"]["tables"]) == (1, "pending")
     assert "is pending: the tables already have it" in on(switch)("status").out

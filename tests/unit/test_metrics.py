@@ -28,6 +28,7 @@ from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.order import PIPELINE
 from tests.unit.spec_text import SPEC, load
 from tests.unit.thread_texts import FROM_4_0, JUST_CLEARED, UP_TO_3_7
 
@@ -255,7 +256,7 @@ def test_drops_are_the_flows_without_a_way_out() -> None:
         + head.format(10, 2, 20, "100,udp", "goto_table:20")
         + head.format(60, 3, 30, "0", "drop")
         + head.format(60, 4, 40, "5", "output:3")
-        + head.format(55, 5, 50, "5,udp", "ct(table=55,nat)")
+        + head.format(PIPELINE.tables["fragment"].number, 5, 50, "5,udp", "ct(table=55,nat)")
     )
     assert list(read_drops(text)) == [
         (("ingress", "priority=10,ip"), CounterReading((1, 10), 3.5)),

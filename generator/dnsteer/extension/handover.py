@@ -35,12 +35,14 @@ from dnsteer.tables.order import PIPELINE
 
 SETTLE = 0.5
 """Seconds until flows that were added early take effect in the datapath, whose flows are revalidated about that often."""
-_TABLE = PIPELINE.tables["extension"].number
-_INGRESS = PIPELINE.tables["ingress"].number
-_EGRESS = PIPELINE.tables["egress"].number
-_BACK = frozenset(PIPELINE.tables[name].number for name in ("return", "fragment"))
+_TABLE = PIPELINE.holding("exits").number
+_INGRESS = PIPELINE.first.number
+_BACK = frozenset(
+    t.number for t in PIPELINE.tables.values() if t.traffic and {"answers", "fragments"}.issuperset(t.traffic)
+)
+"""Tables that nothing passes but answers."""
 _ANSWER = f"{PIPELINE.registers['path'].field}={register_value(ANSWER)},"
-_LEADS_BACK = tuple(f"goto_table:{n}" for n in (PIPELINE.tables["return"].number, _TABLE))
+_LEADS_BACK = tuple(f"goto_table:{n}" for n in (*sorted(_BACK), _TABLE))
 _PASSING = cookie(Category.EXTENSION, 3)
 """Cookie of exits that exist only while the program changes. The plan's exits have object number 1 or an even one."""
 _BEFORE_OTHERS, _AFTER_OTHERS = 110, 90  # the plan's exits have priority 100
@@ -186,9 +188,7 @@ def _is_way_back(plan: Plan, flow: Flow, came_by: Collection[str]) -> bool:
 
     *came_by* are ports that already have exits: no others are added there, since a frame might match either.
     """
-    if flow.table == _EGRESS:
-        return flow.match.startswith(_ANSWER)
-    if flow.table in _BACK or flow.cookie >> OBJECT_BITS & 0xFF == Category.GATEWAY:
+    if flow.match.startswith(_ANSWER) or flow.table in _BACK or flow.cookie >> OBJECT_BITS & 0xFF == Category.GATEWAY:
         return True
     if flow.table == _TABLE:
         return all(e.came_by not in came_by for e in _exits([flow]))

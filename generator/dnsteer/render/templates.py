@@ -26,11 +26,15 @@ from dnsteer.tables.order import PIPELINE, Pipeline
 from dnsteer.tables.return_ import PREFIX
 from dnsteer.tables.slot import GroupRow, SlotTable
 from dnsteer.tables.subject import Subject
-from dnsteer.tables.table import TemplateError
+from dnsteer.tables.table import ALL_TRAFFIC, Table, TemplateError
 
-_FLOWS = ("tables/", "groups/")
-_TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)")
-_LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)")
+_TABLES = "tables/"
+_FLOWS = (_TABLES, "groups/")
+_TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)(?:\.(\w+))?")
+_LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)(?:\.(\w+))?")
+_NEXT = "next"
+"""In place of a table's name: the table that follows in the order, `next.KIND` for packets of a kind of `Traffic`."""
+_OWN_MISS = re.compile(r"\bpriority=0 actions=")
 _UNNAMED_TABLE = re.compile(r"(?:goto_table:|\btable=|resubmit\(\w*,)(?!@)")
 _FLOW_OF = re.compile(r"^(?:cookie=.*?)?\btable=@(\w+)", re.MULTILINE)
 _NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
@@ -56,12 +60,26 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
         hint = f"; {near(word, known)}" if word else ""
         return TemplateError(f"{file}:{source.count(chr(10), 0, at) + 1}: {what}{hint}")
 
-    def table(m: re.Match[str]) -> str:
-        if m[2] not in pipeline.tables:
-            raise fail(m.start(), f"no table @{m[2]}", m[2], pipeline.tables)
-        return f"{m[1]}{pipeline.tables[m[2]].number}"
-
     own = pipeline.tables.get(Path(file).stem)
+
+    def leads(m: re.Match[str], name: str, kind: str) -> Table:
+        if name == _NEXT and own is not None:
+            if kind and kind not in ALL_TRAFFIC:
+                raise fail(m.start(), f"no kind of packets {kind}", kind, ALL_TRAFFIC)
+            found = pipeline.next_table(own, kind)
+            if found is None:
+                what = kind or " and ".join(own.traffic) or "no packets"
+                raise fail(
+                    m.start(), f"no table after {own.name} ({own.number}) is passed by {what}; write @next.KIND with one of "
+                    f"{', '.join(ALL_TRAFFIC)}, or the table's name"
+                )  # fmt: skip
+            return found
+        if name not in pipeline.tables or kind:
+            raise fail(m.start(), f"no table @{name}{f'.{kind}' if kind else ''}", name, [*pipeline.tables, _NEXT])
+        return pipeline.tables[name]
+
+    def table(m: re.Match[str]) -> str:
+        return f"{m[1]}{leads(m, m[2], m[3]).number}"
 
     def name(m: re.Match[str]) -> str:
         register = pipeline.registers.get(m[1])
@@ -106,20 +124,48 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
             if flow[1] != own.name:
                 raise fail(flow.start(), f"a flow of table {flow[1]}; here are those of table {own.name}")
         for jump in _LEADS_TO.finditer(source):
-            to = pipeline.tables[jump[1]]
+            to = leads(jump, jump[1], jump[2])
             if to.number <= own.number:
                 raise fail(jump.start(), f"table {own.name} ({own.number}) cannot lead back to {to.name} ({to.number})")
     return _COMMENT.sub(r'{% if notes %}# \1{{ "\\n" }}{% endif %}', text)
 
 
+def with_miss(source: str, table: Table) -> str:
+    """Return the source of a table's template with the flow for all other packets at its end, unless it has its own."""
+    if _OWN_MISS.search(source):
+        return source
+    what, actions = ("dropped", "drop") if table.miss == "drop" else ("to the next table", f"goto_table:@{_NEXT}")
+    end = "" if not source or source.endswith("\n") else "\n"
+    head = f"cookie={{{{ plan.pipeline.cookie | hex }}}}, table=@{table.name}, priority=0"
+    return f"{source}{end}# what no other flow matches: {what}\n{head} actions={actions}\n"
+
+
+def _source(folder: Path, template: str, pipeline: Pipeline) -> str:
+    """Return the source of a template of flows or groups as it is rendered, with its names."""
+    source, name = (folder / template).read_text(), Path(template).stem
+    return (
+        with_miss(source, pipeline.tables[name]) if template.startswith(_TABLES) and name in pipeline.tables else source
+    )
+
+
 def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> tuple[str, ...]:
     """Return the names of the tables that the flows and groups of a table jump to, in pipeline order."""
     found: set[str] = set()
+    folder = folder or templates_dir()
     for part in _FLOWS:
-        file = (folder or templates_dir()) / part / f"{table}.j2"
-        if file.exists():
-            found.update(_LEADS_TO.findall(file.read_text()))
+        if (folder / part / f"{table}.j2").exists():
+            found |= _targets(_source(folder, f"{part}{table}.j2", pipeline), table, pipeline)
     return tuple(name for name in pipeline.tables if name in found)
+
+
+def _targets(source: str, table: str, pipeline: Pipeline) -> set[str]:
+    """Return the names of the tables that a source of a table leads to."""
+    own, found = pipeline.tables[table], set[str]()
+    for name, kind in _LEADS_TO.findall(source):
+        follower = pipeline.next_table(own, kind) if name == _NEXT else pipeline.tables.get(name)
+        if follower is not None:
+            found.add(follower.name)
+    return found
 
 
 def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> None:
@@ -129,7 +175,7 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
     leads to, and a register that no template uses.
     """
     folder = folder or templates_dir()
-    reached, named = {next(iter(pipeline.tables))}, set[str]()
+    reached, named = {pipeline.first.name}, set[str]()
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
             if file.stem not in pipeline.tables:
@@ -139,18 +185,18 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
                 raise TemplateError(
                     f"{part}{file.name}: table {file.stem} has no GroupRow in its uses, so it has no groups"
                 )
-            source = file.read_text()
+            source = _source(folder, f"{part}{file.name}", pipeline)
             resolve(source, f"{part}{file.name}", pipeline)
-            reached.update(_LEADS_TO.findall(source))
+            reached |= _targets(source, file.stem, pipeline)
             named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
     for table in pipeline.tables.values():
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
-        if table.reached and table.name not in reached:
+        if table.traffic and table.name not in reached:
             tables = list(pipeline.tables)
             raise TemplateError(
-                f"nothing leads to table {table.name}: no template has goto_table:@{table.name}; the table before it is "
-                f"{tables[tables.index(table.name) - 1]}"
+                f"nothing leads to table {table.name}: no template has goto_table:@{table.name}, or @next where "
+                f"{' or '.join(table.traffic)} go on; the table before it is {tables[tables.index(table.name) - 1]}"
             )
     for register in pipeline.registers:
         if register not in named and not register.startswith("scratch"):  # which `unwildcard` names
@@ -168,7 +214,11 @@ class _Loader(jinja2.FileSystemLoader):
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         source, file, fresh = super().get_source(environment, template)
-        return resolve(source, template) if template.startswith(_FLOWS) else source, file, fresh
+        if template.startswith(_FLOWS):
+            own = PIPELINE.tables.get(Path(template).stem)
+            whole = with_miss(source, own) if own is not None and template.startswith(_TABLES) else source
+            source = resolve(whole, template)
+        return source, file, fresh
 
 
 class _Environment(jinja2.Environment):

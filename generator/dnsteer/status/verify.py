@@ -24,6 +24,7 @@ from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.megaflow_mode import megaflows_disabled
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.renumbering import other_numbers, uses_numbers, with_own_numbers
 from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
@@ -47,13 +48,19 @@ _PATIENCE = 5.0
 """Seconds for the extension: that it is stuck is only one of the differences."""
 
 
+_RENUMBERED = (
+    "another version of dnsteer made the tables, with other numbers; to bring those of this version without a lost query: "
+    "dnsteer restore"
+)
+
+
 @dataclass(frozen=True)
 class Drift:
     """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
 
-    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets. *of_others*: it is not
-    dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about* is not enough to find
-    the same difference again, in another spec or with another value.
+    *warns*: it is none: a setting that is not dnsteer's and changes what becomes of packets, or other table numbers.
+    *of_others*: it is not dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about*
+    is not enough to find the same difference again, in another spec or with another value.
     """
 
     kind: str
@@ -152,6 +159,11 @@ def _drift(
         drift += [
             Drift("foreign flow", f"table {each.table}", each.detail, of_others=True, of=each.line) for each in foreign
         ]
+    numbers = other_numbers(have)
+    if uses_numbers(tables.flows.values(), numbers):
+        drift = [each for each in drift if each.detail != br.NOT_NAMED]
+        drift.append(Drift("tables renumbered", f"bridge {plan.bridge}", _RENUMBERED, warns=True))
+        tables = with_own_numbers(tables, numbers)
     drift += _role_drift(loaded, record, remote, tables)
     todo = with_fence(compare_tables(lines, groups, tables), tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]

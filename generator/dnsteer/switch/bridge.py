@@ -17,6 +17,7 @@ from dnsteer.switch.tools import SwitchError
 
 _BRIDGE: Path = ("switch", "bridge")
 FAIL_MODE = "secure"
+NOT_NAMED = "tables are not named"
 """Without it the switch itself adds a flow that forwards everything."""
 
 
@@ -61,8 +62,8 @@ def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference
     if lacks_protocol(have):
         detail = f"protocols lack {PROTOCOL}, which groups and bundles need"
         yield BridgeDifference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
-    if _unnamed(want, have):
-        yield BridgeDifference("bridge changed", about, "tables are not named", "name the tables", _BRIDGE, first=False)
+    if _unnamed(want, have) or _names_of_old_numbers(want, have):
+        yield BridgeDifference("bridge changed", about, NOT_NAMED, "name the tables", _BRIDGE, first=False)
 
 
 def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference]:
@@ -157,6 +158,12 @@ def _unnamed(want: WantedBridge, have: db.Bridge) -> dict[int, str]:
     return {n: name for n, name in want.table_names.items() if n not in have.tables or have.tables[n].name != name}
 
 
+def _names_of_old_numbers(want: WantedBridge, have: db.Bridge) -> list[int]:
+    """Return the numbers that have the name of a table which has another number now."""
+    names = set(want.table_names.values())
+    return [n for n, table in have.tables.items() if table.name in names and n not in want.table_names]
+
+
 def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None, adopt: bool) -> None:
     """Raise SwitchError if the bridge or a port is not dnsteer's."""
     if have is None:
@@ -207,11 +214,14 @@ def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
     """After the flows: remove dnsteer's ports that left the spec, name the tables. Returns whether any changed."""
     api, wanted = base.api, {p.name for p in want.ports}
     leave = [port for name, port in have.ports.items() if port.ours and name not in wanted]
-    if not leave and not _unnamed(want, have):
+    old_numbers = _names_of_old_numbers(want, have)
+    if not leave and not old_numbers and not _unnamed(want, have):
         return False  # not even an empty transaction, which would make the switch look at all of its settings
     with base.transaction() as txn:
         for port in leave:
             txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
+        for number in old_numbers:  # it may have other settings: they stay
+            txn.add(api.db_clear("Flow_Table", have.tables[number].uuid, "name"))
         for number, name in _unnamed(want, have).items():
             if number in have.tables:  # it may have other settings: they stay
                 txn.add(api.db_set("Flow_Table", have.tables[number].uuid, ("name", name)))
