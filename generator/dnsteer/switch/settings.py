@@ -322,36 +322,66 @@ def deviations(seen: SettingsInput, *levels: Level) -> Iterator[Deviation]:
 
 
 def _values(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
-    """Yield the values of a setting with their owners."""
-    place, have = setting.place, seen.have
-    if place is Place.SWITCH:
-        yield "", seen.config.get(setting.name.partition(":")[2], "")
-    elif place is Place.CONTROL:
-        yield "", "disabled" if seen.no_megaflows else setting.default
-    elif setting.name == OTHERS:
+    """Yield the values of a setting with their owners: empty for the switch and the bridge, else the table or port."""
+    return _READERS[setting.place](setting, seen)
+
+
+def _of_switch(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    yield "", seen.config.get(setting.name.partition(":")[2], "")
+
+
+def _of_control_socket(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    yield "", "disabled" if seen.no_megaflows else setting.default
+
+
+def _of_bridge(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    if setting.name == OTHERS:
         yield "", ", ".join(_others(seen))
-    elif place is Place.BRIDGE:
-        yield "", have.settings.get(setting.name, setting.default)
-    elif place is Place.TABLE:
-        for number, table in have.tables.items():
-            if number in _TABLES:
-                yield table.name or str(number), table.settings.get(setting.name, setting.default)
-    elif place is Place.OPENFLOW:
-        if seen.tables is not None and seen.tables.fragments:
-            yield "", seen.tables.fragments
-    elif place is Place.OPENFLOW_PORT:
-        for port in seen.want.ports:
-            if seen.tables is not None and port.name in seen.tables.bits:
-                yield port.name, str(setting.bit in seen.tables.bits[port.name]).lower()
     else:
-        probe = seen.spec.switch.probe
-        for port in seen.want.ports:
-            if setting.name in _OF_AGENT and probe is not None and port.name == probe.port:
-                continue  # the agent brings it up, and its queries are short
-            now = have.ports.get(port.name)
-            if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
-                continue
-            yield (now.port if place is Place.PORT else port.name), now.settings.get(setting.name) or setting.default
+        yield "", seen.have.settings.get(setting.name, setting.default)
+
+
+def _of_tables(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    for number, table in seen.have.tables.items():
+        if number in _TABLES:
+            yield table.name or str(number), table.settings.get(setting.name, setting.default)
+
+
+def _of_openflow(_setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    if seen.tables is not None and seen.tables.fragments:
+        yield "", seen.tables.fragments
+
+
+def _of_openflow_ports(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    bits = seen.tables.bits if seen.tables is not None else {}
+    for port in seen.want.ports:
+        if port.name in bits:
+            yield port.name, str(setting.bit in bits[port.name]).lower()
+
+
+def _of_ports(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    """Yield what OVSDB says of ports and interfaces that work: what is wrong with others is named by itself."""
+    probe = seen.spec.switch.probe
+    for port in seen.want.ports:
+        if setting.name in _OF_AGENT and probe is not None and port.name == probe.port:
+            continue  # the agent brings it up, and its queries are short
+        now = seen.have.ports.get(port.name)
+        if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
+            continue
+        owner = now.port if setting.place is Place.PORT else port.name
+        yield owner, now.settings.get(setting.name) or setting.default
+
+
+_READERS: Mapping[Place, Callable[[Setting, SettingsInput], Iterator[tuple[str, str]]]] = {
+    Place.SWITCH: _of_switch,
+    Place.BRIDGE: _of_bridge,
+    Place.TABLE: _of_tables,
+    Place.PORT: _of_ports,
+    Place.INTERFACE: _of_ports,
+    Place.OPENFLOW: _of_openflow,
+    Place.OPENFLOW_PORT: _of_openflow_ports,
+    Place.CONTROL: _of_control_socket,
+}
 
 
 def _others(seen: SettingsInput) -> list[str]:
