@@ -104,22 +104,38 @@ def _through_bridge(scope: Scope, path: Path, name: str, pool: Pool, check: Heal
 
 
 def _probe(scope: Scope, probe: Probe) -> Iterator[Finding]:
-    switch, base = scope.spec.switch, ("switch", "probe")
+    switch = scope.spec.switch
     if probe.uplink is not None and probe.uplink not in switch.uplinks:
         yield scope.finding(
-            (*base, "uplink"), f'"{probe.uplink}"', "the name of an uplink", near(probe.uplink, switch.uplinks)
+            ("switch", "probe", "uplink"),
+            f'"{probe.uplink}"',
+            "the name of an uplink",
+            near(probe.uplink, switch.uplinks),
         )
-    part = switch.extension
-    others = {
-        switch.bridge: "the bridge's own port", **dict.fromkeys(switch.uplinks, "an uplink"),
-        **dict.fromkeys(switch.ports, "a port of backends"),
-        **({part.ingress.port: "the extension's", part.egress.port: "the extension's"} if part is not None else {}),
-    }  # fmt: skip
+    yield from _probe_port(scope, probe)
+    yield from _probe_mac(scope, probe)
+    yield from _probe_addresses(scope, probe)
+
+
+def _probe_port(scope: Scope, probe: Probe) -> Iterator[Finding]:
+    """The port for probes is no other port of the bridge."""
+    switch, part = scope.spec.switch, scope.spec.switch.extension
+    others = {switch.bridge: "the bridge's own port"}
+    others |= dict.fromkeys(switch.uplinks, "an uplink") | dict.fromkeys(switch.ports, "a port of backends")
+    if part is not None:
+        others |= dict.fromkeys((part.ingress.port, part.egress.port), "the extension's")
     if probe.port in others:
         yield scope.finding(
-            (*base, "port"), f'"{probe.port}", which is {others[probe.port]}', "a name of its own",
+            ("switch", "probe", "port"),
+            f'"{probe.port}", which is {others[probe.port]}',
+            "a name of its own",
             "probes have an internal port for themselves",
-        )  # fmt: skip
+        )
+
+
+def _probe_mac(scope: Scope, probe: Probe) -> Iterator[Finding]:
+    """Nothing else in the segment has the MAC address of probes."""
+    switch, base = scope.spec.switch, ("switch", "probe")
     mac = derived.probe_mac(switch, probe)
     stations = {switch.mac: "the balancer's", derived.gateway_mac(switch): "the virtual gateways'"}
     stations |= {up.next_hop: "a next hop's" for up in switch.uplinks.values() if up.next_hop}
@@ -127,21 +143,25 @@ def _probe(scope: Scope, probe: Probe) -> Iterator[Finding]:
     if mac in stations:
         default = "" if probe.mac else " (switch.mac with its second lowest bit flipped)"
         yield scope.finding(
-            (*base, "mac") if probe.mac else base, f'"{mac}"{default}, which is {stations[mac]}', "a MAC address of its own",
+            (*base, "mac") if probe.mac else base,
+            f'"{mac}"{default}, which is {stations[mac]}',
+            "a MAC address of its own",
             "set switch.probe.mac to one that is free",
-        )  # fmt: skip
-    used = dict.fromkeys(switch.gateways, "a gateway's")
+        )
+
+
+def _probe_addresses(scope: Scope, probe: Probe) -> Iterator[Finding]:
+    """Each address of probes is there once, and used for nothing else."""
+    used = dict.fromkeys(scope.spec.switch.gateways, "a gateway's")
     used |= {a: f"that of VIP {name}" for name, vip in scope.spec.vips.items() for a in vip.addresses}
     for pool in scope.spec.pools.values():
         used |= {a: f"that of backend {b.name}" for b in pool.backends for a in (b.ipv4, b.ipv6) if a is not None}
     seen: set[object] = set()
     for i, own in enumerate(probe.addresses):
+        path = ("switch", "probe", "addresses", i)
         if own.ip in used:
-            yield scope.finding(
-                (*base, "addresses", i),
-                f"{own.ip}, which is {used[own.ip]}",
-                "an address that is used for nothing else",
-            )
+            what = f"{own.ip}, which is {used[own.ip]}"
+            yield scope.finding(path, what, "an address that is used for nothing else")
         if own.ip in seen:
-            yield scope.finding((*base, "addresses", i), f"{own.ip} a second time", "each address once", "remove it")
+            yield scope.finding(path, f"{own.ip} a second time", "each address once", "remove it")
         seen.add(own.ip)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -158,92 +159,68 @@ def _wrong_kind(path: Path, kind: str, value: Any) -> str:
     return _describe(path)
 
 
-_PARTS: dict[str, type[BaseModel]] = {"pools": Pool, "vips": Vip, "uplinks": Uplink, "ports": Port}
-_TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
-    ("the document", Spec),
-    ("switch", Switch),
-    ("an uplink", Uplink),
-    ("a pool", Pool),
-    ("a backend", Backend),
-    ("the backup of a pool", Backup),
-    ("the balance of a pool", Balance),
-    ("the source of a metric", MetricSource),
-    ("a health check", HealthCheck),
-    ("the query of a health check", Query),
-    ("the expected answer of a health check", Expect),
-    ("a VIP", Vip),
-    ("a service", Service),
-    ("switch.bringup", BringUp),
-    ("switch.bringup.hugepages", Hugepages),
-    ("a scalable function", ScalableFunction),
-    ("switch.probe", Probe),
-    ("switch.announce", Announce),
-    ("switch.announce.when_none_pass", LastResort),
-    ("the announce of a VIP", VipAnnounce),
-    ("switch.gratuitous", Gratuitous),
-    ("switch.console", Console),
-    ("switch.extension", Extension),
-    ("a port of the extension", ExtensionPort),
-    ("switch.extension.budgets", Budgets),
-    ("lint", Lint),
-    ("an accepted finding", Accept),
+@dataclass(frozen=True)
+class _Part:
+    """A mapping of the spec: what it is called, its *model*, and where it is: `*` is any name or index, `#` an index.
+
+    Without *title* it is not named in hints.
+    """
+
+    title: str
+    model: type[BaseModel]
+    places: tuple[str, ...]
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to such a mapping."""
+        return any(_leads_to(path, place.split(".") if place else []) for place in self.places)
+
+
+def _leads_to(path: Path, steps: Sequence[str]) -> bool:
+    return len(path) == len(steps) and all(
+        isinstance(found, int) if step == "#" else step in ("*", found) for step, found in zip(steps, path, strict=True)
+    )
+
+
+_PARTS = (
+    _Part("the document", Spec, ("",)),
+    _Part("switch", Switch, ("switch",)),
+    _Part("an uplink", Uplink, ("switch.uplinks.*",)),
+    _Part("", Port, ("switch.ports.*",)),  # its keys are those of an uplink, too
+    _Part("a pool", Pool, ("pools.*",)),
+    _Part("a backend", Backend, ("pools.*.backends.*",)),
+    _Part("the backup of a pool", Backup, ("pools.*.backup",)),
+    _Part("the balance of a pool", Balance, ("pools.*.balance",)),
+    _Part("the source of a metric", MetricSource, ("pools.*.balance.source",)),
+    _Part("a health check", HealthCheck, ("pools.*.health", "pools.*.health.#")),
+    _Part("the query of a health check", Query, ("pools.*.health.query", "pools.*.health.#.query")),
+    _Part(
+        "the expected answer of a health check",
+        Expect,
+        ("pools.*.health.query.expect", "pools.*.health.#.query.expect"),
+    ),
+    _Part("a VIP", Vip, ("vips.*",)),
+    _Part("a service", Service, ("vips.*.services.*",)),
+    _Part("switch.bringup", BringUp, ("switch.bringup",)),
+    _Part("switch.bringup.hugepages", Hugepages, ("switch.bringup.hugepages",)),
+    _Part("a scalable function", ScalableFunction, ("switch.bringup.functions.*",)),
+    _Part("switch.probe", Probe, ("switch.probe",)),
+    _Part("switch.announce", Announce, ("switch.announce",)),
+    _Part("switch.announce.when_none_pass", LastResort, ("switch.announce.when_none_pass",)),
+    _Part("the announce of a VIP", VipAnnounce, ("vips.*.announce",)),
+    _Part("switch.gratuitous", Gratuitous, ("switch.gratuitous",)),
+    _Part("switch.console", Console, ("switch.console",)),
+    _Part("switch.extension", Extension, ("switch.extension",)),
+    _Part("a port of the extension", ExtensionPort, ("switch.extension.ingress", "switch.extension.egress")),
+    _Part("switch.extension.budgets", Budgets, ("switch.extension.budgets",)),
+    _Part("lint", Lint, ("lint",)),
+    _Part("an accepted finding", Accept, ("lint.accept.*",)),
 )
+_TITLED = tuple(part for part in _PARTS if part.title)
 
 
 def _model_at(path: Path) -> type[BaseModel] | None:
     """The model that describes the mapping at *path*."""
-    match path:
-        case ():
-            return Spec
-        case ("switch",):
-            return Switch
-        case ("switch", ("uplinks" | "ports") as part, _) | (("pools" | "vips") as part, _):
-            return _PARTS[str(part)]
-        case ("switch", "bringup"):
-            return BringUp
-        case ("switch", "bringup", "hugepages"):
-            return Hugepages
-        case ("switch", "bringup", "functions", _):
-            return ScalableFunction
-        case ("switch", "probe"):
-            return Probe
-        case ("switch", "announce"):
-            return Announce
-        case ("switch", "announce", "when_none_pass"):
-            return LastResort
-        case ("vips", _, "announce"):
-            return VipAnnounce
-        case ("switch", "gratuitous"):
-            return Gratuitous
-        case ("switch", "console"):
-            return Console
-        case ("switch", "extension"):
-            return Extension
-        case ("switch", "extension", "ingress" | "egress"):
-            return ExtensionPort
-        case ("switch", "extension", "budgets"):
-            return Budgets
-        case ("lint",):
-            return Lint
-        case ("lint", "accept", _):
-            return Accept
-        case ("pools", _, "backends", _):
-            return Backend
-        case ("pools", _, "backup"):
-            return Backup
-        case ("pools", _, "balance"):
-            return Balance
-        case ("pools", _, "balance", "source"):
-            return MetricSource
-        case ("pools", _, "health") | ("pools", _, "health", int()):
-            return HealthCheck
-        case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):
-            return Query
-        case ("pools", _, "health", "query", "expect") | ("pools", _, "health", int(), "query", "expect"):
-            return Expect
-        case ("vips", _, "services", _):
-            return Service
-    return None
+    return next((part.model for part in _PARTS if part.is_at(path)), None)
 
 
 def _keys(path: Path) -> list[str]:
@@ -263,14 +240,14 @@ def _elsewhere(key: str, keys: list[str]) -> str:
     places = _places(key)
     if places:
         return f'"{key}" is a key of {places}'
-    known = [name for _, model in _TITLES for name in keys_of(model)]
+    known = [name for part in _TITLED for name in keys_of(part.model)]
     alike = difflib.get_close_matches(key[:_MAX_KEY].lower(), known, n=1, cutoff=_ALIKE)
     return f'"{alike[0]}" is a key of {_places(alike[0])}' if alike else "no key of the spec has this name: remove it"
 
 
 def _places(key: str) -> str:
     """The parts that have a key."""
-    return " and of ".join(title for title, model in _TITLES if key in keys_of(model))
+    return " and of ".join(part.title for part in _TITLED if key in keys_of(part.model))
 
 
 def _field(path: Path) -> FieldInfo | None:
