@@ -74,10 +74,14 @@ class _FlowTemplate:
 
     def replace_table(self, m: re.Match[str]) -> str:
         """Return a jump to a table with its number."""
+        return f"{m[1]}{self._target(m.start(), m[2]).number}"
+
+    def _target(self, at: int, name: str) -> Table:
+        """The table that a jump at character *at* names."""
         tables = self.pipeline.tables
-        if m[2] not in tables:
-            raise self._mistake(m.start(), f"no table @{m[2]}", m[2], tables)
-        return f"{m[1]}{tables[m[2]].number}"
+        if name not in tables:
+            raise self._mistake(at, f"no table @{name}", name, tables)
+        return tables[name]
 
     def replace_name(self, m: re.Match[str]) -> str:
         """Return what stands for a register, a value of one, or the name of a field before its bits."""
@@ -153,7 +157,7 @@ class _FlowTemplate:
                 what = f"a flow of table {flow[1]}; here are those of table {own.name}"
                 raise self._mistake(flow.start(), what)
         for jump in _LEADS_TO.finditer(self.source):
-            to = self.pipeline.tables[jump[1]]
+            to = self._target(jump.start(), jump[1])
             if to.number <= own.number:
                 what = f"table {own.name} ({own.number}) cannot lead back to {to.name} ({to.number})"
                 raise self._mistake(jump.start(), what)
