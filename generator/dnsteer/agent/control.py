@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from dnsteer import __version__
 from dnsteer.agent.request import MalformedRequestError, Request
 from dnsteer.console.verbs import Asked, VerbOutcome
-from dnsteer.deploy.basis import Basis
+from dnsteer.deploy.caller import Basis
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.event import Say

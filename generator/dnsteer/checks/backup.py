@@ -9,10 +9,10 @@ from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Pool, Spec
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Backend, Pool, Selection
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 _OF_METRIC = ("source", "change", "least", "half_life")

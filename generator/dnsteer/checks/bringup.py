@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.bringup import PAGE_SIZES, BringUp
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 _AT: Path = ("switch", "bringup")

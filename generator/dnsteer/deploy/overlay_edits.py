@@ -12,6 +12,7 @@ from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
+from dnsteer.spec.hints import near
 from dnsteer.spec.worker_names import names_of
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
@@ -112,8 +113,6 @@ def member_of(state: AppliedState, pool: str, backend: str) -> Member:
     found = next((m for m in here if m.name == backend), None)
     if found is not None:
         return found
-    from dnsteer.spec.schema_errors import near  # here, since it loads all that the quick verbs do without
-
     if here:
         hint = near(backend, sorted({*state.workers.get(pool, {}), *(m.name for m in here)}))
         raise SwitchError(f"pool {pool} has no backend {backend!r}; {hint}")

@@ -11,9 +11,9 @@ from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.announced import announced_vips
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.schema_errors import near
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.withdrawals import Withdrawal, WithdrawalSession, withdrawals_of

@@ -13,9 +13,9 @@ from dnsteer.offload.examine import Examination, JudgedFlow
 from dnsteer.offload.judge import Reason
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.errors import DefinitionError, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.schema_errors import near
 
 SWITCH: Path = ("switch",)
 """The path of findings about the switch rather than one VIP or pool."""

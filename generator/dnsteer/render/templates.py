@@ -21,6 +21,7 @@ import jinja2
 from dnsteer import __version__
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import show_path
+from dnsteer.spec.hints import near
 from dnsteer.tables.fields import FIELDS, SCRATCH
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline
@@ -164,8 +165,6 @@ class _FlowTemplate:
 
     def _mistake(self, at: int, what: str, word: str = "", known: Iterable[str] = ()) -> TemplateError:
         """An error with the line of the character *at*, and a hint of which of the names *known* the *word* was to be."""
-        from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
-
         hint = f"; {near(word, known)}" if word else ""
         return TemplateError(f"{self.file}:{self.source.count(chr(10), 0, at) + 1}: {what}{hint}")
 
@@ -293,14 +292,10 @@ def render_template(template: str, **values: Any) -> str:
 def _mistake(err: Exception, given: Iterable[str]) -> str:
     """What is wrong in a template, with the nearest of the names *given* to it where one is misspelt."""
     if isinstance(err, jinja2.UndefinedError) and (m := _UNDEFINED.match(str(err))):
-        from dnsteer.spec.schema_errors import near
-
         return f"nothing is called {m[1]} here; {near(m[1], sorted(given))}"
     if isinstance(err, AttributeError) and err.name and err.obj is None:
         return f"what should have {err.name} is None for this spec; let the lines stand in {{% if ... %}}"
     if isinstance(err, AttributeError) and err.name:
-        from dnsteer.spec.schema_errors import near
-
         known = [name for name in dir(err.obj) if not name.startswith("_")]
         return f"{type(err.obj).__name__} has no {err.name}; {near(err.name, known)}"
     return str(err) if isinstance(err, jinja2.TemplateError | TemplateError) else f"{type(err).__name__}: {err}"
@@ -344,8 +339,6 @@ def unwildcard(*names: str) -> str:
     for name in names:
         field, mark, part = name.partition("[")
         if field not in FIELDS:
-            from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
-
             raise TemplateError(f"no field {field}; {near(field, FIELDS)}")
         nxm, width = FIELDS[field]
         count = _width_of_part(name, field, part, width) if mark else width

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.hints import near, show_value
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.balance import Balance
@@ -31,8 +31,6 @@ from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, 
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
-_MAX_KNOWN = 2000  # known words that are looked at
-_MAX_COMPARED = 100  # known words that a wrong one is compared with
 _MAX_KEY = 64  # characters of a wrong key that are looked at
 _ALIKE = 0.85  # how alike a key of another part must be, where 1 is the same
 
@@ -44,36 +42,6 @@ _PLAIN = {
     "bool_type": "true or false",
     "too_short": "at least one entry",
 }
-
-
-def near(word: object, known: Iterable[str]) -> str:
-    """A hint that names the nearest known word, or lists the known ones."""
-    words = list(islice(known, _MAX_KNOWN))
-    if not words:
-        return "there are none yet"
-    text = str(word).lower()
-    if len(text) <= 64:
-        folded = {w.lower(): w for w in reversed(words)}
-        if len(folded) > _MAX_COMPARED:
-            alike = (w for w in reversed(folded) if w[:1] == text[:1] and abs(len(w) - len(text)) <= 2)
-            folded = {w: folded[w] for w in islice(alike, _MAX_COMPARED)}
-        match = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
-        if match:
-            return f'did you mean "{folded[match[0]]}"?'
-    return f"known here: {', '.join(words[:8])}{', ...' if len(words) > 8 else ''}"
-
-
-def show_value(value: Any) -> str:
-    """A value as the operator wrote it, short."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping" if value else "an empty mapping"
-    if isinstance(value, list):
-        return "a list" if value else "an empty list"
-    return f'"{shorten(value)}"' if isinstance(value, str) else str(value)
 
 
 def findings_of(error: ValidationError, doc: Document) -> list[Finding]:

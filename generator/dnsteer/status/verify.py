@@ -19,6 +19,7 @@ from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
@@ -27,7 +28,8 @@ from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
-from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
+from dnsteer.switch.settings import OTHERS, Level, deviations
+from dnsteer.switch.settings_input import SettingsInput
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
@@ -180,7 +182,7 @@ def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iter
         yield Drift(d.kind, d.about, d.detail, line, warns, of_others, d.setting.name)
 
 
-def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
+def _bridge_drift(loaded: Loaded, have: Bridge | None) -> Iterator[Drift]:
     want, line = wanted_bridge(loaded.spec), loaded.document.line
     for d in br.bridge_differences(loaded.spec, want, have):
         yield Drift(d.kind, d.about, d.detail, line(d.path) if d.path else 0)

@@ -7,23 +7,16 @@ somebody's: crippling.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from dnsteer.plan.bridge import WantedBridge
 from dnsteer.plan.mtu import full_mtu
-from dnsteer.plan.plan import Plan
-from dnsteer.plan.sizes import flow_limit, sizes_of
-from dnsteer.spec.model.spec import Flavor, Spec
+from dnsteer.plan.sizes import flow_limit
+from dnsteer.spec.model.spec import Flavor
 from dnsteer.switch import crippling
 from dnsteer.switch.crippling import Crippling
-from dnsteer.tables.order import PIPELINE
-
-if TYPE_CHECKING:
-    from dnsteer.switch import database as db
-    from dnsteer.switch.openflow import Tables
+from dnsteer.switch.settings_input import TABLE_NAMES, SettingsInput
 
 _PASSIVE = ("ptcp:", "pssl:", "punix:")
 _NORMAL_ONLY = "dnsteer's flows ignore it: frames keep the tags that they came with"
@@ -57,32 +50,6 @@ class Level(Enum):
     SET = "set"
     NAMED = "named"
     WARNED = "warned"
-
-
-@dataclass(frozen=True)
-class SettingsInput:
-    """What was read of a switch. *tables* is None if none can be read; *lines* are the plan's flows.
-
-    *no_megaflows*: the switch is known to make none.
-    """
-
-    spec: Spec
-    plan: Plan
-    want: WantedBridge
-    have: db.Bridge
-    config: Mapping[str, str]
-    tables: Tables | None
-    lines: Collection[str] = ()
-    no_megaflows: bool = False
-
-    def own_flows(self, table: str) -> int:
-        """Return how many flows the plan has in a table, by its name or number."""
-        number = next((n for n, name in _TABLES.items() if table in (name, str(n))), None)
-        return sum(f" table={number}," in line for line in self.lines)
-
-    def datapath_flows(self) -> int:
-        """Return how many datapath flows all clients together can cause."""
-        return sizes_of(self.spec, self.plan).total
 
 
 @dataclass(frozen=True)
@@ -250,8 +217,6 @@ SETTINGS: tuple[Setting, ...] = (
 )  # fmt: skip
 """All of them. What takes a value of its own from the spec (types, options, names of tables) is not here: see bridge."""
 
-_TABLES = {t.number: t.name for t in PIPELINE.tables.values()}
-
 
 @dataclass(frozen=True)
 class Deviation:
@@ -343,7 +308,7 @@ def _of_bridge(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str
 
 def _of_tables(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
     for number, table in seen.have.tables.items():
-        if number in _TABLES:
+        if number in TABLE_NAMES:
             yield table.name or str(number), table.settings.get(setting.name, setting.default)
 
 
@@ -393,17 +358,3 @@ def _others(seen: SettingsInput) -> list[str]:
     return sorted(
         name for name, now in seen.have.ports.items() if name not in wanted and not (now.ours or now.of_capture)
     )
-
-
-def repair_settings(seen: SettingsInput, base: db.Database, ofctl: Callable[..., str]) -> bool:
-    """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
-    in_database = []
-    for found in deviations(seen, Level.SET):
-        if found.setting.word:
-            ofctl(*found.setting.arguments(found.name))
-        else:
-            in_database.append((found.setting.name, found.setting.default == "true"))
-    if in_database:
-        with base.transaction() as txn:
-            txn.add(base.api.db_set("Bridge", seen.have.name, *in_database))
-    return bool(in_database)

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.selections import SELECTIONS
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
 from dnsteer.proof.reference.slots import (
     Outage,
     PoolOutage,
