@@ -13,9 +13,9 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.effective_query import tests_only_liveness
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.families import ANY, FAMILIES
+from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import CheckKind
-from dnsteer.spec.model.spec import State
+from dnsteer.spec.model.spec import Spec, State
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
 
@@ -146,20 +146,26 @@ def _probes(scope: Scope) -> Iterator[Finding]:
     for name, pool in scope.spec.pools.items():
         if all(check.check is CheckKind.COMMAND or check.via == "network" for check in pool.health or ()):
             continue
-        vips = [vip for vip in scope.spec.vips.values() if vip.pool == name]
-        ways = [(MODES[vip.forwarding], derived.family_of(a)) for vip in vips for a in vip.addresses]
-        # In tunnels they may be anywhere, and translated answers go by a route.
-        reached = {mode.reach(family) for mode, family in ways if not (mode.tunnels or mode.translates)}
+        families = _probed_on_link(scope.spec, name)
         for i, backend in enumerate(pool.backends):
-            for family in (f for f in FAMILIES if f in reached):
+            for family in families:
                 address = derived.address_of(backend, family)
                 if address is not None and not any(address in network for network in networks):
                     yield scope.finding(
-                        ("pools", name, "backends", i, family), f"{address}, in no network of switch.probe.addresses",
+                        ("pools", name, "backends", i, family),
+                        f"{address}, in no network of switch.probe.addresses",
                         "an address of the port for probes in the network of each backend that is asked through the bridge",
                         "its answers arrive only if its router sends them to the bridge; add one, or say via: network",
                         "backends in no network of switch.probe.addresses",
-                    )  # fmt: skip
+                    )
+
+
+def _probed_on_link(spec: Spec, pool: str) -> list[Family]:
+    """The families in which backends of a pool are reached without a router on the way back."""
+    ways = [(MODES[vip.forwarding], a) for vip in spec.vips.values() if vip.pool == pool for a in vip.addresses]
+    # In tunnels they may be anywhere, and translated answers go by a route.
+    reached = {mode.reach(derived.family_of(a)) for mode, a in ways if not (mode.tunnels or mode.translates)}
+    return [family for family in FAMILIES if family in reached]
 
 
 def _liveness(scope: Scope) -> Iterator[Finding]:

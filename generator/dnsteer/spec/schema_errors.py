@@ -30,6 +30,11 @@ from dnsteer.spec.model.query import Expect, Query
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
+_UNIONS = (
+    ("vips", "*", "services", "*"),
+    ("vips", "*", "announce"),
+    ("switch", "announce", "when_none_pass"),
+)  # where a value is a mapping or a word
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
 _MAX_KEY = 64  # characters of a wrong key that are looked at
 _ALIKE = 0.85  # how alike a key of another part must be, where 1 is the same
@@ -69,16 +74,14 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
 def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
     """The document's path of a location: pydantic's own steps left out, a missing key too."""
     path = loc
-    if path[:1] == ("pools",) and path[2:3] == ("health",) and path[:4] not in doc.lines:
+    if _leads_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
         path = (*path[:3], *path[4:])  # a single check, written without a list
-    if path[:1] == ("vips",) and path[2:3] == ("services",) and len(path) > 4 and path[4] in _UNION_TAGS:
-        path = (*path[:4], *path[5:])
-    if path[:1] == ("vips",) and path[2:3] == ("announce",) and len(path) > 3 and path[3] in _UNION_TAGS:
-        path = (*path[:3], *path[4:])
+    for union in _UNIONS:
+        at = len(union)
+        if _leads_to(path[:at], union) and path[at : at + 1] and path[at] in _UNION_TAGS:
+            path = (*path[:at], *path[at + 1 :])
     if path and isinstance(path[-1], int) and path not in doc.lines and path[:-1] in doc.lines:
         path = path[:-1]  # a single word of a list, written without it
-    if path[:3] == ("switch", "announce", "when_none_pass") and len(path) > 3 and path[3] in _UNION_TAGS:
-        path = (*path[:3], *path[4:])
     if path and path[-1] == _KEY and kind != "extra_forbidden":
         path = path[:-1]
     return path[:-1] if kind == "missing" else path
