@@ -26,9 +26,11 @@ def check_probe(scope: Scope) -> Iterator[Finding]:
     for name, pool in scope.spec.pools.items():
         if pool.health and len(pool.backends) > derived.MAX_PROBED:
             yield scope.finding(
-                ("pools", name, "backends"), f"{len(pool.backends)} backends",
-                f"at most {derived.MAX_PROBED} in a pool that is probed through the bridge", "use several pools",
-            )  # fmt: skip
+                ("pools", name, "backends"),
+                f"{len(pool.backends)} backends",
+                f"at most {derived.MAX_PROBED} in a pool that is probed through the bridge",
+                "use several pools",
+            )
 
 
 def check_health(scope: Scope) -> Iterator[Finding]:
@@ -48,20 +50,25 @@ def check_health(scope: Scope) -> Iterator[Finding]:
 def _check(scope: Scope, path: Path, check: HealthCheck) -> Iterator[Finding]:
     if check.timeout is not None and check.timeout > check.interval:
         yield scope.finding(
-            path, f"a timeout of {check.timeout:g} s and an interval of {check.interval:g} s",
+            path,
+            f"a timeout of {check.timeout:g} s and an interval of {check.interval:g} s",
             "a timeout that is not longer than the interval",
             "a probe ends before the next one begins: raise interval or lower timeout",
-        )  # fmt: skip
+        )
     if check.check is CheckKind.COMMAND and not check.command:
         yield scope.finding(
-            path, "check: command without a command", 'the key "command"',
+            path,
+            "check: command without a command",
+            'the key "command"',
             "give the program and its arguments: command: [/usr/lib/check-dns, '{address}']",
-        )  # fmt: skip
+        )
     if check.check is not CheckKind.COMMAND and check.command:
         yield scope.finding(
-            (*path, "command"), f"a command with check: {check.check.value}", "check: command",
+            (*path, "command"),
+            f"a command with check: {check.check.value}",
+            "check: command",
             "one check asks by DNS or runs a command; write two",
-        )  # fmt: skip
+        )
 
 
 def _per_service(scope: Scope, path: Path, name: str, check: HealthCheck) -> Iterator[Finding]:
@@ -72,35 +79,44 @@ def _per_service(scope: Scope, path: Path, name: str, check: HealthCheck) -> Ite
         )
     elif check.check is CheckKind.COMMAND:
         yield scope.finding(
-            (*path, "per"), '"service" with check: command', "per: backend",
+            (*path, "per"),
+            '"service" with check: command',
+            "per: backend",
             "a command tells nothing about which service fails; leave per out",
-        )  # fmt: skip
+        )
     elif any(MODES[v.forwarding].uses_extension(pool) for v in scope.spec.vips.values() if v.pool == name):
         yield scope.finding(
-            (*path, "per"), '"service" for a pool that the extension forwards', "per: backend",
+            (*path, "per"),
+            '"service" for a pool that the extension forwards',
+            "per: backend",
             "the extension has one set of slots for all services of a pool; leave per out",
-        )  # fmt: skip
+        )
     elif not checked_services(scope.spec, name, check):
         vips = [vip for vip in scope.spec.vips.values() if vip.pool == name]
         services = {service_name(e.protocol.value, e.port) for vip in vips for e in endpoints(vip)}
         yield scope.finding(
-            (*path, "per"), f'"service" with check: {check.check.value}, which is about no service of the pool\'s VIPs',
+            (*path, "per"),
+            f'"service" with check: {check.check.value}, which is about no service of the pool\'s VIPs',
             f"a check of one of {', '.join(sorted(services))}" if services else "a VIP that uses the pool",
             "add the service to a VIP, or leave per out",
-        )  # fmt: skip
+        )
 
 
 def _through_bridge(scope: Scope, path: Path, name: str, pool: Pool, check: HealthCheck) -> Iterator[Finding]:
     if scope.spec.switch.probe is None:
         yield scope.finding(
-            (*path, "via"), '"datapath" without switch.probe', "the key switch.probe",
+            (*path, "via"),
+            '"datapath" without switch.probe',
+            "the key switch.probe",
             "give the bridge a port for probes: probe: {addresses: [192.0.2.9/24]}, or leave via out",
-        )  # fmt: skip
+        )
     elif check.check is CheckKind.COMMAND:
         yield scope.finding(
-            (*path, "via"), '"datapath" with check: command', "check: dns, tcp, tls, https or quic",
+            (*path, "via"),
+            '"datapath" with check: command',
+            "check: dns, tcp, tls, https or quic",
             "a command asks by source ports of its own, which name no backend; leave via out",
-        )  # fmt: skip
+        )
 
 
 def _probe(scope: Scope, probe: Probe) -> Iterator[Finding]:

@@ -22,9 +22,12 @@ def useless_entries(scope: Scope) -> Iterator[Finding]:
         path: Path = ("lint", "accept", i)
         if entry.code not in LINT_CODES:
             yield scope.finding(
-                (*path, "code"), f'"{entry.code}", which is no code of lint', "the code of a finding",
-                f"{near(entry.code, sorted(LINT_CODES))} dnsteer lint --explain all lists them", _KIND,
-            )  # fmt: skip
+                (*path, "code"),
+                f'"{entry.code}", which is no code of lint',
+                "the code of a finding",
+                f"{near(entry.code, sorted(LINT_CODES))} dnsteer lint --explain all lists them",
+                _KIND,
+            )
         if entry.at is not None:
             last = _last_step(scope.spec, plain(entry.at))
             if last is not None:
