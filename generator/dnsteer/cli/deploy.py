@@ -78,13 +78,19 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    switch: TargetSwitch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False,
-    note: Note = "", grace: Grace = GRACE, standby: Standby = False,
+    switch: TargetSwitch,
+    spec: SpecFile,
+    verbose: Details = False,
+    adopt: Adopt = False,
+    rename: Rename = False,
+    note: Note = "",
+    grace: Grace = GRACE,
+    standby: Standby = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
     ] = None,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show what an apply would change on the switch, and change nothing. Exit code 0: nothing to do, 2: changes."""
     if output == Path("-"):
         raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
@@ -108,10 +114,19 @@ def apply(
     spec: Annotated[
         Path | None, typer.Argument(metavar="SPEC", help=f"{SPEC_HELP[:-1]}; left out with --plan.", show_default=False)
     ] = None,
-    plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
-    adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE, standby: Standby = False,
-    yes: Yes = False, dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,
-) -> None:  # fmt: skip
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")
+    ] = None,
+    adopt: Adopt = False,
+    rename: Rename = False,
+    note: Note = "",
+    grace: Grace = GRACE,
+    standby: Standby = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    verbose: EveryChange = False,
+    json: Json = False,
+) -> None:
     """Make a running switch match the spec: the bridge through OVSDB, flows and groups in one atomic bundle."""
     if (spec is None) == (plan is None):
         raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
@@ -291,9 +306,13 @@ def verify(
     from dnsteer.status import verify as running
 
     found = running.find_drift(
-        loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
+        loaded,
+        switch.remote,
+        openflow=switch.openflow,
+        ignore_foreign=ignore_foreign,
+        timeout=switch.timeout,
         extension=switch.extension,
-    )  # fmt: skip
+    )
     in_force = running.in_force(loaded, switch.remote, switch.timeout)
     drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
     if left_by_apply:
