@@ -43,9 +43,17 @@ def take_out(
             found = overlay.find(pool, member.name, kind)
             if found is None:
                 wanted = Maintenance(
-                    pool, member.name, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED,
+                    pool,
+                    member.name,
+                    kind,
+                    stamp(time),
+                    operator_name(),
+                    note,
+                    until,
+                    over,
+                    0 if over else DRAINED,
                     decision=decision,
-                )  # fmt: skip
+                )
             else:
                 wanted = replace(found, note=note or found.note, until=until or found.until)
                 if over and over != found.over:

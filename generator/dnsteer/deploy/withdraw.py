@@ -58,9 +58,13 @@ def announce_edit(vips: Collection[str]) -> Edit:
 
 
 def change_withdrawals(
-    switch: TargetSwitch, bridge: str | None, vips: Collection[str], edit: Callable[[Collection[str]], Edit], *,
+    switch: TargetSwitch,
+    bridge: str | None,
+    vips: Collection[str],
+    edit: Callable[[Collection[str]], Edit],
+    *,
     dry_run: bool,
-) -> Withdrawing:  # fmt: skip
+) -> Withdrawing:
     """Change what is withdrawn of the VIPs that are named, or of all where none is. Raises SwitchError."""
     with WithdrawalSession(switch.remote, switch.timeout) as session:
         record = session.record_of(bridge)
