@@ -117,9 +117,13 @@ class Topology:
         transit = [names.TRANSIT_NAMESPACE] if len(self.clients) > 1 else []
         extension = [names.EXTENSION_NAMESPACE] if self.extension else []
         return [
-            names.SWITCH_NAMESPACE, *extension, *transit, *self.fabrics.values(), *(c.namespace for c in self.clients),
+            names.SWITCH_NAMESPACE,
+            *extension,
+            *transit,
+            *self.fabrics.values(),
+            *(c.namespace for c in self.clients),
             *(h.namespace for h in self.hosts),
-        ]  # fmt: skip
+        ]
 
     def servers(self) -> Iterator[tuple[Host, Server]]:
         """Every name server with its host."""
