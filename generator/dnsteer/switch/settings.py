@@ -127,6 +127,7 @@ def _active(value: str, _seen: SettingsInput) -> bool:
     return any(not target.startswith(_PASSIVE) for target in value.split(", "))
 
 
+# fmt: off
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared", Level.NAMED,
@@ -214,7 +215,8 @@ SETTINGS: tuple[Setting, ...] = (
         Place.OPENFLOW_PORT, "no-forward", "packets sent to it are dropped", Level.SET, "false", word="forward",
         bit="NO_FWD",
     ),
-)  # fmt: skip
+)
+# fmt: on
 """All of them. What takes a value of its own from the spec (types, options, names of tables) is not here: see bridge."""
 
 
