@@ -58,9 +58,14 @@ class LintContext:
         return self.examination.profile
 
     def finding(
-        self, code: Code, path: Path, text: str, advice: str = "",
-        judged: Iterable[JudgedFlow] = (), reasons: tuple[Reason, ...] = (),
-    ) -> LintFinding:  # fmt: skip
+        self,
+        code: Code,
+        path: Path,
+        text: str,
+        advice: str = "",
+        judged: Iterable[JudgedFlow] = (),
+        reasons: tuple[Reason, ...] = (),
+    ) -> LintFinding:
         """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows.
 
         Raises DefinitionError for a path that begins with no key of the spec.
