@@ -78,9 +78,14 @@ class Drift:
 
 
 def find_drift(
-    loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10,
+    loaded: Loaded,
+    remote: str,
+    *,
+    openflow: str | None = None,
+    ignore_foreign: bool = False,
+    timeout: float = 10,
     extension: str | None = None,
-) -> list[Drift]:  # fmt: skip
+) -> list[Drift]:
     """All differences between the switch at *remote* and the spec, with an extension also of its program; then warnings.
 
     *extension* is its control socket, where that is not the spec's. Raises SwitchError or UnavailableError.
@@ -119,9 +124,14 @@ def in_force(loaded: Loaded, remote: str, timeout: float = 10) -> list[str]:
 
 
 def _drift(
-    loaded: Loaded, record: BridgeRecord | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
+    loaded: Loaded,
+    record: BridgeRecord | None,
+    remote: str,
+    openflow: str | None,
+    ignore_foreign: bool,
+    timeout: float,
     extension: str | None,
-) -> list[Drift]:  # fmt: skip
+) -> list[Drift]:
     plan = build_plan(loaded, record.overlay if record else NO_OVERLAY)
     want = wanted_bridge(loaded.spec)
     with db.Database(remote, timeout) as base:
