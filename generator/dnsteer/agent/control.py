@@ -165,9 +165,14 @@ class Control:
     """
 
     def __init__(
-        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None,
+        self,
+        remote: str,
+        bridge: str,
+        run: RunRequest,
+        say: Say,
+        tell: Callable[[str], Any] = lambda bridge: None,
         acts: Callable[[], bool] = lambda: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._tell, self._acts = tell, acts
         self._server: asyncio.AbstractServer | None = None

@@ -47,9 +47,14 @@ class Question:
         self._random = query.name.startswith(RANDOM_LABEL)
         name = "a" * RANDOM_LABEL_OCTETS + query.name[1:] if self._random else query.name
         message = dns.message.make_query(
-            name, query.type, query.rdclass, id=0, use_edns=0 if query.edns_size else None, payload=query.edns_size or None,
+            name,
+            query.type,
+            query.rdclass,
+            id=0,
+            use_edns=0 if query.edns_size else None,
+            payload=query.edns_size or None,
             want_dnssec=query.do,
-        )  # fmt: skip
+        )
         for flag, wanted in ((dns.flags.RD, query.recursion), (dns.flags.CD, query.cd)):
             message.flags = message.flags | flag if wanted else message.flags & ~flag
         self._wire = message.to_wire()
