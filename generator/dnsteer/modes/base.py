@@ -146,9 +146,14 @@ class Mode(ABC):
 
 
 def forward_row(
-    ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Reach, address: str = "",
+    ctx: Context,
+    slots: PoolSlots,
+    index: int,
+    mode: Mode,
+    family: Reach,
+    address: str = "",
     ports: tuple[PortRewrite, ...] = (),
-) -> ForwardRow:  # fmt: skip
+) -> ForwardRow:
     """Return the forward row of a pool's backend at *index*.
 
     *family* is that of the queries where a field of the IP header is rewritten, so one row for each; else ANY.

@@ -54,8 +54,11 @@ class ClientHash(SlotSelection):
     def hash_key(self, packet: Packet, service: AddressService) -> Hashable:
         """The VIP's address and the hashed fields; UDP and TCP share a slot unless a port is hashed."""
         values = {
-            "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
-        }  # fmt: skip
+            "src_ip": packet.source,
+            "dst_ip": packet.destination,
+            "src_port": packet.sport,
+            "dst_port": packet.dport,
+        }
         protocol = service.protocol if hashes_ports(service.hash_fields) else None
         return (service.vip, service.address, protocol, *(values[name] for name in service.hash_fields))
 

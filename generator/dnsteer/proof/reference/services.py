@@ -88,10 +88,21 @@ def services_of(
                     reached = reached_backends(pool, mode, address.version)
                     tables[key] = reached, *_slots(spec, pool, reached, concerned)
                 reached, base, slots = tables[key]
-                yield AddressService(
-                    name, address.packed, *endpoint, mode, selection, selection.hash_fields(pool),
-                    vip.fragments == "restore", slots, base, tuple(dict.fromkeys(slots)),
-                ), reached  # fmt: skip
+                yield (
+                    AddressService(
+                        name,
+                        address.packed,
+                        *endpoint,
+                        mode,
+                        selection,
+                        selection.hash_fields(pool),
+                        vip.fragments == "restore",
+                        slots,
+                        base,
+                        tuple(dict.fromkeys(slots)),
+                    ),
+                    reached,
+                )
 
 
 def _slots(
