@@ -162,6 +162,7 @@ def test_starts_at_once(directory):
         ]
         refused = []
         while len(refused) < len(several) - 1:
+            time.sleep(0.02)
             refused = [it for it in several if it.process.poll() is not None]
         serving = next(it for it in several if it not in refused)
         serving.path = killed.path
