@@ -52,7 +52,6 @@ class Drawn:
 
 
 _EACH = "{{switch}} {{bridge}}"
-# fmt: off
 SERVING = (
     Drawn(
         "Switches",
@@ -152,8 +151,7 @@ SERVING = (
         ((f"max by (switch, bridge, instance, url) (dnsteer_console_info{{{_HERE}}})", ""),),
         nothing="no agent serves a console",
     ),
-)
-# fmt: on
+)  # fmt: skip
 
 
 def dashboard() -> str:
@@ -167,48 +165,27 @@ def dashboard() -> str:
         "label": "Console",
     }
     value = {
-        "uid": "dnsteer",
-        "title": "dnsteer",
-        "tags": ["dns", "dnsteer"],
-        "timezone": "browser",
-        "schemaVersion": 38,
-        "version": 2,
-        "editable": True,
-        "graphTooltip": 1,
-        "refresh": "30s",
-        "time": {"from": "now-3h", "to": "now"},
-        "annotations": {
-            "list": [
-                _changes("Applies", 'kind="apply"', "blue"),
-                _changes("Maintenance", 'kind!="apply"', "orange"),
-            ]
-        },
-        "links": [
-            {
-                "title": "Console",
-                "type": "link",
-                "url": "${console}",
-                "icon": "external link",
-                "targetBlank": True,
-                "tags": [],
-                "tooltip": "The console of the switch that is chosen above",
-                "asDropdown": False,
-                "includeVars": False,
-                "keepTime": False,
-            }
-        ],
-        "templating": {
-            "list": [
-                {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-                _variable("switch", "label_values(dnsteer_switch_up, switch)"),
-                _variable("bridge", 'label_values(dnsteer_switch_up{switch=~"$switch"}, bridge)'),
-                _variable("vip", f"label_values(dnsteer_service_packets_total{{{_HERE}}}, vip)"),
-                _variable("pool", f"label_values(dnsteer_pool_slots{{{_HERE}}}, pool)"),
-                console,
-            ]
-        },
+        "uid": "dnsteer", "title": "dnsteer", "tags": ["dns", "dnsteer"], "timezone": "browser", "schemaVersion": 38, "version": 2,
+        "editable": True, "graphTooltip": 1, "refresh": "30s", "time": {"from": "now-3h", "to": "now"},
+        "annotations": {"list": [
+            _changes("Applies", 'kind="apply"', "blue"),
+            _changes("Maintenance", 'kind!="apply"', "orange"),
+        ]},
+        "links": [{
+            "title": "Console", "type": "link", "url": "${console}", "icon": "external link", "targetBlank": True, "tags": [],
+            "tooltip": "The console of the switch that is chosen above", "asDropdown": False, "includeVars": False,
+            "keepTime": False,
+        }],
+        "templating": {"list": [
+            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+            _variable("switch", "label_values(dnsteer_switch_up, switch)"),
+            _variable("bridge", 'label_values(dnsteer_switch_up{switch=~"$switch"}, bridge)'),
+            _variable("vip", f"label_values(dnsteer_service_packets_total{{{_HERE}}}, vip)"),
+            _variable("pool", f"label_values(dnsteer_pool_slots{{{_HERE}}}, pool)"),
+            console,
+        ]},
         "panels": board.panels,
-    }
+    }  # fmt: skip
     return json.dumps(value, indent=1) + "\n"
 
 
@@ -222,13 +199,9 @@ class _Board:
     def row(self, title: str, drawn: Iterable[Drawn], is_open: bool = True) -> None:
         """Add a row. The panels of one that is not open are inside of it."""
         row: dict[str, Any] = {
-            "id": self._next(),
-            "type": "row",
-            "title": title,
-            "collapsed": not is_open,
-            "panels": [],
+            "id": self._next(), "type": "row", "title": title, "collapsed": not is_open, "panels": [],
             "gridPos": {"x": 0, "y": self._y, "w": _COLUMNS, "h": 1},
-        }
+        }  # fmt: skip
         self.panels.append(row)
         panels = self.panels if is_open else row["panels"]
         self._y, x, tall, last = self._y + 1, 0, 0, ""
@@ -248,30 +221,19 @@ class _Board:
 def _changes(name: str, which: str, color: str) -> dict[str, Any]:
     """An annotation at each change of the record. A window of a minute sees a change whatever the step of the graph."""
     return {
-        "name": name,
-        "datasource": _SOURCE,
-        "enable": True,
-        "hide": False,
-        "iconColor": color,
-        "step": "1m",
+        "name": name, "datasource": _SOURCE, "enable": True, "hide": False, "iconColor": color, "step": "1m",
         "expr": f"sum by (switch, bridge, kind) (changes(dnsteer_changes_total{{{_HERE}, {which}}}[1m])) > 0",
-        "titleFormat": "{{kind}} on {{switch}} {{bridge}}",
-        "tagKeys": "switch,bridge,kind",
-    }
+        "titleFormat": "{{kind}} on {{switch}} {{bridge}}", "tagKeys": "switch,bridge,kind",
+    }  # fmt: skip
 
 
 def _variable(name: str, query: str, *, of_all: bool = True) -> dict[str, Any]:
     """A variable with a query; *of_all*: of several values, or of all."""
     several = {"multi": True, "includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}}
     return {
-        "name": name,
-        "type": "query",
-        "datasource": _SOURCE,
-        "query": query,
-        "refresh": 2,
-        "sort": 1,
+        "name": name, "type": "query", "datasource": _SOURCE, "query": query, "refresh": 2, "sort": 1,
         **(several if of_all else {"multi": False, "includeAll": False}),
-    }
+    }  # fmt: skip
 
 
 def _panel(number: int, drawn: Drawn, place: dict[str, int]) -> dict[str, Any]:
@@ -279,17 +241,11 @@ def _panel(number: int, drawn: Drawn, place: dict[str, int]) -> dict[str, Any]:
     is_table = drawn.draw == "table"
     columns = {"excludeByName": {"Time": True, "Value": not _counts(drawn)}}
     return {
-        "id": number,
-        "type": drawn.draw,
-        "title": drawn.title,
-        "description": drawn.about,
-        "datasource": _SOURCE,
-        "gridPos": place,
-        "targets": targets,
-        "options": _OPTIONS[drawn.draw],
+        "id": number, "type": drawn.draw, "title": drawn.title, "description": drawn.about, "datasource": _SOURCE,
+        "gridPos": place, "targets": targets, "options": _OPTIONS[drawn.draw],
         "fieldConfig": {"defaults": _defaults(drawn), "overrides": _OVERRIDES if is_table else []},
         **({"transformations": [{"id": "organize", "options": columns}]} if is_table else {}),
-    }
+    }  # fmt: skip
 
 
 def _target(ref: str, draw: str, query: str, legend: str) -> dict[str, Any]:
@@ -313,13 +269,10 @@ def _defaults(drawn: Drawn) -> dict[str, Any]:
     found: dict[str, Any] = {
         "unit": drawn.unit,
         "mappings": mapped,
-        "thresholds": {
-            "mode": "absolute",
-            "steps": [{"value": value, "color": color} for value, color in drawn.scale.steps],
-        },
+        "thresholds": {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in drawn.scale.steps]},
         "color": {"mode": "palette-classic" if drawn.draw in ("timeseries", "table") else "thresholds"},
         "custom": _CUSTOM[drawn.draw],
-    }
+    }  # fmt: skip
     if drawn.draw == "timeseries" and drawn.scale is not PLAIN:
         found["custom"] = {**found["custom"], "thresholdsStyle": {"mode": "line"}}
     return {**found, **({"noValue": drawn.nothing} if drawn.nothing else {})}
@@ -327,12 +280,8 @@ def _defaults(drawn: Drawn) -> dict[str, Any]:
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "stat": {
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
-        "colorMode": "background",
-        "graphMode": "none",
-        "justifyMode": "auto",
-        "orientation": "auto",
-        "textMode": "value_and_name",
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "background",
+        "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name",
     },
     "timeseries": {
         "legend": {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["lastNotNull", "max"]},
@@ -340,13 +289,10 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "state-timeline": {
         "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
-        "tooltip": {"mode": "single", "sort": "none"},
-        "showValue": "auto",
-        "mergeValues": True,
-        "rowHeight": 0.8,
+        "tooltip": {"mode": "single", "sort": "none"}, "showValue": "auto", "mergeValues": True, "rowHeight": 0.8,
     },
     "table": {"showHeader": True, "cellHeight": "sm"},
-}
+}  # fmt: skip
 _CUSTOM: dict[str, dict[str, Any]] = {
     "stat": {},
     "timeseries": {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": False},
@@ -356,16 +302,11 @@ _CUSTOM: dict[str, dict[str, Any]] = {
 _OVERRIDES = [
     {
         "matcher": {"id": "byName", "options": "url"},
-        "properties": [
-            {
-                "id": "links",
-                "value": [
-                    {"title": "Open the console", "url": "${__value.raw}", "targetBlank": True},
-                ],
-            }
-        ],
+        "properties": [{"id": "links", "value": [
+            {"title": "Open the console", "url": "${__value.raw}", "targetBlank": True},
+        ]}],
     },
-]
+]  # fmt: skip
 
 
 def _drawn(family: Family, panel: Panel) -> Drawn:

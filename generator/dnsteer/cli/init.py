@@ -104,9 +104,7 @@ def init(
         described = Site(
             kind=kind,  # type: ignore[arg-type]
             name=wanted.usual("--name", name, "name of the switch", host, _by(parse_name)),
-            flavor=wanted.usual(
-                "--flavor", flavor, f"Open vSwitch ({', '.join(_FLAVORS)})", "ovs-doca", _one_of(_FLAVORS)
-            ),
+            flavor=wanted.usual("--flavor", flavor, f"Open vSwitch ({', '.join(_FLAVORS)})", "ovs-doca", _one_of(_FLAVORS)),
             bridge=_read("--bridge", bridge, _by(parse_interface)),
             uplink=wanted.usual("--uplink", uplink, "port towards the network", "p0", _by(parse_interface)),
             mac=wanted.usual("--mac", mac, "MAC address of the VIPs, unused in their network", _MAC, _by(parse_mac)),
@@ -115,29 +113,19 @@ def init(
                 "--backend", backend, "server, as NAME,ADDRESS,MAC (both families: NAME,ADDRESS,ADDRESS,MAC)", _backend
             ),
             gateways=wanted.several(
-                "--gateway",
-                gateway,
-                "unused address that the servers route their answers to",
-                _by(parse_address),
+                "--gateway", gateway, "unused address that the servers route their answers to", _by(parse_address),
                 needed=kind == "nat",
             ),
             next_hop=wanted.one(
-                "--next-hop",
-                next_hop,
-                "MAC address of the router that answers leave to",
-                _by(parse_mac),
+                "--next-hop", next_hop, "MAC address of the router that answers leave to", _by(parse_mac),
                 needed=kind == "nat" or bool(gateway),
             ),
             probes=wanted.several(
-                "--probe",
-                probe,
-                "unused address in the servers' network for health checks, as ADDRESS/LEN",
-                _probe,
-                needed=False,
-                ask=kind == "resolvers" or bool(asked_for),
+                "--probe", probe, "unused address in the servers' network for health checks, as ADDRESS/LEN", _probe,
+                needed=False, ask=kind == "resolvers" or bool(asked_for),
             ),
             zone=asked_for,
-        )
+        )  # fmt: skip
         wanted.refuse_missing()
         text = draft_spec(described)
         _check(text, str(output))
@@ -206,15 +194,9 @@ class _Answers:
                 typer.echo(f"{flag}: {wrong}", err=True)
 
     def several(
-        self,
-        flag: str,
-        given: Iterable[str] | None,
-        what: str,
-        read: Callable[[str], _T],
-        *,
-        needed: bool = True,
+        self, flag: str, given: Iterable[str] | None, what: str, read: Callable[[str], _T], *, needed: bool = True,
         ask: bool | None = None,
-    ) -> tuple[_T, ...]:
+    ) -> tuple[_T, ...]:  # fmt: skip
         """The values of a flag, or the answers until an empty one."""
         if given:
             return tuple(_read(flag, text, read) for text in given)
