@@ -17,7 +17,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.counters import BackendKey, CountedService, take_counters

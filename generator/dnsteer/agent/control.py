@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from dnsteer import __version__
 from dnsteer.agent.request import MalformedRequestError, Request
 from dnsteer.console.verbs import Asked, VerbOutcome
-from dnsteer.deploy.basis import Basis
+from dnsteer.deploy.caller import Basis
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.event import Say
@@ -166,9 +166,14 @@ class Control:
     """
 
     def __init__(
-        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None,
+        self,
+        remote: str,
+        bridge: str,
+        run: RunRequest,
+        say: Say,
+        tell: Callable[[str], Any] = lambda bridge: None,
         acts: Callable[[], bool] = lambda: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._tell, self._acts = tell, acts
         self._server: asyncio.AbstractServer | None = None

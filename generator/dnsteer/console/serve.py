@@ -120,10 +120,18 @@ class AwaitedSecurity:
 
 
 async def serve_console(
-    host: str, port: int, metrics: MetricsPages, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say,
-    options: str = "", security: Security = Security(), run_verb: RunVerb | None = None, predict: Predict | None = None,
+    host: str,
+    port: int,
+    metrics: MetricsPages,
+    recorder: ConsoleRecorder,
+    switch: TargetSwitch,
+    say: Say,
+    options: str = "",
+    security: Security = Security(),
+    run_verb: RunVerb | None = None,
+    predict: Predict | None = None,
     listens: Callable[[int], None] = lambda _: None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have; *listens* is
     called with the port once it can be reached.
     """

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dnsteer.render.flows import Flow, Group
-from dnsteer.switch.database import Bridge
+from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.openflow import Key, Tables
 from dnsteer.tables.order import PIPELINE
 
