@@ -112,7 +112,8 @@ def test_a_page_without_javascript_turns_when_it_is_old(served: tuple[Agent, str
         assert delays == [30_000, 30_000]
         assert page.is_visible("#old") and page.evaluate(WHOLE) == "grayscale(1)"
         assert "This page is out of date It shows the switch as it was at 20" in page.inner_text("#old")
-        page.click("text=Read it again")
+        with page.expect_navigation():
+            page.click("text=Read it again")
         assert not page.is_visible("#old")
 
 
