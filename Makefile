@@ -35,7 +35,7 @@ model: packages
 demo: extension ## the main job: prove, run in a lab, load with real DNS queries; KEEP=1 keeps the lab and its console (root)
 	@scripts/demo.sh $(SPEC) $(DB)
 
-test: ## lint and all tests (system tests need root)
+test: ## lint and all tests (root for system tests; half an hour on two cores)
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint ext test-bytecode
 	$(BIN)/python -m pytest -n auto
 

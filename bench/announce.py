@@ -39,9 +39,7 @@ class Event:
 EVENTS: dict[str, Event] = {
     "all backends die": Event(lambda site: site.servers.kill(), lambda site: site.servers.start()),
     "ovs-vswitchd is killed": Event(lambda site: site.vswitchd.kill(), lambda site: site.vswitchd.start()),
-    "ovs-vswitchd hangs": Event(
-        lambda site: site.hang(signal.SIGSTOP), lambda site: site.hang(signal.SIGCONT)
-    ),
+    "ovs-vswitchd hangs": Event(lambda site: site.hang(signal.SIGSTOP), lambda site: site.hang(signal.SIGCONT)),
     "agent is killed, on_stop: withdraw": Event(lambda site: site.agent.kill(), lambda site: site.agent.start()),
     "agent is killed, on_stop: keep": Event(
         lambda site: site.agent.kill(), lambda site: site.agent.start(), on_stop="keep"
@@ -53,7 +51,7 @@ EVENTS: dict[str, Event] = {
     "dnsteer withdraw": Event(
         lambda site: site.dnsteer("withdraw", "dns"), lambda site: site.dnsteer("announce", "dns")
     ),
-}  # fmt: skip
+}
 
 
 def measure(network: Network, event: Event, seconds: float, qps: int) -> dict[str, Any]:
@@ -70,9 +68,11 @@ def measure(network: Network, event: Event, seconds: float, qps: int) -> dict[st
     began = time.monotonic()
     network.wait_for_ways({r: set(SITES) for r in ROUTERS}, 60)
     return {
-        "away_s": None if took is None else round(took, 3), "back_s": round(time.monotonic() - began, 3), "sent": sent,
+        "away_s": None if took is None else round(took, 3),
+        "back_s": round(time.monotonic() - began, 3),
+        "sent": sent,
         "lost": lost,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -89,8 +89,12 @@ class Load:
         """Send one round of queries."""
         asked = self._order.choices(self.clients, self._shares, k=self._queries)
         given = {
-            "server": "192.0.2.53", "port": 53, "transport": "udp", "name": WHOAMI, "asks": [(one, 0) for one in asked],
-        }  # fmt: skip
+            "server": "192.0.2.53",
+            "port": 53,
+            "transport": "udp",
+            "name": WHOAMI,
+            "asks": [(one, 0) for one in asked],
+        }
         argv = [sys.executable, "-I", str(Path(whoami.__file__).resolve())]
         began = time.monotonic()
         text = run(netns_exec(self._state.client().namespace, argv), stdin=json.dumps(given), timeout=120)
@@ -103,10 +107,13 @@ class Load:
         self.served.update({one: server for one, server in zip(asked, answers, strict=True) if server})
         load = [by[f"r{n}"] for n in range(1, SERVERS + 1)]
         return {
-            "queries": load, "lost": answers.count(None), "clients_moved": len(moved), "qps": round(len(asked) / took),
+            "queries": load,
+            "lost": answers.count(None),
+            "clients_moved": len(moved),
+            "qps": round(len(asked) / took),
             "cv": round(statistics.pstdev(load) / statistics.mean(load), 4),
             "most_of_mean": round(max(load) * SERVERS / sum(load), 3),
-        }  # fmt: skip
+        }
 
 
 @contextmanager
@@ -158,19 +165,23 @@ def measure(options: argparse.Namespace, folder: Path, say: Any) -> dict[str, An
     half = next(n for n in range(len(shares)) if sum(shares[: n + 1]) >= 0.5) + 1
     return {
         "load": {
-            "clients": CLIENTS, "exponent": options.exponent, "clients_with_half_of_it": half,
-            "largest_client": round(shares[0], 4), "queries_a_round": options.queries,
+            "clients": CLIENTS,
+            "exponent": options.exponent,
+            "clients_with_half_of_it": half,
+            "largest_client": round(shares[0], 4),
+            "queries_a_round": options.queries,
         },
         "cv": {name: round(statistics.mean(r["cv"] for r in rounds), 4) for name, rounds in found.items()},
         "cv_by_chance": round((SERVERS - 1) ** 0.5 / options.queries**0.5, 4),
         "most_of_mean": {
             name: round(statistics.mean(r["most_of_mean"] for r in rounds), 3) for name, rounds in found.items()
         },
-        "slots_given": slots, "slots": SLOTS,
+        "slots_given": slots,
+        "slots": SLOTS,
         "clients_moved": sum(r["clients_moved"] for r in found["balancing"]),
         "lost": sum(r["lost"] for rounds in found.values() for r in rounds),
         "rounds": found,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -10,9 +10,14 @@ from typing import Any
 
 PATH = Path("/usr/bin/chromium")
 ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 SETUP = "make setup DNSTEER_BROWSER=1"
 """What installs it, and playwright."""
 

@@ -149,9 +149,15 @@ def measure(text: str, vips: int, pages: dict[str, str], seconds: float) -> dict
                         "kilobytes_a_second_each": round(
                             (sum(b.bytes for b in browsers) - sent) / passed / 1000 / max(1, number), 2
                         ),
-                        **({"page_seconds": round(min(b.page_seconds for b in browsers), 3),
-                            "page_kilobytes": round(browsers[0].page_bytes / 1000)} if browsers else {}),
-                    }  # fmt: skip
+                        **(
+                            {
+                                "page_seconds": round(min(b.page_seconds for b in browsers), 3),
+                                "page_kilobytes": round(browsers[0].page_bytes / 1000),
+                            }
+                            if browsers
+                            else {}
+                        ),
+                    }
                     for browser in browsers:
                         browser.close()
     return report
@@ -166,9 +172,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     few = many_vips(4, pools=1, backends=5)
     pages = {
-        "overview": "/", "pool": "/pools/pool0", "offload": "/offload",
+        "overview": "/",
+        "pool": "/pools/pool0",
+        "offload": "/offload",
         "path": "/path?client=198.18.0.1&port=20000&vip=172.16.0.0&service=53/udp",
-    }  # fmt: skip
+    }
     report = {
         "machine": machine(),
         "4 vips": measure(few, 4, pages, options.seconds),

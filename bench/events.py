@@ -64,9 +64,12 @@ def repeated(name: str, repeat: int, pause: float, measure: Callable[[], dict[st
         print(f"{name}: {runs[-1]}", file=sys.stderr)
     away = [run["away_s"] for run in runs if run["away_s"] is not None]
     return {
-        "away_s": _spread(away) if away else None, "away": f"{len(away)} of {len(runs)}",
-        "lost": _spread([run["lost"] for run in runs]), "sent": sum(run["sent"] for run in runs), "runs": runs,
-    }  # fmt: skip
+        "away_s": _spread(away) if away else None,
+        "away": f"{len(away)} of {len(runs)}",
+        "lost": _spread([run["lost"] for run in runs]),
+        "sent": sum(run["sent"] for run in runs),
+        "runs": runs,
+    }
 
 
 def _spread(values: list[float]) -> dict[str, float]:

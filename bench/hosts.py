@@ -104,9 +104,12 @@ class Process:
         with self.log.open("ab") as file:
             argv = netns_exec(space(self.where), list(self.argv))
             self.running = subprocess.Popen(
-                argv, stdout=file, stderr=file, env={**program_environment(), **self.env},
+                argv,
+                stdout=file,
+                stderr=file,
+                env={**program_environment(), **self.env},
                 preexec_fn=ends_with_parent(signal.SIGKILL),
-            )  # fmt: skip
+            )
 
     def kill(self, by: signal.Signals = signal.SIGKILL) -> None:
         """End it, also one that was stopped, and wait until it has."""
@@ -154,9 +157,12 @@ class Queries:
         how = ["-l", f"{seconds:g}", "-Q", str(qps), "-c", "64", "-T", "1", "-t", "1", "-q", "20000"]
         self._process = subprocess.Popen(
             netns_exec(space(where), ["dnsperf", "-s", server, "-d", str(file), *how]),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=program_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=program_environment(),
             preexec_fn=ends_with_parent(signal.SIGKILL),
-        )  # fmt: skip
+        )
 
     def counted(self) -> tuple[int, int]:
         """Wait for their end, and return how many were sent, and how many of them had no answer within a second."""
@@ -177,13 +183,22 @@ class SwitchHost:
         self.db = f"unix:{self.folder}/db.sock"
         env = {"OVS_RUNDIR": str(self.folder)}
         self.database = self.process(
-            "ovsdb-server", f"{self.folder}/conf.db", f"--remote=punix:{self.folder}/db.sock",
-            f"--unixctl={self.folder}/db.ctl", "-vconsole:off", env=env,
-        )  # fmt: skip
+            "ovsdb-server",
+            f"{self.folder}/conf.db",
+            f"--remote=punix:{self.folder}/db.sock",
+            f"--unixctl={self.folder}/db.ctl",
+            "-vconsole:off",
+            env=env,
+        )
         self.vswitchd = self.process(
-            "ovs-vswitchd", self.db, "--disable-system", f"--pidfile={self.folder}/ovs-vswitchd.pid",
-            f"--log-file={self.folder}/vs.log", "-vconsole:off", env=env,
-        )  # fmt: skip
+            "ovs-vswitchd",
+            self.db,
+            "--disable-system",
+            f"--pidfile={self.folder}/ovs-vswitchd.pid",
+            f"--log-file={self.folder}/vs.log",
+            "-vconsole:off",
+            env=env,
+        )
         self.agent = self.process(sys.executable, "-m", "dnsteer", "agent", "--db", self.db)
 
     def process(self, *argv: str, env: Mapping[str, str] | None = None) -> Process:

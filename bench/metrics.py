@@ -247,13 +247,17 @@ def measure(
         "fewer_queries_percent": round(100 * (1 - statistics.median(pairs)), 2),
         "one_scrape": {
             **cost_of_one(load.counted, [begin for *_, begin in alone[1:scrapes_of_one]], interval),
-            "queries_per_second": round(one["per_second"]), "sent": one["sent"], "lost": one["lost"],
+            "queries_per_second": round(one["per_second"]),
+            "sent": one["sent"],
+            "lost": one["lost"],
         },
         "scrapes": {
-            "number": len(took), "median_s": round(statistics.median(took), 3), "most_s": round(max(took), 3),
+            "number": len(took),
+            "median_s": round(statistics.median(took), 3),
+            "most_s": round(max(took), 3),
             "bytes": scrapes[-1][1],
         },
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

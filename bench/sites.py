@@ -118,10 +118,11 @@ class Network:
         self.routers = {
             r: Process(
                 ["bird", "-f", "-c", f"{folder}/r{r}.conf", "-s", f"{folder}/r{r}.ctl", "-P", f"{folder}/r{r}.pid"],
-                f"router{r}", folder / f"r{r}.log",
+                f"router{r}",
+                folder / f"r{r}.log",
             )
             for r in ROUTERS
-        }  # fmt: skip
+        }
 
     def __enter__(self) -> Network:
         try:

@@ -68,9 +68,13 @@ SPILL = """\
        source: {{push: true, allow: [127.0.0.0/8]}}}}
 """
 POLICIES: dict[str, tuple[tuple[int, int], int]] = {
-    "server alone": ((1, 0), 0), "ECMP": ((1, 1), 0), "WRR 5:1": ((5, 1), 0),
-    "spill above 50%": ((1, 0), 50), "spill above 65%": ((1, 0), 65), "spill above 80%": ((1, 0), 80),
-}  # fmt: skip
+    "server alone": ((1, 0), 0),
+    "ECMP": ((1, 1), 0),
+    "WRR 5:1": ((5, 1), 0),
+    "spill above 50%": ((1, 0), 50),
+    "spill above 65%": ((1, 0), 65),
+    "spill above 80%": ((1, 0), 80),
+}
 """Weights of server and accelerator, and the threshold."""
 LOADS = tuple(range(10, 101, 10))
 CLIENTS = 128
@@ -114,9 +118,14 @@ def agent(state: lab.LabState, quotas: Sequence[CpuQuota], log: Path) -> Iterato
 def run(state: lab.LabState, seconds: float, qps: int | None) -> LoadResult:
     """One load. Without *qps* as many queries as are answered, with so many outstanding as last while servers must wait."""
     load = Load(
-        VIP, clients=CLIENTS, seconds=seconds, max_qps=qps, outstanding=512 if qps is None else 2000, timeout=1,
+        VIP,
+        clients=CLIENTS,
+        seconds=seconds,
+        max_qps=qps,
+        outstanding=512 if qps is None else 2000,
+        timeout=1,
         report_queries=True,
-    )  # fmt: skip
+    )
     with traffic.start_dnsperf(state, load) as running:
         return running.wait(seconds + 20)
 
@@ -152,9 +161,11 @@ def figures(result: LoadResult, offered: float) -> dict[str, Any]:
     """What is reported of a load of so many *offered* queries: dnsperf sends fewer while too many are unanswered."""
     took = sorted(result.latencies)
     return {
-        "qps": round(result.qps), "served": round(result.completed / offered, 4),
-        "mean_ms": round(statistics.mean(took) * 1000, 3), "p99_ms": round(took[int(len(took) * 0.99)] * 1000, 3),
-    }  # fmt: skip
+        "qps": round(result.qps),
+        "served": round(result.completed / offered, 4),
+        "mean_ms": round(statistics.mean(took) * 1000, 3),
+        "p99_ms": round(took[int(len(took) * 0.99)] * 1000, 3),
+    }
 
 
 def measure(options: argparse.Namespace, folder: Path, say: Say) -> dict[str, Any]:

@@ -27,9 +27,14 @@ def svg(policies: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         for axes, (key, title, unit) in zip(picture.subplots(1, 3), _PANELS, strict=True):
             for (policy, rows), color, marker in zip(policies.items(), _COLORS, _MARKERS, strict=True):
                 axes.plot(
-                    [row["load"] for row in rows], [row[key] * unit for row in rows],
-                    color=color, marker=marker, markersize=4, linewidth=1.4, label=policy,
-                )  # fmt: skip
+                    [row["load"] for row in rows],
+                    [row[key] * unit for row in rows],
+                    color=color,
+                    marker=marker,
+                    markersize=4,
+                    linewidth=1.4,
+                    label=policy,
+                )
             axes.set_title(title, fontsize=9, loc="left")
             axes.set_xlabel("load, % of what both can do")
             axes.set_xticks(range(10, 101, 10))

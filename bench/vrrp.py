@@ -85,10 +85,8 @@ class Member(SwitchHost):
         self.number = number
         self.mac = f"02:00:00:00:0{number}:53"
         config = self.folder / "keepalived.conf"
-        self.keepalived = self.process(
-            "keepalived", "-n", "-l", "-P", "-f", str(config), "-p", f"{self.folder}/keepalived.pid", "-r",
-            f"{self.folder}/vrrp.pid",
-        )  # fmt: skip
+        pid_files = ["-p", f"{self.folder}/keepalived.pid", "-r", f"{self.folder}/vrrp.pid"]
+        self.keepalived = self.process("keepalived", "-n", "-l", "-P", "-f", str(config), *pid_files)
         ofctl = shutil.which("ovs-ofctl", path=program_environment()["PATH"])
         config.write_text(
             KEEPALIVED.format(ofctl=ofctl, folder=self.folder, priority=100 + number, other=_MEMBERS[2 - number])
@@ -146,7 +144,7 @@ EVENTS: dict[str, tuple[Act, Act]] = {
     "ovs-vswitchd hangs": (lambda m: m.hang(signal.SIGSTOP), lambda m: m.hang(signal.SIGCONT)),
     "the uplink is lost": (lambda m: m.uplink("down"), lambda m: m.uplink("up")),
     "keepalived ends": (lambda m: m.keepalived.kill(signal.SIGTERM), lambda m: m.keepalived.start()),
-}  # fmt: skip
+}
 """What happens to the active switch, and what puts it right."""
 
 

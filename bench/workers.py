@@ -135,10 +135,15 @@ class Servers:
         for n, file in enumerate(self.files):
             file.write_bytes(bytes(slow_server.STATS.size))
             given = {
-                "name": f"r1.{n}", "address": HOST, "port": FIRST_PORT + (0 if way.shares_a_port else n),
-                "reuse": way.shares_a_port, "mean": MEAN * service.slower[n], "law": service.law, "seed": seed + n,
+                "name": f"r1.{n}",
+                "address": HOST,
+                "port": FIRST_PORT + (0 if way.shares_a_port else n),
+                "reuse": way.shares_a_port,
+                "mean": MEAN * service.slower[n],
+                "law": service.law,
+                "seed": seed + n,
                 "stats": str(file),
-            }  # fmt: skip
+            }
             script = str(Path(slow_server.__file__).resolve())
             self._argv.append(netns_exec(namespace, [sys.executable, "-I", script, json.dumps(given)]))
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -207,10 +212,18 @@ def run(state: lab.LabState, servers: Servers, draw: random.Random, qps: float, 
     shares = zipf(CLIENTS, EXPONENT)
     client = state.client()
     given = {
-        "server": VIP, "port": 53, "local": client.addresses[0], "ports": draw.sample(range(10_240, 60_000), CLIENTS),
-        "shares": shares, "qps": qps, "settle": settle, "seconds": seconds, "patience": PATIENCE,
-        "seed": draw.randrange(1 << 30), "query": whoami.question(0, WHOAMI).hex(),
-    }  # fmt: skip
+        "server": VIP,
+        "port": 53,
+        "local": client.addresses[0],
+        "ports": draw.sample(range(10_240, 60_000), CLIENTS),
+        "shares": shares,
+        "qps": qps,
+        "settle": settle,
+        "seconds": seconds,
+        "patience": PATIENCE,
+        "seed": draw.randrange(1 << 30),
+        "query": whoami.question(0, WHOAMI).hex(),
+    }
     argv = netns_exec(client.namespace, [sys.executable, "-I", str(Path(zipf_clients.__file__).resolve())])
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
         assert clients.stdin is not None and clients.stdout is not None
@@ -240,11 +253,15 @@ def figures(seen: Seen) -> dict[str, Any]:
     """What is reported of a load: a query without an answer counts as one that took as long as was waited."""
     took = sorted([*seen.took, *[PATIENCE] * seen.lost])
     return {
-        "queries": [round(n) for n in seen.queries], "busy": [round(share, 3) for share in seen.busy],
-        "cv_queries": cv(seen.queries), "cv_busy": cv(seen.busy),
-        "mean_ms": round(statistics.mean(took) * 1000, 2), "p99_ms": round(took[int(len(took) * 0.99)] * 1000, 2),
-        "lost": round(seen.lost / len(took), 4), "machine": round(seen.machine, 2),
-    }  # fmt: skip
+        "queries": [round(n) for n in seen.queries],
+        "busy": [round(share, 3) for share in seen.busy],
+        "cv_queries": cv(seen.queries),
+        "cv_busy": cv(seen.busy),
+        "mean_ms": round(statistics.mean(took) * 1000, 2),
+        "p99_ms": round(took[int(len(took) * 0.99)] * 1000, 2),
+        "lost": round(seen.lost / len(took), 4),
+        "machine": round(seen.machine, 2),
+    }
 
 
 def measure(options: argparse.Namespace, folder: Path, say: Say) -> list[dict[str, Any]]:
@@ -318,10 +335,17 @@ def main() -> int:
         rows = measure(options, Path(name), say)
     shares = zipf(CLIENTS, EXPONENT)
     report = {
-        "machine": machine(), "seed": options.seed, "workers": WORKERS, "slots": SLOTS, "mean_service_ms": MEAN * 1000,
+        "machine": machine(),
+        "seed": options.seed,
+        "workers": WORKERS,
+        "slots": SLOTS,
+        "mean_service_ms": MEAN * 1000,
         "clients": {"number": CLIENTS, "exponent": EXPONENT, "largest": round(shares[0], 4)},
-        "seconds": options.seconds, "settle": options.settle, "summary": summary(rows), "rows": rows,
-    }  # fmt: skip
+        "seconds": options.seconds,
+        "settle": options.settle,
+        "summary": summary(rows),
+        "rows": rows,
+    }
     if options.plot is not None:
         from bench.workers_plot import svg
 

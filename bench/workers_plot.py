@@ -33,8 +33,12 @@ def svg(summary: Sequence[Mapping[str, Any]]) -> str:
                         [n + (nth - (len(loads) - 1) / 2) * 0.22 for n in range(len(ways))],
                         [v["mean"] for v in values],
                         yerr=[[v["mean"] - v["least"] for v in values], [v["most"] - v["mean"] for v in values]],
-                        fmt="o", capsize=3, markersize=5, color=_COLORS.get(load), label=f"{load} % load",
-                    )  # fmt: skip
+                        fmt="o",
+                        capsize=3,
+                        markersize=5,
+                        color=_COLORS.get(load),
+                        label=f"{load} % load",
+                    )
                 if key == "p99_ms":
                     axes.set_yscale("log")
                     axes.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways], fontsize=8)

@@ -37,9 +37,15 @@ TALL = 1500
 TALLEST = {"offload": 1200, "many": 1200}
 """Pixels of a picture at most: a table of flows has thousands."""
 PAGES = {
-    "overview": "/", "pool": "/pools/authoritative", "pools": "/pools", "changes": "/changes", "offload": "/offload",
-    "path": "/path?client=198.18.0.1&port=40066&vip=192.0.2.53&service=53/udp", "vip": "/vips/dns", "many": "/",
-}  # fmt: skip
+    "overview": "/",
+    "pool": "/pools/authoritative",
+    "pools": "/pools",
+    "changes": "/changes",
+    "offload": "/offload",
+    "path": "/path?client=198.18.0.1&port=40066&vip=192.0.2.53&service=53/udp",
+    "vip": "/vips/dns",
+    "many": "/",
+}
 SPEC = """\
 apiVersion: dnsteer/v1
 switch:
@@ -118,11 +124,9 @@ class Scene:
         self.env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "SUDO_USER": "alice", "USER": "alice"}
         self.run("apply", "dns.yaml", "--yes", "--note", "first state")
         self._log = folder / "agent.log"
+        argv = [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, "--console", "127.0.0.1:0", *options]
         with self._log.open("w") as log:
-            self.agent = subprocess.Popen(
-                [sys.executable, "-m", "dnsteer", "agent", "--db", switch.database, "--console", "127.0.0.1:0", *options],
-                cwd=folder, env=self.env, stderr=log,
-            )  # fmt: skip
+            self.agent = subprocess.Popen(argv, cwd=folder, env=self.env, stderr=log)
         self.url = self._wait(r"console at (http://[^ ]+)/\n")[1]
         self._wait("pools with health checks")
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import ovs.jsonrpc
 import pytest
 from hypothesis import settings
-from hypothesis.internal import entropy
 from xdist.scheduler import LoadScopeScheduling
 
 from dnsteer.cli import output
-from dnsteer.lab import command
-from dnsteer.proof.harness import extension_process
-from dnsteer.switch import private, signals, tools
-from tests import fast_json, own_machine, preloaded
-from tests.loaded_popen import LoadedPopen, commands_start_anew
+from tests import own_machine
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,8 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--quick", action="store_true", help="only the tests for work in progress: `make test-quick`")
 
-
-__all__ = ["commands_start_anew"]  # a fixture
 
 QUICK_PACKET = ("apply", "atomic", "check", "reconcile", "explain", "rendered_files", "restore", "verify_extension")
 """Packet tests for work in progress: what an apply and a restore do to a switch, and the proof of random specs."""
@@ -66,21 +55,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
     settings.load_profile("default")  # with CI=true too: else random tests would try the same each time
-    entropy.NP_RANDOM = False  # type: ignore[assignment]  # no test draws from numpy; a fifth of hypothesis's own time
-    if not hasattr(config, "workerinput"):
-        preloaded.prepare()
-    elif own_machine.possible():
+    if hasattr(config, "workerinput") and own_machine.possible():
         own_machine.enter()
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.dont_write_bytecode = False  # else each worker rewrites the assertions of all tests anew, 5 s of each
     os.environ.pop("COLUMNS", None)  # readline sets it in the environment of the workers
-
-
-def pytest_unconfigure() -> None:
-    """Leave nothing behind."""
-    preloaded.remove()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -90,60 +71,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(f"needs root: {mark.args[0]}")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def programs_start_by_vfork() -> Iterator[None]:
-    """Start programs of Open vSwitch, of the lab and of the extension by vfork in this process, which a function run before
-    exec forbids.
-
-    A fork copies the page tables of all that the tests have loaded, 300 MB: it takes 14 ms where a vfork takes 1. Daemons
-    get the signal for the end of this process by setpriv instead; short programs end by themselves. Processes that tests
-    fork in order to kill them still ask for such a function.
-    """
-    process = os.getpid()
-
-    def only_elsewhere(original: Callable[..., Callable[[], None]]) -> Callable[..., Callable[[], None] | None]:
-        return lambda *args, **more: original(*args, **more) if os.getpid() != process else None
-
-    def start(argv: list[str], **more: Any) -> subprocess.Popen[Any]:
-        here = more.get("preexec_fn") is None
-        return subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *argv] if here else argv, **more)
-
-    with pytest.MonkeyPatch().context() as patch:
-        for module in (tools, private, extension_process):
-            patch.setattr(module, "ends_with_parent", only_elsewhere(signals.ends_with_parent))
-        patch.setattr(command, "_die_with", only_elsewhere(command._die_with))
-        for module in (private, extension_process):
-            patch.setattr(module, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands_are_loaded() -> Iterator[None]:
-    """Fork what tests start as `python -m dnsteer` from a loaded command; loading takes 0.3 s of each."""
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setattr(subprocess, "Popen", LoadedPopen)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ovsdb_is_read_fast() -> Iterator[None]:
-    """In this process, as in loaded commands; those that are started anew have the original."""
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setattr(ovs.jsonrpc, "ovs", fast_json.package())
-        yield
-
-
 @pytest.fixture(autouse=True)
 def consoles_are_new() -> None:
     """The width of a console is that of when it was made, perhaps by another test."""
     for stream in (output.out, output.err):
         stream._here = None
-
-
-def pytest_collection_finish() -> None:
-    """Let searches for garbage pass over modules and tests, which stay to the end, and be as rare as in the command."""
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -164,10 +96,8 @@ LABS = (
         "take_over",
     ),
     (
-        "runbooks",
         "lab",
         "agent",
-        "runbook_probes",
         "agent_backup",
         "agent_per_service",
         "lab_refusals",
@@ -177,27 +107,14 @@ LABS = (
         "farms",
     ),
 )
-"""System tests with labs, which measure what is lost: two labs at a time at most, as servers and switches need a core."""
-WAITING = (
-    "packet/extension_killed", "system/runbook_variables", "packet/damage", "packet/extension_lossless",
-    "packet/announce_faults", "packet/announce", "packet/role", "packet/console_path", "packet/killed",
-    "packet/agent_control", "packet/check_slow", "packet/status_broken", "packet/alerts", "packet/agent_repair",
-    "packet/kept_slots", "system/runbook_proof", "packet/agent_metrics", "packet/console_security",
-    "packet/announce_former", "packet/weights", "packet/report", "packet/remote", "packet/status",
-    "packet/capture_ends", "servers/servers", "packet/agent_metric", "packet/agent_gratuitous", "packet/faults",
-    "packet/console_changes", "packet/prefetch", "packet/extension_away",
+"""System tests with labs, which measure what is lost: two such labs at a time, as servers and switches need a core."""
+LONG = (
+    "system/runbooks", "system/runbook_variables", "system/runbook_refusals", "system/runbook_servers",
+    "system/runbook_proof", "system/runbook_probes", "packet/extension_killed", "packet/full_disk", "packet/announce",
+    "packet/asked_to_end", "packet/agent_control", "packet/damage", "packet/killed", "packet/console",
+    "packet/check_large", "unit/vectors",
 )  # fmt: skip
-"""Files that take more than 12 s, and wait for most of it: for switches, servers, time-outs and playbooks."""
-COMPUTING = (
-    "packet/console", "packet/check_large", "packet/full_disk", "packet/interrupted", "packet/extension",
-    "packet/check", "packet/lint", "unit/vectors", "packet/masks", "packet/drains", "packet/plan", "unit/sarif",
-    "packet/convergence", "packet/agent_clock", "packet/console_in_a_browser", "packet/incremental",
-    "packet/bringup", "unit/weights", "system/decap", "packet/extension_control", "packet/lint_extension",
-    "packet/settings", "packet/lint_rests", "packet/agent_balance", "unit/masks", "unit/slots",
-    "system/datapath_dpdk", "packet/plan_files", "packet/extension_probes", "unit/source", "packet/reconcile",
-    "packet/workers", "unit/cli", "packet/history",
-)  # fmt: skip
-"""Files that take more than 12 s, and compute for at least a fifth of it."""
+"""Files that take minutes beside others, such as those that run playbooks."""
 
 
 def by_turns(waiting: Iterable[str], computing: Iterable[str]) -> list[str]:
@@ -205,8 +122,8 @@ def by_turns(waiting: Iterable[str], computing: Iterable[str]) -> list[str]:
     return [scope for pair in zip_longest(waiting, computing) for scope in pair if scope is not None]
 
 
-LONGEST = ["lab 0", "lab 1", *(f"tests/{file.replace('/', '/test_')}.py" for file in by_turns(WAITING, COMPUTING))]
-"""What takes longest, begun first. About speed alone."""
+FIRST = ["lab 0", "lab 1", *(f"tests/{file.replace('/', '/test_')}.py" for file in LONG)]
+"""What is begun first, so that no worker is left with it at the end."""
 
 
 def scope_of(nodeid: str) -> str:
@@ -223,14 +140,14 @@ def scope_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, then by turns tests of switches and others; and leave out what is slow."""
+    """Begin with what takes long, then by turns tests of switches and others; and leave out what is slow."""
     if not config.getoption("--slow"):
         items[:] = [item for item in items if item.get_closest_marker("slow") is None]
     if config.getoption("--quick"):
         items[:] = [item for item in items if not item.name.startswith(SLOW_TESTS)]
-    others = [scope for scope in dict.fromkeys(scope_of(item.nodeid) for item in items) if scope not in LONGEST]
+    others = [scope for scope in dict.fromkeys(scope_of(item.nodeid) for item in items) if scope not in FIRST]
     of_switches = [scope for scope in others if scope.startswith("tests/packet/")]
-    order = [*LONGEST, *by_turns(of_switches, (scope for scope in others if scope not in of_switches))]
+    order = [*FIRST, *by_turns(of_switches, (scope for scope in others if scope not in of_switches))]
     rank = {scope: number for number, scope in enumerate(order)}
     items.sort(key=lambda item: rank[scope_of(item.nodeid)])
 

@@ -78,10 +78,13 @@ def main() -> int:
         "machine": {**machine(), "dnsdist": dnsdist.version()},
         "seed": options.seed,
         "checks": {
-            "interval_s": world.INTERVAL, "timeout_s": world.TIMEOUT, "fall": world.FALL, "rise": world.RISE,
+            "interval_s": world.INTERVAL,
+            "timeout_s": world.TIMEOUT,
+            "fall": world.FALL,
+            "rise": world.RISE,
         },
         "load": {"affected_qps": RATE, "all_qps": OTHERS, "slow_answer_s": DELAY},
-    }  # fmt: skip
+    }
     random.seed(options.seed)
     with tempfile.TemporaryDirectory(prefix="dnsteer-") as name:
         report |= measure(options.rounds, random.Random(options.seed), Path(name))

@@ -168,9 +168,14 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
         flows = [(pool, port) for port in source_ports(SLOTS, SLOTS) for pool in range(POOLS)]
         asked = [f"h{n}.{names.ZONE}" for n in range(HOSTS)]
         stream.call(
-            "start", timeout=30, flows=[(vip(pool), 53, port) for pool, port in flows], local=up.client().addresses[0],
-            names=asked, rate=QPS, each=False,
-        )  # fmt: skip
+            "start",
+            timeout=30,
+            flows=[(vip(pool), 53, port) for pool, port in flows],
+            local=up.client().addresses[0],
+            names=asked,
+            rate=QPS,
+            each=False,
+        )
         say(f"{len(every)} backends, {FLAPPING} of them come and go for {seconds:g} s")
         dropped_before = dropped_by_switch()
         begin = time.monotonic()

@@ -35,6 +35,7 @@ from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.state import LabState
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import run as run_tool
+from dnsteer.tables.order import PIPELINE
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 POOL = "authoritative"
@@ -76,7 +77,9 @@ def out_of(state: LabState) -> set[tuple[str, str]]:
 def _marker(state: LabState) -> int:
     """The number in the tables that tells which overlay they are of."""
     socket = f"{state.db.rpartition('/')[0]}/br-dns.mgmt"
-    said = run_tool(["ovs-ofctl", "-O", "OpenFlow15", "dump-flows", socket, "table=63"])
+    said = run_tool(
+        ["ovs-ofctl", "-O", "OpenFlow15", "dump-flows", socket, f"table={PIPELINE.holding('state').number}"]
+    )
     found = re.search(r"cookie=0x([0-9a-f]+)", said)
     return int(found[1], 16) & (1 << 40) - 1 if found else -1
 

@@ -43,10 +43,14 @@ def show(report: dict[str, Any], console: Console) -> None:
         long = loss["computed"].get(way)
         share = found.get("share_out")
         table.add_row(
-            way, _cell(found.get("first_out_s")), _cell(found.get("times_out")), "" if share is None else f"{share:.0%}",
-            f"{found['lost']} of {found['asked']} ({found['lost_share']:.0%})", _cell(found.get("back_s")),
+            way,
+            _cell(found.get("first_out_s")),
+            _cell(found.get("times_out")),
+            "" if share is None else f"{share:.0%}",
+            f"{found['lost']} of {found['asked']} ({found['lost_share']:.0%})",
+            _cell(found.get("back_s")),
             f"{long['share_out']:.0%} (computed)" if long else "",
-        )  # fmt: skip
+        )
     console.print(table)
     others = report["other_servers_clients"]
     console.print(f"clients of the other servers: {others['asked']:,} queries, {others['lost']} lost", highlight=False)

@@ -37,9 +37,12 @@ class Helper:
         # The helper finds the modules where this process does.
         path = os.pathsep.join(p or "." for p in sys.path)
         self._process = subprocess.Popen(
-            self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            self._argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
             env={**program_environment(), "PYTHONPATH": path},
-        )  # fmt: skip
+        )
         prefer_process(self._process.pid, PROBING)
 
     def __enter__(self) -> Helper:

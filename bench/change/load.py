@@ -103,10 +103,19 @@ class SteadyLoad:
                     # TCP: setting up more connections takes time and shows no more.
                     sockets = min(max(128, 2 * count), _MAX_SOCKETS) if transport == "udp" else 128
                     load = Load(
-                        address, port, transport, clients=sockets, threads=-(-sockets // traffic.MAX_CLIENTS),
-                        outstanding=_part(limit, number, len(slots)), max_qps=_part(rate, number, len(slots)),
-                        seconds=LONGEST, timeout=_TIMEOUT, report_seconds=1.0, any_ports=transport == "tcp", uplink=uplink,
-                    )  # fmt: skip
+                        address,
+                        port,
+                        transport,
+                        clients=sockets,
+                        threads=-(-sockets // traffic.MAX_CLIENTS),
+                        outstanding=_part(limit, number, len(slots)),
+                        max_qps=_part(rate, number, len(slots)),
+                        seconds=LONGEST,
+                        timeout=_TIMEOUT,
+                        report_seconds=1.0,
+                        any_ports=transport == "tcp",
+                        uplink=uplink,
+                    )
                     into.append(stack.enter_context(traffic.start_dnsperf(lab, load)))
                     if transport == "tcp":
                         time.sleep(_CONNECTING)

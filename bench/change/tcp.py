@@ -81,9 +81,7 @@ class Connections:
     def check(self, *, wait: float = WAIT) -> Checked:
         """One query on every open connection. Dead ones are closed, and not asked again until they are reopened."""
         said = self._helper.call("check", timeout=60, wait=wait, window=WINDOW)
-        return Checked(
-            dict(said["backends"]), dict(said["dead"]), said["started"], said["seconds"], said["slowest"]
-        )  # fmt: skip
+        return Checked(dict(said["backends"]), dict(said["dead"]), said["started"], said["seconds"], said["slowest"])
 
     def reopen(self, ports: Iterable[int] | None = None, *, wait: float = WAIT) -> dict[int, str]:
         """Open the connections of *ports* (by default all) that are not open; the reasons of those that fail, by port."""

@@ -100,8 +100,9 @@ class World:
 
     def step(self) -> Step:
         """A random step that changes something."""
-        kinds = ["weight", "weight", "backend added", "backend removed", "vip added", "vip removed", "drain", "undrain",
-                 "down", "up", "swap", "rollback", "gradual drain", "given weight", "weight taken back"]  # fmt: skip
+        of_spec = ["weight", "weight", "backend added", "backend removed", "vip added", "vip removed"]
+        of_people = ["drain", "undrain", "down", "up", "swap", "rollback", "gradual drain"]
+        kinds = [*of_spec, *of_people, "given weight", "weight taken back"]
         while True:
             step: Step | None = getattr(self, "_" + self.random.choice(kinds).replace(" ", "_"))()
             if step is not None:

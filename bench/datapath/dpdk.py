@@ -26,11 +26,16 @@ _LOG = ("-vconsole:off", "-vsyslog:off", "-vfile:info")
 # What DPDK says of a machine without 1 GiB pages and of devices without a card's abilities; what OVS says when a port
 # gets another device, and when the revalidator looks at a megaflow that was just emptied away; slow starts.
 _EXPECTED = (
-    "1048576 kB hugepages", "Rx checksum offload is not supported", "does not support MTU configuration",
-    "could not set configuration (Resource temporarily unavailable)", "failed to flow_get (No such file",
-    "failed to put[modify] (No such file", "corresponding to unexpected flow (No such file", "timeval",
+    "1048576 kB hugepages",
+    "Rx checksum offload is not supported",
+    "does not support MTU configuration",
+    "could not set configuration (Resource temporarily unavailable)",
+    "failed to flow_get (No such file",
+    "failed to put[modify] (No such file",
+    "corresponding to unexpected flow (No such file",
+    "timeval",
     "log messages in last",
-)  # fmt: skip
+)
 
 
 @contextmanager

@@ -43,10 +43,9 @@ class Rig:
     def device(self, port: str, arguments: str = _IDLE) -> None:
         """Put another DPDK device behind *port*; `{n}` in *arguments* becomes a number that no other device has."""
         devargs = arguments.format(n=next(self._numbers))
-        self.switch.vsctl(
-            "--if-exists", "del-port", port, "--", "add-port", BRIDGE, port, "--", "set", "Interface", port,
-            "type=dpdk", f"ofport_request={PORTS.index(port) + 1}", f'options:dpdk-devargs="{devargs}"',
-        )  # fmt: skip
+        columns = ("type=dpdk", f"ofport_request={PORTS.index(port) + 1}", f'options:dpdk-devargs="{devargs}"')
+        again = ("--if-exists", "del-port", port, "--", "add-port", BRIDGE, port)
+        self.switch.vsctl(*again, "--", "set", "Interface", port, *columns)
         number, problem = (self.switch.vsctl("get", "Interface", port, c).strip() for c in ("ofport", "error"))
         if number != str(PORTS.index(port) + 1):
             raise SwitchError(f"port {port} with {devargs}: number {number}, {problem}")

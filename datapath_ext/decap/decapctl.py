@@ -195,12 +195,30 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     verb = verbs.add_parser("allow", help="make the lists exactly these")
     verb.add_argument("device")
-    verb.add_argument("--remote", action="append", required=True, type=ipaddress.ip_network, metavar="PREFIX",
-                      help="the balancers' tunnel addresses; may be repeated")  # fmt: skip
-    verb.add_argument("--local", action="append", default=[], type=ipaddress.ip_address, metavar="ADDRESS",
-                      help="outer destination; by default the device's global addresses")  # fmt: skip
-    verb.add_argument("--vip", action="append", default=[], type=ipaddress.ip_address, metavar="ADDRESS",
-                      help="inner destination; by default the global addresses of lo")  # fmt: skip
+    verb.add_argument(
+        "--remote",
+        action="append",
+        required=True,
+        type=ipaddress.ip_network,
+        metavar="PREFIX",
+        help="the balancers' tunnel addresses; may be repeated",
+    )
+    verb.add_argument(
+        "--local",
+        action="append",
+        default=[],
+        type=ipaddress.ip_address,
+        metavar="ADDRESS",
+        help="outer destination; by default the device's global addresses",
+    )
+    verb.add_argument(
+        "--vip",
+        action="append",
+        default=[],
+        type=ipaddress.ip_address,
+        metavar="ADDRESS",
+        help="inner destination; by default the global addresses of lo",
+    )
     verb = verbs.add_parser("show", help="the lists, and packets counted, as JSON")
     verb.add_argument("device")
     given = parser.parse_args()

@@ -14,6 +14,7 @@
 #include "client.h"
 #include "log.h"
 #include "notify.h"
+#include "start_lock.h"
 
 enum { CLIENTS = 8, TICK_MS = 1000 };
 
@@ -22,6 +23,7 @@ struct server {
     dev_t device; /* of the socket's file, to know it by */
     ino_t inode;
     bool bound;
+    struct start_lock lock;
     int listener, signals;
     struct client clients[CLIENTS];
     uint64_t last_active;
@@ -53,7 +55,10 @@ static bool open_listener(struct server *server, struct fault *fault)
     mode_t old;
     int error;
 
-    if (is_served(&server->address))
+    /* Before the socket is looked at: two starts would both find that nobody serves it. */
+    if (!start_lock_take(&server->lock, path, fault))
+        return false;
+    if (is_served(&server->address)) /* by what knows nothing of the lock */
         return fault_set(fault, "socket %s: another process serves it", path);
     if (is_socket(path, &status))
         (void)unlink(path);
@@ -93,7 +98,7 @@ struct server *server_open(const char *path, struct fault *fault)
         (void)fault_set(fault, "no memory for the control socket");
         return NULL;
     }
-    server->listener = server->signals = -1;
+    server->listener = server->signals = server->lock.fd = -1;
     for (unsigned i = 0; i < CLIENTS; i++)
         server->clients[i].fd = -1;
     server->address.sun_family = AF_UNIX;
@@ -124,6 +129,7 @@ void server_close(struct server *server)
         (void)close(server->listener);
     if (server->signals >= 0)
         (void)close(server->signals);
+    start_lock_release(&server->lock);
     free(server);
 }
 

@@ -6,7 +6,7 @@
 
 struct server;
 
-/* Opens the socket at the path; a socket that nobody serves any more is replaced. */
+/* Opens the socket at the path; a socket that nobody serves any more is replaced. Of several starts at once one succeeds. */
 struct server *server_open(const char *path, struct fault *fault);
 void server_close(struct server *server);
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,34 +9,11 @@ from typing import Any
 
 import pytest
 
-from dnsteer.switch import tls, tools
-from tests.loaded_programs import loaded_programs, loaded_subprocess
+from dnsteer.switch import tls
 from tests.packet.certificates import make_certificates
 from tests.packet.command import FARM, OTHER, SLOW, Ran, fresh, on, run, spec_file
 from tests.packet.extension_beside_switch import Extension, Run
 from tests.packet.switches import Switch, unexpected
-
-
-@pytest.fixture(scope="session")
-def path_of_loaded_programs() -> Iterator[str]:
-    """A PATH in which short programs of Open vSwitch are found loaded."""
-    with loaded_programs() as path:
-        yield path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def programs_stay_loaded(path_of_loaded_programs: str) -> Iterator[None]:
-    """In packet tests; those of the whole system have the programs of the machine."""
-    with pytest.MonkeyPatch().context() as patch:
-        patch.setenv("PATH", path_of_loaded_programs)
-        patch.setattr(tools, "subprocess", loaded_subprocess)
-        yield
-
-
-@pytest.fixture
-def programs_have_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process for each run of a program by this process, which can be found by its arguments."""
-    monkeypatch.setattr(tools, "subprocess", subprocess)
 
 
 @pytest.fixture

@@ -16,9 +16,13 @@ from dnsteer.switch import private
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import run
+from dnsteer.tables.order import PIPELINE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
+STATE_TABLE = f"table={PIPELINE.holding('state').number}"
+"""How a flow of table state begins its match, as ovs-ofctl prints and takes it."""
+NEIGHBOR_TABLE = f"table={PIPELINE.holding('addresses').number}"
 BRIDGE = "br-dns"
 
 # Two specs of one bridge: many objects and a group, and few.

@@ -19,6 +19,7 @@ DEFECTS = """\
 import os
 from dnsteer.agent import adoption, supervise
 from dnsteer.agent.balance.balancer import Balancer
+from dnsteer.console import live
 
 supervise.STEADY, supervise.LONGEST_STEADY, supervise.FIRST_PAUSE = 2.0, 3.0, 0.1
 
@@ -32,6 +33,7 @@ def defect(owner, name, when):
 
 defect(adoption, "read_world", lambda _, record: record.number == 2)
 defect(Balancer, "_find_moves", lambda *_: True)
+defect(live, "_cpu", lambda: True)
 from dnsteer.cli.main import run
 run()
 """
@@ -51,11 +53,11 @@ class BrokenAgent(Agent):
 
 
 @contextmanager
-def broken(switch: Switch, folder: Path, text: str) -> Iterator[BrokenAgent]:
+def broken(switch: Switch, folder: Path, text: str, *options: str) -> Iterator[BrokenAgent]:
     """The spec applied, with an agent that ends in order."""
     fresh(switch)
     assert on(switch)("apply", spec_file(folder, text), "--yes").code == 0
-    running = BrokenAgent(switch, folder / "agent.log", "--metrics", "127.0.0.1:0", FAULTS=str(folder))
+    running = BrokenAgent(switch, folder / "agent.log", "--metrics", "127.0.0.1:0", *options, FAULTS=str(folder))
     try:
         running.waits_for("pools with health checks")
         yield running
@@ -108,3 +110,18 @@ def test_a_defect_in_the_balance(shared: Switch, tmp_path: Path) -> None:
         assert running.said().count("a defect in the balance") == 1
         (tmp_path / "_find_moves").unlink()
         running.waits_for("the balance works again")
+
+
+def test_a_task_of_the_console_that_ends(shared: Switch, tmp_path: Path) -> None:
+    """Readings of counters end by a defect: the whole console is started again, and nothing else notices."""
+    with broken(shared, tmp_path, checked(tmp_path), "--console", "127.0.0.2:0") as running:
+        running.waits_for("console at http://")
+        (tmp_path / "_cpu").touch()
+        running.waits_for("a defect in console, which is tried again while all else goes on: UnicodeError: ")
+        fails_over(shared, tmp_path, running)
+        wait(lambda: running.defects().get("console", 0) >= 1, running.said)
+        (tmp_path / "_cpu").unlink()
+        running.waits_for("console works again")
+        address = running.said().rpartition("console at ")[2].split()[0]
+        with urllib.request.urlopen(address, timeout=10) as page:
+            assert page.status == 200

@@ -14,10 +14,10 @@ import pytest
 from dnsteer.metrics.families import FAMILIES, SERIES
 from dnsteer.metrics.family import ALWAYS, APPLIED, CHECKS
 from tests.packet.agents import Agent, agent, checked_by_files, wait
-from tests.packet.command import SLOW, fresh, on, spec_file
+from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.scraping import METRICS, OPENMETRICS, Scraped, address, get, scrape, value
 from tests.packet.status_cases import insert_by_start
-from tests.packet.switches import BRIDGE, Switch, cli
+from tests.packet.switches import BRIDGE, Switch
 
 ENDED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 EXPECTED = ENDED
@@ -231,9 +231,9 @@ def test_one_that_stands_by_tells_of_itself_alone(served: tuple[Agent, str], sha
     "wrong", ["9853", "localhost:9853", "127.0.0.1", "127.0.0.1:65536", "::1:9853", "[127.0.0.1]:1", "127.0.0.1:-1"]
 )
 def test_a_wrong_address_is_refused(wrong: str) -> None:
-    done = cli("agent", "--metrics", wrong, "--db", "unix:/nowhere")
-    assert done.returncode == 64, done.stderr
-    assert f"found '{wrong}'; expected an IP address and a port" in " ".join(done.stderr.replace("│", "").split())
+    done = run("agent", "--metrics", wrong, "--db", "unix:/nowhere")
+    assert done.code == 64, done.err
+    assert f"found '{wrong}'; expected an IP address and a port" in " ".join(done.err.replace("│", "").split())
 
 
 def test_a_switch_that_was_never_there(tmp_path: Path) -> None:

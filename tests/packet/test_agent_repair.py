@@ -14,7 +14,7 @@ import pytest
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
-from tests.packet.switches import BRIDGE, LARGE, Switch
+from tests.packet.switches import BRIDGE, LARGE, NEIGHBOR_TABLE, Switch
 
 ENDED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 """What the switch says of a monitor that ends with its agent."""
@@ -27,7 +27,7 @@ def _hashed(switch: Switch) -> str:
 
 
 TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
-    "a flow is deleted": (lambda s: s.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1"), "missing flow:"),
+    "a flow is deleted": (lambda s: s.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1"), "missing flow:"),
     "a flow is replaced": (
         lambda s: s.ofctl("add-flow", "table=60,priority=0,actions=NORMAL"), "changed flow: ",
     ),
@@ -108,7 +108,7 @@ def test_a_change_of_others_that_does_not_end_is_said(shared: Switch, watched: A
     before = shared.tables()
     with TargetSwitch(shared.database).session() as session:
         session.lock(BRIDGE)
-        shared.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+        shared.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1")
         watched.waits_for(f"not compared with the record: another dnsteer is changing bridge {BRIDGE}")
         assert shared.tables() != before
     watched.waits_for("\ncompared with the record again")
@@ -133,7 +133,7 @@ def test_report_only_says_it(switch: Switch, tmp_path: Path) -> None:
     spec = spec_file(tmp_path, LARGE.replace("switch:\n", "switch:\n  repair: report\n"))
     assert on(switch)("apply", spec).code == 0
     with agent(switch, tmp_path) as running:
-        switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+        switch.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1")
         running.waits_for("not as applied: missing flow:")
         switch.ofctl("mod-port", "p0", "no-forward")
         running.waits_for("not as applied: port p0 no-forward is true")
@@ -193,7 +193,7 @@ def test_an_overlay_of_a_newer_version_is_left_alone(switch: Switch, tmp_path: P
 
 
 def _stays_damaged(switch: Switch, running: Agent) -> None:
-    switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+    switch.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1")
     before = switch.tables()
     time.sleep(1)
     assert switch.tables() == before
@@ -208,12 +208,12 @@ def test_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:
     try:
         first.waits_for("pools with health checks")
         with agent(switch, tmp_path, "standing by", "second") as second:
-            switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+            switch.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1")
             first.waits_for("repaired: missing flow:")
             first.end(signal.SIGKILL)
             second.waits_for(f"this agent now works on bridge {BRIDGE}")
             assert "repaired" not in second.said()
-            switch.ofctl("del-flows", "table=5,arp,arp_tpa=10.53.0.1")
+            switch.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1")
             second.waits_for("repaired: missing flow:")
     finally:
         first.end(signal.SIGKILL)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.packet.agents import Agent, agent, wait
-from tests.packet.command import FARM, SLOW, fresh, on, spec_file
-from tests.packet.switches import BRIDGE, Switch, cli
+from tests.packet.command import FARM, SLOW, fresh, on, run, spec_file
+from tests.packet.switches import BRIDGE, Switch
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
 NAMES = ("ns1", "ns2", "ns3", "ns4")
@@ -147,7 +147,7 @@ def test_an_agent_that_was_killed_is_missed(checked: Switch, shared: Switch, fol
         assert (done.code, "No agent acts on the bridge" in done.out) == (LOOK, True)
     with agent(shared, tmp_path, "control socket"):
         assert fails(shared, folder)["exit"] == 0
-    assert cli("status", "--no-rates", "--db", shared.database).returncode == LOOK  # and one that was stopped
+    assert on(shared)("status", "--no-rates").code == LOOK  # and one that was stopped
 
 
 def test_an_agent_that_hangs_is_told_from_one_that_is_gone(watched: Agent, shared: Switch, folder: Path) -> None:
@@ -182,8 +182,8 @@ def test_from_another_machine_the_record_tells(watched: Agent, checked: Switch, 
     openflow = f"unix:{checked.dir}/{BRIDGE}.mgmt"
 
     def seen() -> dict[str, Any]:
-        done = cli("status", "--json", "--no-rates", "--no-verify", "--db", remote, "--openflow", openflow)
-        return {"exit": done.returncode, **json.loads(done.stdout)}
+        done = run("status", "--json", "--no-rates", "--no-verify", "--db", remote, "--openflow", openflow)
+        return {"exit": done.code, **done.json}
 
     found = seen()
     assert (found["exit"], found["agent"]["presence"]) == (0, "remote")

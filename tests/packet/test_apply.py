@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from datetime import datetime, timezone
@@ -21,7 +20,8 @@ from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from tests.packet.apply_spec import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
-from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, spec_of
+from tests.packet.command import on
+from tests.packet.switches import BRIDGE, LARGE, SMALL, STATE_TABLE, Switch, cli, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)
 
@@ -63,7 +63,7 @@ def test_the_record_says_what_was_applied(switch: Switch) -> None:
     assert state.time == session["dnsteer-applied"]
     assert state.members == tuple(build_plan(MANY).members)
     assert (record.name, record.pending, list(record.overlay)) == ("dpu-1", None, [])
-    marked = [f for f in switch.flows() if "table=63" in f]
+    marked = [f for f in switch.flows() if STATE_TABLE in f]
     assert [int(f.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for f in marked] == [record.marker]
 
 
@@ -76,7 +76,7 @@ def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Pa
     tables, conf = switch.tables(), switch.conf()
     second = cli("apply", spec, "--db", switch.database)
     assert (second.returncode, second.stdout, second.stderr) == (0, "br-dns: nothing to change\n", "")
-    third = json.loads(cli("apply", spec, "--db", switch.database, "--json").stdout)
+    third = on(switch)("apply", spec, "--json").json
     assert set(third["counts"].values()) == {0}
     lists = ("settings", "changes", "moves", "ended", "returned", "asks", "warnings", "notes", "spec_warnings")
     nothing = {key: [] for key in lists}
@@ -91,8 +91,8 @@ def test_a_second_apply_changes_nothing_and_says_so(switch: Switch, tmp_path: Pa
     }
     assert third == {**said, **nothing}
     for dry in (("plan", spec), ("apply", spec, "--dry-run")):
-        done = cli(*dry, "--db", switch.database)
-        assert (done.returncode, done.stdout) == (0, "br-dns: nothing to change\n")
+        done = on(switch)(*dry)
+        assert (done.code, done.out) == (0, "br-dns: nothing to change\n")
     assert switch.conf() == conf  # not one transaction
     assert switch.tables() == tables
 

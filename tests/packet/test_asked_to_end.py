@@ -19,10 +19,8 @@ from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
-from dnsteer.switch import tools
 from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.session import Session
-from dnsteer.switch.signals import ends_with_parent
 from dnsteer.switch.tools import find_program
 from tests.packet.apply_spec import apply
 from tests.packet.switches import LARGE, ROOT, SMALL, Switch, cli, processes_naming, spec_of
@@ -68,7 +66,6 @@ def test_ctrl_c_in_a_terminal_does_not_cut_the_bundle(
     nudger.chmod(0o755)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        patch.setattr(tools, "ends_with_parent", ends_with_parent)  # as in a command of its own
         with pytest.raises(KeyboardInterrupt, match="the change was already made"):
             apply(large, switch.database)
         assert find_drift(large, switch.database) == []

@@ -14,8 +14,9 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import prove
 from dnsteer.tables.vip import ServiceRow
+from tests.packet.command import on
 from tests.packet.full_disk import REFUSED, enduring, leave
-from tests.packet.switches import EXAMPLES, Running, cli, spec_of, unexpected
+from tests.packet.switches import EXAMPLES, Running, spec_of, unexpected
 from tests.unit.bringup_cases import DOCA, KERNEL, NETDEV, settings, written
 
 NO_NAT = (", forwarding: nat", "")
@@ -155,13 +156,13 @@ def test_bridge_ports_and_mtu_then_flows_then_nothing(scripts: Scripts, tmp_path
     database = scripts.switch.conf()
     assert scripts.run("bringup.sh") == (0, [], "")
     assert scripts.switch.conf() == database
-    done = cli("apply", spec, "--db", scripts.switch.database)
-    assert done.returncode == 0, done.stderr
-    assert "create bridge" not in done.stdout
+    done = on(scripts.switch)("apply", spec)
+    assert done.code == 0, done.err
+    assert "create bridge" not in done.out
     tables = scripts.switch.tables()
     assert scripts.run("bringup.sh") == (0, [], "")  # forwarding goes on
     assert scripts.switch.tables() == tables
-    assert cli("verify", spec, "--db", scripts.switch.database).returncode == 0
+    assert on(scripts.switch)("verify", spec).code == 0
     assert scripts.run("teardown.sh")[0] == 1
     assert scripts.switch.bridges() == ["br-dns"]
     assert scripts.run("teardown.sh", "--yes")[:2] == (0, ["bridge br-dns is gone", "flow-limit: as before (none)"])

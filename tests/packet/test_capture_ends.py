@@ -114,7 +114,7 @@ def test_one_that_hangs_is_named_and_removed_when_it_is_overdue(applied: Switch,
 
 
 def test_mirrors_go_in_time_when_nobody_reads_what_it_writes(applied: Switch) -> None:
-    process = start(applied, "dns", "--for", "1s")
+    process = start(applied, "dns", "--for", "3s")
     try:
         send(applied, *[QUERY] * 400)  # two lines each, of more than 100 characters: more than a pipe holds
         wait(lambda: is_clean(applied), lambda: "it is still there")

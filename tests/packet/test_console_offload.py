@@ -22,7 +22,7 @@ from dnsteer.console.offload_reading import AGAIN, RARELY, OffloadView, OffloadW
 from dnsteer.console.prediction import Prediction
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.document import parse_document
 from tests.packet import agents

@@ -289,7 +289,13 @@ def test_packets_that_loop_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def looping(plan: Any, **_: bool) -> list[str]:
         flows = [flow for flow in map(parse_flow, original(plan)) if not of_table("extension")(flow)]
-        back = replace(flows[0], table=58, priority=9, match="in_port=ext-out", actions="output:ext-in")
+        back = replace(
+            flows[0],
+            table=PIPELINE.tables["extension"].number,
+            priority=9,
+            match="in_port=ext-out",
+            actions="output:ext-in",
+        )
         return [flow.line() for flow in [*flows, back]]
 
     monkeypatch.setattr(switch, "lines_of", looping)

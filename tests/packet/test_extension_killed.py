@@ -31,7 +31,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.command import all_of, fresh
 from tests.packet.extension_beside_switch import EXTENDED, Extension, held
 from tests.packet.packets_across_changes import Relay
-from tests.packet.switches import Switch, spec_of
+from tests.packet.switches import STATE_TABLE, Switch, spec_of
 
 FORK = multiprocessing.get_context("fork")
 EXPECTED = ["Broken pipe", "UNKNOWN_GROUP"]
@@ -194,7 +194,7 @@ def test_a_bundle_that_is_refused_takes_the_program_back(
     bundle = OpenFlow.bundle
 
     def refused(self: OpenFlow, lines: list[str]) -> None:
-        marked = any("table=63" in line for line in lines)
+        marked = any(STATE_TABLE in line for line in lines)
         bundle(self, [*lines, "group modify group_id=4711,type=all"] if marked else lines)
 
     with monkeypatch.context() as patch:
@@ -222,7 +222,7 @@ def test_a_bundle_of_unknown_fate(
     bundle = OpenFlow.bundle
 
     def lost(self: OpenFlow, lines: list[str]) -> None:
-        marked = any("table=63" in line for line in lines)
+        marked = any(STATE_TABLE in line for line in lines)
         if arrived or not marked:
             bundle(self, lines)
         if marked:

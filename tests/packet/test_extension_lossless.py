@@ -22,7 +22,7 @@ from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.extension import take_slots
@@ -31,7 +31,7 @@ from dnsteer.switch.openflow import OpenFlow
 from tests.packet.agents import wait
 from tests.packet.extension_beside_switch import EXTENDED, program_for
 from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
-from tests.packet.switches import Switch, spec_of
+from tests.packet.switches import STATE_TABLE, Switch, spec_of
 
 PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")
 BASE = EXTENDED.replace("    vf0:\n", "    vf0:\n    vf1:\n")
@@ -138,7 +138,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
         crossing.moment(f"{next(steps)} before a bundle")
         bundle(self, lines)
         revalidated(crossing.switch)
-        if any("table=63," in line for line in lines):
+        if any(f"{STATE_TABLE}," in line for line in lines):
             crossing.turn()
         crossing.moment(f"{next(steps)} after a bundle")
 

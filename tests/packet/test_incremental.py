@@ -26,7 +26,7 @@ from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import FENCE
 from tests.packet import command
-from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
+from tests.packet.switches import BRIDGE, LARGE, SMALL, STATE_TABLE, Switch, spec_of
 from tests.strategies import specs
 
 # Without shrinking, which would take minutes.
@@ -256,14 +256,14 @@ def without_state(found: State) -> State:
     """Without the flow that says which overlay the tables are of."""
     flows = found[0]
     assert isinstance(flows, set)
-    return ({f for f in flows if "table=63" not in f}, *found[1:])
+    return ({f for f in flows if STATE_TABLE not in f}, *found[1:])
 
 
 def test_a_quick_verb_on_drifted_tables_mends_them(shared: Switch) -> None:
     spec = spec_of(LARGE)
     down = Overlay((Maintenance("direct", "a", "down", stamp(NOW), "op@host"),))
     expected = fresh(shared, spec, down)
-    for spoil in (("del-flows", "table=30"), ("del-flows", "table=63"), ("del-flows",), ("del-groups",)):
+    for spoil in (("del-flows", "table=30"), ("del-flows", STATE_TABLE), ("del-flows",), ("del-groups",)):
         fresh(shared, spec)
         shared.ofctl(*spoil)
         done = set_overlay(shared, down)
@@ -286,7 +286,7 @@ def test_the_deployment_says_what_it_sent(shared: Switch) -> None:
 
 
 def without_marker(tables: tuple[set[str], set[str]]) -> tuple[set[str], set[str]]:
-    return {f for f in tables[0] if "table=63" not in f}, tables[1]
+    return {f for f in tables[0] if STATE_TABLE not in f}, tables[1]
 
 
 def test_the_same_maintenance_put_again_is_the_same_overlay(shared: Switch) -> None:

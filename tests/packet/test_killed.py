@@ -27,7 +27,7 @@ from dnsteer.status.verify import find_drift
 from dnsteer.switch.session import KEPT, Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.apply_spec import apply
-from tests.packet.switches import LARGE, SMALL, Switch, spec_of
+from tests.packet.switches import LARGE, SMALL, STATE_TABLE, Switch, spec_of
 
 KILLS = int(os.environ.get("DNSTEER_KILLS", "14"))
 FORK = multiprocessing.get_context("fork")
@@ -63,7 +63,7 @@ def held(switch: Switch) -> Held:
     assert record.pending is None
     assert record.digest == states[0].digest if isinstance(states[0], AppliedState) else False
     tables = switch.tables()
-    marked = [line for line in tables[0] if "table=63," in line]
+    marked = [line for line in tables[0] if f"{STATE_TABLE}," in line]
     assert [int(m.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for m in marked] == [record.marker]
     found = [s for s in states if isinstance(s, AppliedState)]
     assert [s.number for s in found[:1]] == [record.number]

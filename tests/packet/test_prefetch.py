@@ -21,7 +21,6 @@ from dnsteer.switch.tools import Running
 from tests.packet.command import FARM, OTHER, on, spec_file
 from tests.packet.switches import BRIDGE, Switch, cli, processes_naming, spec_of
 
-pytestmark = pytest.mark.usefixtures("programs_have_clients")
 EXPECTED = ["Broken pipe", "Connection reset"]
 
 

@@ -28,7 +28,6 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.apply_spec import apply
 from tests.packet.switches import EXAMPLES, Switch, processes_naming
 
-pytestmark = pytest.mark.usefixtures("programs_have_clients")
 FORK = multiprocessing.get_context("fork")
 SYSTEM = [Path("/var/run/openvswitch"), Path("/var/log/openvswitch"), Path("/etc/openvswitch")]
 

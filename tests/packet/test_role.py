@@ -23,6 +23,7 @@ from tests.packet.agents import agent, wait
 from tests.packet.birds import bird, needs_bird
 from tests.packet.capturing import send, sent
 from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file, state_rows
+from tests.packet.renumbered import ALL_ABOVE, renumber
 from tests.packet.switches import BRIDGE, Switch
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe", "could not open network device", "probe0"]
@@ -127,6 +128,19 @@ def test_the_first_role_of_a_pair_without_a_name_is_warned_of(plain: Switch, tmp
     named = spec_file(tmp_path, old="name: dpu-1", new="name: dpu-1\n  pair: site-a")
     assert run("apply", named, "--yes").code == 0
     assert "switch.pair" not in run("role", "standby").err
+
+
+def test_a_role_before_the_tables_have_the_numbers_of_this_version(switch: Switch, tmp_path: Path) -> None:
+    """After an upgrade: requests for where probes come from go to the table that the switch has for them."""
+    run = on(switch)
+    renumber(switch, ALL_ABOVE)
+    assert run("role", "standby").code == 0
+    assert answers(switch) == PROBES
+    assert "already" in run("role", "standby").out
+    assert run("apply", spec_file(tmp_path, SPEC), "--yes").code == 0
+    assert answers(switch) == PROBES
+    assert run("role", "active").code == 0
+    assert answers(switch) == ALL
 
 
 def test_applies_and_drains_leave_it_on_standby(switch: Switch, tmp_path: Path) -> None:

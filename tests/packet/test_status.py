@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections import Counter
@@ -208,21 +207,21 @@ def test_the_last_backend_in_service_is_warned_of_below_half_of_clients(
 def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:
     deployed(switch)
     with load(switch, "198.51.100.54", udp=400, tcp=0):
-        found = json.loads(cli("status", "--json", "--no-rates", "--no-verify", "--db", switch.database).stdout)
+        found = on(switch)("status", "--json", "--no-rates", "--no-verify").json
     assert (found["ok"], found["interval"]) == (True, None)
     assert {v["packets_per_second"] for v in (*found["vips"], *found["pools"])} == {None}
     assert found["vips"][1]["by_address"][1]["packets_per_second"] is None
     assert backends(found, "direct")["a"]["slots"] == 16
-    done = cli("status", "--no-rates", "--watch", "--db", switch.database)
-    assert (done.returncode, done.stdout) == (64, "")
-    assert "found --watch and --no-rates" in done.stderr
+    done = on(switch)("status", "--no-rates", "--watch")
+    assert (done.code, done.out) == (64, "")
+    assert "found --watch and --no-rates" in done.err
 
 
 def test_bridges_are_told_apart(switch: Switch) -> None:
     deployed(switch, LARGE.replace("name: dpu-1", "name: one"))
     other = LARGE.replace("name: dpu-1", "name: one").replace("br-dns", "br-two")
     deployed(switch, re.sub(r"\b(p|vf)(\d)\b", r"\1x\2", other))
-    done = cli("status", "--json", "--db", switch.database)
-    assert done.returncode == 1
-    assert "br-dns, br-two; name one with --bridge" in json.loads(done.stdout)["error"]
+    done = on(switch)("status", "--json")
+    assert done.code == 1
+    assert "br-dns, br-two; name one with --bridge" in done.json["error"]
     assert status(switch, "--bridge", "br-two")["bridge"] == "br-two"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.session import Session
 from dnsteer.tables.cookies import Category, cookie
+from tests.packet.command import on, run
 from tests.packet.status_cases import GONE, NOW, backends, deployed, out, status
-from tests.packet.switches import BRIDGE, Switch, cli
+from tests.packet.switches import BRIDGE, STATE_TABLE, Switch, cli
 
 
 def test_drift_is_counted_and_shown(switch: Switch) -> None:
@@ -24,17 +24,17 @@ def test_drift_is_counted_and_shown(switch: Switch) -> None:
     found = status(switch, code=2)
     assert len(found["drift"]) == 10
     assert found["drift_count"] == 1 + 32 + 1 + 1
-    people = cli("status", "--db", switch.database)
-    assert people.returncode == 2
-    assert "drift: and 25 more: dnsteer verify" in people.stdout
-    assert people.stdout.endswith("br-dns: 35 differences\n")
+    people = on(switch)("status")
+    assert people.code == 2
+    assert "drift: and 25 more: dnsteer verify" in people.out
+    assert people.out.endswith("br-dns: 35 differences\n")
     found = status(switch, "--no-verify")
     assert (found["drift"], found["drift_count"]) == (None, None)
 
 
 def test_tables_that_are_not_the_recorded_ones(switch: Switch) -> None:
     deployed(switch)
-    switch.ofctl("del-flows", "table=63")
+    switch.ofctl("del-flows", STATE_TABLE)
     found = status(switch, "--no-verify", code=2)
     assert found["tables"] == "other"
     assert "dnsteer restore" in found["warnings"][0]
@@ -49,12 +49,12 @@ def test_a_change_that_was_cut_off(switch: Switch) -> None:
     found = status(switch, "--no-verify", code=2)
     assert (found["interrupted"]["tables"], found["tables"], found["warnings"]) == ("recorded", "recorded", [])
     assert [d["kind"] for d in status(switch, code=2)["drift"]] == []
-    switch.ofctl("del-flows", "table=63")
+    switch.ofctl("del-flows", STATE_TABLE)
     mark = cookie(Category.STATE, pending.marker)
-    switch.ofctl("add-flow", f"cookie=0x{mark:x},table=63,priority=0,actions=drop")
+    switch.ofctl("add-flow", f"cookie=0x{mark:x},{STATE_TABLE},priority=0,actions=drop")
     found = status(switch, "--no-verify", code=2)
     assert (found["interrupted"]["state"], found["interrupted"]["tables"]) == (1, "pending")
-    assert "is pending: the tables already have it" in cli("status", "--db", switch.database).stdout
+    assert "is pending: the tables already have it" in on(switch)("status").out
 
 
 def test_flow_restore_wait_shows(switch: Switch) -> None:
@@ -75,9 +75,9 @@ def test_a_damaged_overlay_is_named_and_the_rest_shown(switch: Switch) -> None:
     here = backends(found, "direct")
     assert [(b["state"], b["slots"], b["packets_per_second"]) for b in here.values()] == [("unknown", None, 0)] * 2
     assert found["state"]["state"] == 1
-    people = cli("status", "--db", switch.database)
-    assert (people.returncode, people.stderr) == (1, "")
-    assert "error: external_ids:dnsteer-overlay" in people.stdout
+    people = on(switch)("status")
+    assert (people.code, people.err) == (1, "")
+    assert "error: external_ids:dnsteer-overlay" in people.out
 
 
 @pytest.mark.parametrize("key", ["dnsteer-state", "dnsteer-pending"])
@@ -125,11 +125,11 @@ def test_without_the_switch_the_record_is_shown(switch: Switch) -> None:
 
 
 def test_errors_without_a_record(switch: Switch) -> None:
-    done = cli("status", "--json", "--db", switch.database)
-    assert (done.returncode, json.loads(done.stdout)["ok"]) == (1, False)
-    assert "apply a spec first" in done.stdout
-    done = cli("status", "--json", "--db", f"unix:{switch.dir}/nobody.sock")
-    assert (done.returncode, json.loads(done.stdout)["ok"]) == (69, False)
-    done = cli("status", "--interval", "100ms")
-    assert (done.returncode, done.stdout) == (64, "")
-    assert "--interval" in done.stderr
+    done = run("status", "--json", "--db", switch.database)
+    assert (done.code, done.json["ok"]) == (1, False)
+    assert "apply a spec first" in done.out
+    done = run("status", "--json", "--db", f"unix:{switch.dir}/nobody.sock")
+    assert (done.code, done.json["ok"]) == (69, False)
+    done = run("status", "--interval", "100ms")
+    assert (done.code, done.out) == (64, "")
+    assert "--interval" in done.err

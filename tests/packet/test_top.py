@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli.output import Exit
-from tests.packet.command import SLOW, on, spec_file
+from tests.packet.command import SLOW, on, run, spec_file
 from tests.packet.status_cases import GONE, load
 from tests.packet.switches import LARGE, ROOT, Running, Switch, cli, unexpected
 
@@ -171,5 +171,5 @@ def test_wrong_use(busy: Running, tmp_path: Path) -> None:
     assert done.code == 64 and "expected one of rate, name, state, difference" in " ".join(
         done.err.replace("│", "").split()
     )
-    done = cli("top", "--db", f"unix:{tmp_path}/nobody.sock")
-    assert (done.returncode, done.stdout) == (69, "") and "no such socket" in done.stderr
+    done = run("top", "--db", f"unix:{tmp_path}/nobody.sock")
+    assert (done.code, done.out) == (69, "") and "no such socket" in done.err

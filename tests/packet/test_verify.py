@@ -18,6 +18,7 @@ from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.slot import GroupRow
 from tests.packet.apply_spec import apply
+from tests.packet.command import on
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
 
 SPEC = spec_of(LARGE)
@@ -250,23 +251,23 @@ def test_the_command_tells_what_an_apply_would_leave(switch: Switch, tmp_path: P
     large.write_text(LARGE)
     small.write_text(SMALL)
     apply(SPEC, switch.database)
-    options = ("--left-by-apply", "--db", switch.database)
+    run = on(switch)
     for file in (large, small):
-        clean = cli("verify", file, *options)
-        assert (clean.returncode, clean.stdout) == (0, "br-dns: no differences that apply leaves\n")
+        clean = run("verify", file, "--left-by-apply")
+        assert (clean.code, clean.out) == (0, "br-dns: no differences that apply leaves\n")
     CASES["a foreign flow is added to a table of ours"].change(switch)
     CASES["a flow is removed"].change(switch)
     ids = []
     for file in (large, small):
-        text = cli("verify", file, *options)
-        first, last = text.stdout.splitlines()
-        assert text.returncode == 2 and first.startswith("foreign flow: table vip: not dnsteer's: cookie=0x8")
+        text = run("verify", file, "--left-by-apply")
+        first, last = text.out.splitlines()
+        assert text.code == 2 and first.startswith("foreign flow: table vip: not dnsteer's: cookie=0x8")
         assert last == "br-dns: 1 difference that apply leaves"
-        (found,) = json.loads(cli("verify", file, *options, "--json").stdout)["drift"]
+        (found,) = run("verify", file, "--left-by-apply", "--json").json["drift"]
         ids.append(found["id"])
     assert ids == ["foreign flow, table vip, cookie=0x8, table=20, priority=7,icmp actions=drop"] * 2
-    both = cli("verify", large, *options, "--offload")
-    assert both.returncode == 64 and "found --left-by-apply and --offload; expected one of them" in both.stderr
+    both = run("verify", large, "--left-by-apply", "--offload")
+    assert both.code == 64 and "found --left-by-apply and --offload; expected one of them" in both.err
 
 
 def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,8 +277,8 @@ def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.Monke
 
     def drain_first(self: OpenFlow, *args: Any, **more: Any) -> Any:
         if args and next(drains, False):
-            done = cli("down", "direct/a", "--yes", "--db", switch.database)
-            assert done.returncode == 0, done.stderr
+            done = on(switch)("down", "direct/a", "--yes")
+            assert done.code == 0, done.err
         return dump(self, *args, **more)
 
     monkeypatch.setattr(OpenFlow, "dump", drain_first)

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import Any
 import yaml
 
 from tests.packet.test_bringup import NOISE, Running
-from tests.system.playbooks import RUNBOOKS, Site, write_command, write_interpreter
+from tests.system.playbooks import RUNBOOKS, Site, write_command
 
 NETNS = f"dnsteer-runbooks-{os.getpid()}"
 OLD, NEW = "192.0.2.53", "192.0.2.54"
@@ -97,7 +98,7 @@ def write_bare_inventory(folder: Path, shell: Path) -> None:
     """An inventory that says how hosts are reached, and nothing else that can be left out."""
     reached = {
         "ansible_connection": "netns", "ansible_netns_name": NETNS,
-        "ansible_python_interpreter": str(write_interpreter(folder)),
+        "ansible_python_interpreter": sys.executable,
     }  # fmt: skip
     groups = {
         "dpus": {"hosts": {"dpu-1": {**reached, "ansible_shell_executable": str(shell)}}},

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,12 @@ from dnsteer.slots.maintenance import Kind
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading, read_record
-from tests import preloaded
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "runbooks"
+PROGRAMS = Path(sys.executable).parent
+"""Where the programs of this environment are: dnsteer, ansible-playbook."""
+_ENVIRONMENT = {"ANSIBLE_CONFIG": str(RUNBOOKS / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"
 ADDRESSES = "[192.0.2.53, 2001:db8::53]"
 SWITCHES = ("dpu-1", "dpu-2")
@@ -97,12 +99,13 @@ class Site:
 
     def play(self, playbook: str, *options: str, **variables: Any) -> Played:
         """Run a playbook; *variables* are given with -e."""
-        argv = [str(self.folder / "ansible-playbook"), "-i", str(self.folder / "inventory.yml")]
+        argv = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.folder / "inventory.yml")]
         argv += [str(RUNBOOKS / "playbooks" / playbook), *options]
         argv += ["-e", json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in variables.items()})]
-        put_program(Path(argv[0]), "ansible-playbook")
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder,
-                              env={**os.environ, "LC_ALL": "C.UTF-8", **self.environment})  # fmt: skip
+        environment = {**os.environ, **_ENVIRONMENT, "ANSIBLE_HOME": str(self.folder / "ansible"), **self.environment}
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=300, check=False, cwd=self.folder, env=environment
+        )
         return Played(done.returncode, done.stdout + done.stderr)
 
     def apply(self, spec: Path) -> None:
@@ -199,7 +202,7 @@ def write_inventory(folder: Path) -> None:
     }
     common = {
         "ansible_connection": "netns",
-        "ansible_python_interpreter": str(write_interpreter(folder)),
+        "ansible_python_interpreter": sys.executable,
         "ansible_remote_tmp": str(folder / "remote"),
         "dnsteer_bin": str(folder / "dnsteer"),
         "dnsteer_check_bin": str(folder / "dnsteer"),
@@ -227,20 +230,7 @@ def write_inventory(folder: Path) -> None:
 
 def write_command(folder: Path) -> None:
     """The command `dnsteer` of this tree."""
-    put_program(folder / "dnsteer", "dnsteer")
-
-
-def write_interpreter(folder: Path) -> Path:
-    """A Python that has loaded what all modules use: from a module's archive it is compiled each time."""
-    interpreter = folder / "python"
-    put_program(interpreter, "module")
-    return interpreter
-
-
-def put_program(path: Path, program: str) -> None:
-    """What runs a program of `preloaded`."""
-    with suppress(FileExistsError):  # for a play before this one, or beside it
-        path.symlink_to(preloaded.client(program))
+    (folder / "dnsteer").symlink_to(PROGRAMS / "dnsteer")
 
 
 def make_wheel(folder: Path) -> Path:

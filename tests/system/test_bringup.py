@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import re
 import socket
@@ -24,7 +23,7 @@ from dnsteer.bringup.memory import buffer_bytes
 from dnsteer.switch.private import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 from tests import own_machine
-from tests.packet.switches import cli
+from tests.packet.command import on, run
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
 PAGES = Path("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages")
@@ -68,8 +67,8 @@ class Real(PrivateSwitch):
         self.program, self.inside = program, ["ip", "netns", "exec", namespace]
         self.spec, self.scripts = folder / "spec.yaml", folder / "bringup"
         self.spec.write_text(spec)
-        rendered = cli("bringup", self.spec, "-o", self.scripts)
-        assert rendered.returncode == 0, rendered.stderr
+        rendered = run("bringup", self.spec, "-o", self.scripts)
+        assert rendered.code == 0, rendered.err
         self.first: list[str] = []
 
     def start_switch(self) -> None:
@@ -101,9 +100,9 @@ class Real(PrivateSwitch):
 
     def look(self) -> dict[str, str]:
         """What `bringup --check` finds, by item."""
-        done = cli("bringup", self.spec, "--check", "--json", "--db", self.database)
-        assert done.returncode in (0, 2), done.stderr
-        return {i["name"]: i["state"] for i in json.loads(done.stdout)["items"]}
+        done = on(self)("bringup", self.spec, "--check", "--json")
+        assert done.code in (0, 2), done.err
+        return {i["name"]: i["state"] for i in done.json["items"]}
 
 
 @contextmanager
@@ -162,13 +161,13 @@ def bring_up(switch: Real, far: socket.socket, kind: str) -> None:
     """The bridge, its port and the flows; once again; then queries, and nothing that is missing."""
     assert switch.run("bringup.sh") == (0, ["bridge br-dns (netdev)", f"port p0 ({kind})"], "")
     assert switch.run("bringup.sh") == (0, [], "")
-    applied = cli("apply", switch.spec, "--db", switch.database)
-    assert applied.returncode == 0, applied.stderr
+    applied = on(switch)("apply", switch.spec)
+    assert applied.code == 0, applied.err
     assert set(forwarded(far, wait=1)) == set(
         EXPECTED
     )  # while the switch still settles, the first of a flow may be lost
     assert dict(forwarded(far)) == EXPECTED
-    assert cli("verify", switch.spec, "--db", switch.database).returncode == 0
+    assert on(switch)("verify", switch.spec).code == 0
     found = switch.look()
     assert [
         name for name, state in found.items() if state == "missing" and name != "interface p0"
@@ -237,7 +236,7 @@ def test_what_needs_a_restart_waits_for_it(dpdk: tuple[Real, socket.socket]) -> 
     switch, _ = dpdk
     assert switch.run("bringup.sh")[0] == 0
     switch.spec.write_text(switch.spec.read_text().replace("memory: [256]", "memory: [300]"))
-    assert cli("bringup", switch.spec, "-o", switch.scripts).returncode == 0
+    assert run("bringup", switch.spec, "-o", switch.scripts).code == 0
     code, changed, said = switch.run("bringup.sh")
     assert (code, changed[-1]) == (3, "dpdk-socket-mem: 256 -> 300")
     assert "run this again with --restart" in said

@@ -175,7 +175,6 @@ def test_down_after_a_kill_leaves_nothing(spec: Path, line: str, delay: float) -
     assert_nothing_left()
 
 
-@pytest.mark.usefixtures("commands_start_anew")  # which have the interpreter's own way to end
 @pytest.mark.parametrize("line", ["creating", "starting a private", "starting 4"])
 def test_an_interrupted_up_cleans_up_after_itself(line: str) -> None:
     process = start_up(QUICKSTART)

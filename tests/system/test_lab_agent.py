@@ -24,10 +24,7 @@ from tests.packet.agents import wait
 from tests.packet.switches import cli
 from tests.system.lab_specs import apply_in_lab
 
-pytestmark = [
-    pytest.mark.system, pytest.mark.root("network namespaces and raw sockets"),
-    pytest.mark.usefixtures("commands_start_anew"),
-]  # fmt: skip
+pytestmark = [pytest.mark.system, pytest.mark.root("network namespaces and raw sockets")]
 ROOT = Path(__file__).parents[2]
 HEALTH = ROOT / "examples" / "authoritative.yaml"
 

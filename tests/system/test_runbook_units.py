@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.system.playbooks import ROOT, Played, Site, write_interpreter
+from tests.system.playbooks import ROOT, Played, Site
 
 pytestmark = pytest.mark.system
 PLAY = """
@@ -42,7 +43,7 @@ def host(tmp_path: Path) -> Site:
     program.write_text(SYSTEMCTL)
     program.chmod(0o755)
     (tmp_path / "state").mkdir()
-    local = f"{{ansible_connection: local, ansible_python_interpreter: {write_interpreter(tmp_path)}}}"
+    local = f"{{ansible_connection: local, ansible_python_interpreter: {sys.executable}}}"
     (tmp_path / "inventory.yml").write_text(f"all: {{hosts: {{localhost: {local}}}}}\n")
     (tmp_path / "units.yml").write_text(PLAY)
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"

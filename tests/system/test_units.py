@@ -9,6 +9,7 @@ import shlex
 import shutil
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,6 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import SwitchError
-from tests import preloaded
 from tests.packet.switches import BRIDGE, ROOT, Switch, cli, unexpected
 
 UNITS = ROOT / "ovs" / "systemd"
@@ -50,7 +50,7 @@ def commands(file: str, key: str) -> list[str]:
 @pytest.fixture
 def dnsteer(tmp_path: Path) -> Path:
     """The command, as a program."""
-    return shutil.copy(preloaded.client("dnsteer"), tmp_path / "dnsteer")
+    return shutil.copy(Path(sys.executable).with_name("dnsteer"), tmp_path / "dnsteer")
 
 
 def run(command: str, dnsteer: Path, switch: Switch) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership

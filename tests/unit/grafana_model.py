@@ -6,7 +6,7 @@ import enum
 import json
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
@@ -45,25 +45,9 @@ def _of_other_types(value: Any, hint: Any, path: str) -> Iterator[str]:
     if hint in (Any, object) or (isinstance(hint, type) and getattr(hint, "__module__", "").endswith("variants")):
         hint = type(value)  # what panels and data sources have of their own
     if origin in (typing.Union, types.UnionType):
-        if value is None and types.NoneType in args:
-            return
-        some = [one for one in args if one is not types.NoneType]
-        fitting = [one for one in some if isinstance(one, type) and isinstance(value, one)]
-        found = [[*_of_other_types(value, one, path)] for one in fitting or some]
-        if all(found):
-            yield from min(found, key=len)
-    elif origin is list:
-        if isinstance(value, list):
-            for n, one in enumerate(value):
-                yield from _of_other_types(one, args[0], f"{path}[{n}]")
-        else:
-            yield f"{path}: found {value!r}; expected a list"
-    elif origin is dict:
-        if isinstance(value, dict):
-            for key, one in value.items():
-                yield from _of_other_types(one, args[1], f"{path}.{key}")
-        else:
-            yield f"{path}: found {value!r}; expected an object"
+        yield from _of_no_member(value, args, path)
+    elif origin in (list, dict):
+        yield from _of_other_elements(value, origin, args[-1], path)
     elif origin is typing.Literal:
         if value not in args:
             yield f"{path}: found {value!r}; expected one of {args}"
@@ -75,10 +59,34 @@ def _of_other_types(value: Any, hint: Any, path: str) -> Iterator[str]:
         if not isinstance(value, right) or (hint is not bool and isinstance(value, bool)):
             yield f"{path}: found {value!r}; expected {hint.__name__}"
     elif hasattr(hint, "from_json"):
-        if isinstance(value, dict):  # as the package leaves some
-            yield from _of_other_types(hint.from_json(value), hint, path)
-        elif isinstance(value, hint):
-            for name, of in typing.get_type_hints(hint).items():
-                yield from _of_other_types(getattr(value, name), of, f"{path}.{name}")
-        else:
-            yield f"{path}: found {value!r}; expected {hint.__name__}"
+        yield from _of_another_model(value, hint, path)
+
+
+def _of_no_member(value: Any, members: Collection[Any], path: str) -> Iterator[str]:
+    """What is wrong by that member of a union which fits best."""
+    if value is None and types.NoneType in members:
+        return
+    some = [one for one in members if one is not types.NoneType]
+    fitting = [one for one in some if isinstance(one, type) and isinstance(value, one)]
+    found = [[*_of_other_types(value, one, path)] for one in fitting or some]
+    if all(found):
+        yield from min(found, key=len)
+
+
+def _of_other_elements(value: Any, kind: type, hint: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, kind):
+        yield f"{path}: found {value!r}; expected {'a list' if kind is list else 'an object'}"
+        return
+    places = value.items() if isinstance(value, dict) else enumerate(value)
+    for place, one in places:
+        yield from _of_other_types(one, hint, f"{path}.{place}" if kind is dict else f"{path}[{place}]")
+
+
+def _of_another_model(value: Any, model: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):  # as the package leaves some
+        yield from _of_other_types(model.from_json(value), model, path)
+    elif isinstance(value, model):
+        for name, of in typing.get_type_hints(model).items():
+            yield from _of_other_types(getattr(value, name), of, f"{path}.{name}")
+    else:
+        yield f"{path}: found {value!r}; expected {model.__name__}"

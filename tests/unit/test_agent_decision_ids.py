@@ -19,10 +19,10 @@ from dnsteer.agent.run import Agent
 from dnsteer.agent.world import World
 from dnsteer.deploy.overlay_change import Edit, OverlayChange
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.switch.tools import SwitchError
-from tests.unit.console_cases import START, entry, known, record
+from tests.unit.console_cases import START, entry, known
 
 OLD = "d21gepscbjsy"
 T = TypeVar("T")
@@ -32,15 +32,15 @@ async def work(do: Callable[[], T]) -> T:
     return do()
 
 
-class Told(Recorder):
+class Told(AgentObserver):
     """Keeps the decisions behind panics."""
 
     def __init__(self) -> None:
         super().__init__()
         self.panics: list[tuple[str, bool, str]] = []
 
-    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
-        self.panics.append((pool, panics, decision))
+    def panicked(self, pool: str, services: tuple[str, ...], decision: str = "", *_: object) -> None:
+        self.panics.append((pool, bool(services), decision))
 
 
 class Case:
@@ -60,7 +60,7 @@ class Case:
             "spare": PoolRules("spare", {"sp1": 1, "sp2": 1}, 0.5, 9.0),
         }
         self.world = World("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
-        self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, self.told)
+        self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, observers=[self.told])
         self.agent._adoption.world = self.world
         self.agent._health.adopt(ipv4, NO_OVERLAY, 0.0)
         for target in ipv4:
@@ -81,9 +81,9 @@ class Case:
                 self.agent._add(target, Result(time + 0.5))
 
     async def apply_due(self, *also: str) -> None:
-        self.agent._due.update(also)
+        self.agent._state.due.update(also)
         self.time: datetime = self.time + timedelta(seconds=1)
-        await self.agent._apply_due(work, self.world, asyncio.get_running_loop())
+        await self.agent._decide(work, self.world, asyncio.get_running_loop())
 
     def ids(self, event: str) -> set[str]:
         return {id for said, id in self.said if said == event}
@@ -145,7 +145,7 @@ def test_a_check_that_turns_while_an_effect_fails_keeps_its_id(outdated: bool, m
         case.turns("ns1")
         case.turns("ns2")
         try:
-            await case.agent._apply_due(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+            await case.agent._decide(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
         except SwitchError:
             assert not outdated
         (checked,) = case.ids("check")
@@ -164,7 +164,7 @@ def test_a_check_whose_effect_fails_keeps_its_id(monkeypatch: pytest.MonkeyPatch
 
         case.turns("ns2")
         with pytest.raises(SwitchError):
-            await case.agent._apply_due(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+            await case.agent._decide(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
         await case.apply_due()
         assert case.ids("decision") == case.ids("check") and case.ids("check")
 
@@ -188,53 +188,10 @@ def test_a_defect_in_one_pool_stops_no_other(monkeypatch: pytest.MonkeyPatch) ->
             patch.setattr(effect, "decide_with_backup", fails)
             await case.apply_due("farm", "spare")
         assert [e.backend for e in case.overlay] == ["sp1"]
-        assert case.agent._due == {"farm"} and ("trouble", "") in case.said
+        assert case.agent._state.due == {"farm"} and ("trouble", "") in case.said
         await case.apply_due()
         assert [e.backend for e in case.overlay] == ["sp1", "ns2"]
-        assert not case.agent._due and ("trouble_over", "") in case.said
-
-    asyncio.run(test())
-
-
-def test_the_record_is_read_and_what_is_under_way_decided_whatever_wakes_the_agent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A panic goes on for days, and something wakes the agent all the time: each second both happen."""
-    times = {"now": 100.0}
-
-    async def test() -> None:
-        case = Case(monkeypatch)
-        agent, reads, decided = case.agent, 0, 0
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "time", lambda: times["now"])
-        agent._claim.held = True
-        agent._under_way = {"farm"}
-
-        def read() -> Any:
-            nonlocal reads
-            reads += 1
-            return record(1)
-
-        monkeypatch.setattr(agent._claim, "record", read)
-
-        async def follow(*_: Any) -> bool:
-            return False
-
-        monkeypatch.setattr(agent._adoption, "follow", follow)
-        for _ in range(20):
-            times["now"] += 0.25
-            assert await agent._follow(work, loop)
-            decided += bool(agent._due)
-            agent._due.clear()
-            agent._wake.set()
-            await agent._rest(loop)
-        assert reads >= 5 and decided >= 4
-        agent._due = {"farm"}  # a panic: it stays due
-        reads = 0
-        for _ in range(20):
-            times["now"] += 0.25
-            assert await agent._follow(work, loop)
-        assert reads == 5
+        assert not case.agent._state.due and ("trouble_over", "") in case.said
 
     asyncio.run(test())
 

@@ -17,10 +17,10 @@ from dnsteer.agent.effect import Effect
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes import stream
 from dnsteer.agent.probes.question import Question
-from dnsteer.agent.repair import Look
 from dnsteer.agent.run import Agent
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.metrics.observer import AgentObserver, Look
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
@@ -87,7 +87,7 @@ class Case:
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
         self.agent._adoption._claim = self.source  # type: ignore[assignment]
-        self.agent._begun = self.agent._taken_over = True
+        self.agent._state.tasks_started = self.agent._state.taken_over = True
         self.decided: list[set[str]] = []
         self.fails: dict[str, Exception] = {}
 
@@ -121,7 +121,7 @@ class Case:
 
     def look_due_in(self) -> float:
         """The seconds until the next look."""
-        return self.agent._looks.due_in(self.agent._memory.events, asyncio.get_running_loop().time())
+        return self.agent._state.looks.due_in(self.agent._memory.events, asyncio.get_running_loop().time())
 
     def end(self) -> None:
         self.agent._adoption.stop()
@@ -157,14 +157,14 @@ def test_no_text_ends_it(spec: str, number: str, overlay: str, pending: str, at:
                 record_of(2),
             ):
                 case.source.now, case.source.applied = record, state_of(spec, 2)
-                case.agent._due.add("farm")
+                case.agent._state.due.add("farm")
                 await case.turn()
                 assert case.agent._world is not None
             case.source.now, case.source.applied, case.fails = record_of(3), state_of(SPEC, 3), {}
             for _ in range(3):
                 await case.turn()
             assert case.agent._world.number == 3
-            assert not case.agent._due
+            assert not case.agent._state.due
             case.end()
 
     asyncio.run(test())
@@ -191,7 +191,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
                     await case.turn()
             assert case.decided == [{"farm"}]
             assert len(tried) == 1
-            case.agent._due.add("farm")
+            case.agent._state.due.add("farm")
             await case.turn()
             assert case.decided[1:] == [{"farm"}]
             (said,) = [text for text in case.said if "cannot be followed" in text]
@@ -276,7 +276,7 @@ def test_a_look_is_done_and_not_put_off_where_another_step_fails(defect: Excepti
             case.fails = {"decide": defect}
             await case.turn()
             said = "the switch stays as it is" if isinstance(defect, SwitchError) else "a defect in the main loop"
-            assert said in case.said[-1] and case.agent._due
+            assert said in case.said[-1] and case.agent._state.due
             assert case.looks == 1
             assert case.look_due_in() > 20, "not a regular one"
             case.end()
@@ -315,7 +315,7 @@ def test_a_look_does_not_wait_for_the_port_of_probes(looks_at_once: None, monkey
             await case.turn()
             monkeypatch.setattr(network, "set_up_probe_port", set_up)
             for text in ("cannot be set up: ip link set dev probe0 up: no such device", "is set up"):
-                case.agent._looks = look_times.LookTimes()
+                case.agent._state.looks = look_times.LookTimes()
                 await case.turn()
                 assert case.said[-1] == f"the port of probes {text}"
                 assert case.look_due_in() > 20, "the look was not done"
@@ -337,7 +337,7 @@ def test_a_library_that_is_missing_keeps_the_state_before(monkeypatch: pytest.Mo
             other = SPEC.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {check: https}\n")
             case.source.now, case.source.applied = record_of(2), state_of(other, 2)
             monkeypatch.setattr(stream.importlib.util, "find_spec", lambda name: None)
-            case.agent._due.add("farm")
+            case.agent._state.due.add("farm")
             await case.turn()
             await case.turn()
             assert case.decided == [{"farm"}]
@@ -386,16 +386,16 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
         case = Case()
 
         def troubles() -> list[str]:
-            return [one["about"] for one in case.agent._recorder.tell("br-dns")["troubles"]]
+            return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
 
         with case.at_work():
             case.found = Look(other_version="99.0")
             await case.turn()
             assert troubles() == ["version"]
-            case.found, case.agent._looks = Look(), look_times.LookTimes()
+            case.found, case.agent._state.looks = Look(), look_times.LookTimes()
             await case.turn()
             assert (troubles(), case.said[-1]) == ([], "the tables are watched")
-            case.agent._report.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
+            case.agent._observer.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
             case.agent.supervisor.failed("deciding about farm", KeyError("x"))
             assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
             case.source.now = record_of(2)
@@ -416,13 +416,99 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
             world = case.agent._world
             assert world is not None
             for name in ("checked", "turned"):
-                monkeypatch.setattr(case.agent._recorder, name, lambda *_, **__: 1 / 0)
+                monkeypatch.setattr(case.agent._observer, name, lambda *_, **__: 1 / 0)
             target = next(t for t in world.targets if t.pool == "farm")
             for time in (1.0, 2.0):
                 case.agent._add(target, run.Result(time, "no answer"))
-            assert case.agent._due == {"farm"}
+            assert case.agent._state.due == {"farm"}
             await case.turn()
-            assert not case.agent._due
+            assert not case.agent._state.due
             case.end()
 
     asyncio.run(test())
+
+
+def test_what_fails_when_a_state_is_adopted_is_known_at_once_and_not_said_anew() -> None:
+    async def test() -> None:
+        case = Case()
+        with case.at_work():
+            await case.turn()
+            world = case.agent._adoption.world
+            assert world is not None
+            target = next(t for t in world.targets if t.pool == "farm")
+            for time in (1.0, 2.0):
+                case.agent._add(target, run.Result(time, "no answer"))
+            case.source.now = record_of(2)
+            said = len(case.said)
+            await case.turn()  # decides
+            await case.turn()
+            (failing,) = case.agent._seen.tell("br-dns")["failing"]
+            assert (failing["backend"], failing["why"]) == (target.backend, "no answer")
+            assert not any("unhealthy" in text for text in case.said[said:])
+            assert any("state 2," in text for text in case.said[said:])
+            case.end()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("broken", ["set_within", "next_work"])
+def test_a_defect_between_turns_does_not_end_the_main_loop(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would start it again, and health checks would go on without anybody who decides."""
+    original, turns = getattr(run, broken), list[int]()
+
+    async def until(condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
+
+    async def test() -> None:
+        case = Case()
+        monkeypatch.setattr(case.source, "close", lambda: case.said.append("closed"), raising=False)
+        monkeypatch.setattr(run, "PAUSE", 0.001)
+        read = case.source.record
+        monkeypatch.setattr(case.source, "record", lambda: turns.append(1) or read())
+        with case.at_work():
+            monkeypatch.setattr(run, broken, lambda *_: 1 / 0)
+            running = asyncio.ensure_future(case.agent.run())
+            name = (
+                "a defect in the turns of the main loop, which is tried again while all else goes on: ZeroDivisionError"
+            )
+            await until(lambda: any(text.startswith(name) for text in case.said))
+            monkeypatch.setattr(run, broken, original)
+            before = len(turns)
+            await until(lambda: len(turns) > before and "the turns of the main loop works again" in case.said)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert case.said[-1] == "closed"
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_an_observer_that_fails_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it where it fails to take a defect: the log says it."""
+
+    turns: list[str] = []
+
+    class Fails(AgentObserver):
+        def failed(self, why: str) -> None:
+            turns.append(why)
+            raise ZeroDivisionError
+
+        def defect(self, part: str, said: str = "") -> None:
+            raise KeyError
+
+    async def test() -> None:
+        case = Case()
+        case.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", case._say, lambda *_: 0, observers=[Fails()])
+        monkeypatch.setattr(run, "PAUSE", 0.001)
+        with case.at_work():
+            running = asyncio.ensure_future(case.agent.run())
+            while len(turns) < 3 and not running.done():
+                await asyncio.sleep(0.001)
+            assert len(turns) == 3
+            running.cancel()
+            await asyncio.wait([running])
+        assert any("a defect in the turns of the main loop" in text for text in case.said)
+        assert case.said[0].startswith("the switch stays as it is: ")
+
+    asyncio.run(asyncio.wait_for(test(), 20))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from math import inf
 
 import pytest
 
-from dnsteer.agent import look_times, network, run
+from dnsteer.agent import look_times, network, next_work, run
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.report import Reporter
 from dnsteer.checks.load import check_document
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.unit.test_agent_endures import SPEC, Case, record_of, state_of, work
@@ -48,11 +48,11 @@ def case(monkeypatch: pytest.MonkeyPatch) -> Case:
 
 
 def troubles(case: Case) -> list[str]:
-    return [one["about"] for one in case.agent._recorder.tell("br-dns")["troubles"]]
+    return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
 
 
 def look_due_in(case: Case) -> float:
-    return case.agent._looks.due_in(case.agent._memory.events, asyncio.get_running_loop().time())
+    return case.agent._state.looks.due_in(case.agent._memory.events, asyncio.get_running_loop().time())
 
 
 def test_an_agent_that_begins_without_the_port_follows_the_state_and_looks(case: Case, port: Port) -> None:
@@ -76,13 +76,13 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
             await case.turn()
             assert troubles(case) == []
             for port.there, left in ((False, ["probe port"]), (True, [])):
-                case.agent._looks = look_times.LookTimes()
+                case.agent._state.looks = look_times.LookTimes()
                 await case.turn()
                 assert look_due_in(case) > 20, "the look is done"
                 assert troubles(case) == left
             assert case.said[-1] == "the port of probes is set up"
             case.source.now, case.source.applied = record_of(2), state_of(SPEC, 2)
-            port.there, case.agent._looks = False, look_times.LookTimes()
+            port.there, case.agent._state.looks = False, look_times.LookTimes()
             await case.turn()
             assert troubles(case) == ["probe port"]
             port.there, case.source.now = True, record_of(3)
@@ -96,8 +96,7 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
 def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> None:
     said: list[str] = []
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
-    recorder = SeenRecorder()
-    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text), recorder))
+    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
 
     async def test() -> None:
         await kept.adopt(spec, work, 0.0)
@@ -133,7 +132,7 @@ def test_a_turn_that_fails_before_its_look_is_followed_by_a_pause(
 ) -> None:
     async def test() -> None:
         with case.at_work(), monkeypatch.context() as patch:
-            patch.setattr(case.agent, "_act", _fail(err))
+            patch.setattr(case.agent, "_look", _fail(err))
             await case.turn()
             assert 0 < look_due_in(case) < 1
             case.end()
@@ -149,18 +148,19 @@ def test_a_turn_that_fails_is_followed_by_a_pause_whatever_wakes_the_agent(
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
+        case.agent._state.paused_until = -inf  # it has passed
 
     async def test() -> None:
         loop = asyncio.get_running_loop()
         with case.at_work():
-            for failure, paused in (({"decide": UnavailableError("x")}, [run._PAUSE]), ({}, [])):
+            for failure, paused in (({"decide": UnavailableError("x")}, 1), ({}, 0)):
                 case.fails = failure
                 await case.turn()
                 case.agent._wake.set()
                 with monkeypatch.context() as patch:
                     patch.setattr(asyncio, "sleep", sleep)
                     await case.agent._rest(loop)
-                assert pauses == paused
+                assert len(pauses) == paused and all(0 < pause <= next_work.PAUSE for pause in pauses)
                 pauses.clear()
             case.end()
 
@@ -188,13 +188,13 @@ def test_it_looks_also_where_a_decision_finds_the_switch_away(case: Case, port: 
             patch.setattr(run, "look", lambda *_, **__: looks.append(True) or case.look())
             patch.setattr(case.agent, "_remove_mirrors", other)
             case.fails = {"decide": UnavailableError("dnsteer-ext: nobody listens there")}
-            case.agent._due.add("farm")
-            case.agent._looks = look_times.LookTimes()
+            case.agent._state.due.add("farm")
+            case.agent._state.looks = look_times.LookTimes()
             await case.turn()
             assert looks and look_due_in(case) > 20
             assert case.said[-1] == "the switch stays as it is: dnsteer-ext: nobody listens there"
             case.fails["look"] = UnavailableError("no OpenFlow")
-            case.agent._looks = look_times.LookTimes()
+            case.agent._state.looks = look_times.LookTimes()
             await case.turn()
             assert len(looks) == 2 and 0 < look_due_in(case) < 1
             assert not others

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dnsteer.agent import look_times, run
+from dnsteer.agent import look_times, next_work, run
 from tests.unit.test_agent_endures import Case
 
 
@@ -23,15 +23,15 @@ def test_it_rests_between_readings_though_a_look_is_due(monkeypatch: pytest.Monk
             await case.turn()
             assert case.agent._acts()
             monkeypatch.setattr(run, "set_within", wait)
-            case.agent._looks = look_times.LookTimes()  # due at once
+            case.agent._state.looks = look_times.LookTimes()  # due at once
             case.source.held = False
-            case.agent._read_at = 0.0
+            case.agent._state.read_at = 0.0
             await case.turn()
             await case.agent._rest(asyncio.get_running_loop())
             assert not case.agent._acts()
-            assert waits == [run.TICK]
+            assert waits == [next_work.TICK]
             case.source.held = True
-            case.agent._read_at = 0.0
+            case.agent._state.read_at = 0.0
             await case.turn()
             assert case.agent._acts()
             case.end()
@@ -51,8 +51,8 @@ def test_what_goes_on_beside_the_main_loop_knows_whether_the_agent_acts(monkeypa
         monkeypatch.setattr(agent.verbs, "begin", lambda *_: None)
         monkeypatch.setattr(agent.balancer, "run", lambda _work, acts, *_: asked.append(acts))
         monkeypatch.setattr(agent._notices, "run", lambda _work, acts, *_: asked.append(acts))
-        agent._begun = False
-        agent._begin_beside(None, "br-dns")  # type: ignore[arg-type]
+        agent._state.tasks_started = False
+        agent._start_tasks(None, "br-dns")  # type: ignore[arg-type]
         assert asked == [agent._acts] * 2
 
     asyncio.run(test())

@@ -18,7 +18,7 @@ from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
 from dnsteer.agent.announce.routes import RouteOwner, text
 from dnsteer.agent.report import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.announced import places_of, route_place
@@ -72,18 +72,17 @@ def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
 
 def test_a_guard_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    report = Reporter(lambda message, *_, **__: said.append(message))
-    one = Announcer("unix:/x", Recorder())
+    one = Announcer("unix:/x", Reporter(lambda message, *_, **__: said.append(message)))
     one._settings = RouteOwner("br-dns", "unix:/x"), settings(tmp_path)
 
     def refuses(*_: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     monkeypatch.setattr(announcer, "RouteGuard", refuses)
-    one._start_guard(report)
+    one._start_guard()
     assert len(said) == 1 and "if the agent is killed, VIPs are not withdrawn: no process can be started" in said[0]
     monkeypatch.setattr(announcer, "RouteGuard", lambda *_: None)
-    one._start_guard(report)
+    one._start_guard()
     assert said[1:] == ["if the agent is killed, VIPs are withdrawn again"]
 
 
@@ -111,15 +110,14 @@ def test_places(tmp_path: Path) -> None:
 def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
     """Another one announces now, and says itself what does not work."""
     seen = SeenRecorder()
-    report = Reporter(lambda *_, **__: None, seen)
     for what in ("the announcement of VIPs", "the guard", "OpenFlow", "the withdrawn VIPs", "the former routes", "x"):
-        report.fails(what, "it does not work")
+        seen.fails(what, "it does not work")
     one = Announcer("unix:/nowhere", seen)
-    one.record(record(dnsteer_withdrawn="{"), report)
+    one.record(record(dnsteer_withdrawn="{"))
     assert len(seen.seen().agent.troubles) == 7
 
     async def stand_by() -> None:
-        task = asyncio.ensure_future(one.run(lambda: None, report))
+        task = asyncio.ensure_future(one.run(lambda: None))
         one.stand_by()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -153,17 +151,16 @@ def test_other_settings_say_of_no_vip_that_it_is_withdrawn(monkeypatch: pytest.M
     """Though where a VIP stands is told in the same turn: another one fails for another reason."""
     monkeypatch.setattr(announcer, "Publisher", Told)
     said: list[str] = []
-    seen = SeenRecorder()
-    report = Reporter(lambda text, *_, **__: said.append(text), seen)
+    reporter = Reporter(lambda text, *_, **__: said.append(text))
     announcing = SPEC.replace("announce: {via: bird}", "announce: {via: bird, hold_max: 5m}")
     first, later = spec_of(announcing), spec_of(announcing.replace("5m", "4m"))
-    one = Announcer("unix:/nowhere", seen)
-    one.record(record(), report)
+    one = Announcer("unix:/nowhere", Observers(SeenRecorder(), reporter))
+    one.record(record())
 
     async def follow() -> None:
         for time, (spec, why) in enumerate([(first, "late"), (first, "late"), (later, "REFUSED")]):
             health = health_of(spec, {**GOOD, "a": "", "b": why})
-            await one._follow(Situation("br-dns", spec, NO_OVERLAY, health, False, ""), float(time), report)
+            await one._follow(Situation("br-dns", spec, NO_OVERLAY, health, False, ""), float(time))
 
     asyncio.run(follow())
     assert {name: standing.state for name, standing in one.standings().items()} == {

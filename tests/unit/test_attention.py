@@ -6,7 +6,6 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
 from dnsteer.cli.status import exit_code, items_of
 from dnsteer.console.attention_item import AttentionItem
-from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.seen_recorder import SeenRecorder
+from dnsteer.metrics.observer import CheckTurn
 from dnsteer.spec.document import parse_document
 from dnsteer.status.agent_knowledge import (
     AgentKnowledge,
@@ -185,34 +184,35 @@ class Told:
 def test_a_check_fails_until_all_of_its_targets_pass_and_since_the_first_failure() -> None:
     of = Told()
     for why in ("late", "REFUSED"):  # over IPv4, and over IPv6
-        of.recorder.turned(("farm", "ns1", "dns"), healthy=False, why=why, services=("853/tcp",), at=why)
+        of.recorder.turned(CheckTurn(("farm", "ns1", "dns"), healthy=False, why=why, services=("853/tcp",), at=why))
         of.time = LATER
     assert of.knows.failing == (FailingCheck("farm", "ns1", "dns", "REFUSED", START, ("853/tcp",)),)
     of.adopt()  # another spec was applied, and it goes on failing
-    of.recorder.turned(("farm", "ns1", "dns"), healthy=False, why="REFUSED", services=("",))
+    of.recorder.turned(CheckTurn(("farm", "ns1", "dns"), healthy=False, why="REFUSED", services=("",)))
     assert of.knows.failing == (FailingCheck("farm", "ns1", "dns", "REFUSED", START),)
-    of.recorder.turned(("farm", "ns1", "dns"), healthy=True)
+    of.recorder.turned(CheckTurn(("farm", "ns1", "dns"), healthy=True))
     assert of.knows.failing == ()
-    of.recorder.turned(("old", "ns9", "dns"), healthy=False, why="of a state that is gone")
+    of.recorder.turned(CheckTurn(("old", "ns9", "dns"), healthy=False, why="of a state that is gone"))
     assert of.knows.failing == ()
 
 
 def test_the_reason_is_that_of_a_target_that_still_fails() -> None:
     of = Told()
     for at in ("A", "B"):
-        of.recorder.turned(("farm", "ns1", "dns"), healthy=False, why=f"dns {at}: late", services=("53",), at=at)
+        of.recorder.turned(
+            CheckTurn(("farm", "ns1", "dns"), healthy=False, why=f"dns {at}: late", services=("53",), at=at)
+        )
     assert of.knows.failing[0].why == "dns B: late"
-    of.recorder.turned(("farm", "ns1", "dns"), healthy=True, at="B")
+    of.recorder.turned(CheckTurn(("farm", "ns1", "dns"), healthy=True, at="B"))
     assert of.knows.failing == (FailingCheck("farm", "ns1", "dns", "dns A: late", START, ("53",)),)
-    of.recorder.turned(("farm", "ns1", "dns"), healthy=True, at="A")
+    of.recorder.turned(CheckTurn(("farm", "ns1", "dns"), healthy=True, at="A"))
     assert of.knows.failing == ()
 
 
 def test_a_panic_is_told_with_its_services() -> None:
     of = Told()
     for services in (("853/tcp",), ("", "853/tcp"), ()):
-        of.recorder.panicked("farm", panics=bool(services), decision="d21gepscbjsy")
-        of.recorder.panics_for("farm", services)
+        of.recorder.panicked("farm", services, "d21gepscbjsy")
         alone = services if all(services) else ()
         wanted = (PoolPanic("farm", START, "d21gepscbjsy", alone),) if services else ()
         assert of.knows.panics == wanted
@@ -271,16 +271,6 @@ def test_which_specs_need_an_agent(more: str, needed: bool) -> None:
 
 def test_times_are_kept() -> None:
     assert datetime.fromisoformat(AgentKnowledge(0, (fails("ns1"),)).to_value()["failing"][0]["since"]) == START
-
-
-def test_the_metrics_of_the_console_count_as_those_without_it() -> None:
-    both = ConsoleRecorder(lambda: START)
-    both.adopted(known(), [("farm", "ns1", "dns")])
-    value = partial(both.registry.get_sample_value, "dnsteer_check_healthy")
-    for healthy in (False, True, False, True):
-        both.turned(("farm", "ns1", "dns"), healthy=healthy, why="late")
-        assert value({"pool": "farm", "backend": "ns1", "check": "dns"}) == healthy
-        assert bool(both.seen().failing) is not healthy
 
 
 def test_what_is_recorded_for_other_machines_is_bounded_and_only_what_needs_attention() -> None:

@@ -14,6 +14,7 @@ from dnsteer.agent.balance import balancer, pool_metric
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.effect import Effect
 from dnsteer.checks.load import check_document
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners_of
@@ -52,8 +53,8 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return found
 
 
-def made() -> Balancer:
-    return Balancer(SimpleNamespace(client=lambda _: None))  # type: ignore[arg-type]
+def made(observer: AgentObserver | None = None) -> Balancer:
+    return Balancer(SimpleNamespace(client=lambda _: None), observer or AgentObserver())  # type: ignore[arg-type]
 
 
 def test_a_pool_that_no_vip_uses_is_looked_at_in_vain(counters: Mapping[int, int]) -> None:

@@ -14,6 +14,7 @@ from dnsteer.agent.balance.decide import Moves
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.report import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
+from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.tools import SwitchError
@@ -29,7 +30,8 @@ class Case:
         self.said: list[str] = []
         self.recorder = SeenRecorder()
         self.recorder.bridge_is("br-dns", held=True)
-        self.balancer = made()
+        reporter = Reporter(lambda text, *_, **__: self.said.append(text))
+        self.balancer = made(Observers(self.recorder, reporter))
         self.balancer.adopt(following(spec("client-hash")), 0.0)
         self.pool.rules = self.pool.rules.model_copy(update={"interval": 0.001})
         self.balancer._find_moves = self._find_moves  # type: ignore[method-assign]
@@ -60,8 +62,7 @@ class Case:
         async def work(do: Callable[[], Effect]) -> Effect:
             return do()
 
-        report = Reporter(lambda text, *_, **__: self.said.append(text), self.recorder)
-        running = self.balancer.run(work, lambda: self.acts, lambda: NO_OVERLAY, lambda *_: None, report)
+        running = self.balancer.run(work, lambda: self.acts, lambda: NO_OVERLAY, lambda *_: None)
         task = asyncio.ensure_future(running)
         yield
         task.cancel()

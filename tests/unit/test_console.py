@@ -11,6 +11,7 @@ import pytest
 
 from dnsteer.console import live as live_module
 from dnsteer.deploy.movement import Assignment, pools_without_backends
+from dnsteer.metrics.observer import CheckTurn, Look
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
@@ -104,8 +105,8 @@ def test_the_most_urgent_comes_first() -> None:
 def test_a_panic_names_who_fails_and_why() -> None:
     console = Console(known())
     for name in ("ns1", "ns2"):
-        console.recorder.turned(("farm", name, "dns"), healthy=False, why=f"{name} says SERVFAIL")
-    console.recorder.panicked("farm", panics=True)
+        console.recorder.turned(CheckTurn(("farm", name, "dns"), healthy=False, why=f"{name} says SERVFAIL"))
+    console.recorder.panicked("farm", ("",))
     page = console.get()
     ((level, text, command),) = items(page)
     assert level == "critical" and "Pool farm: PANIC" in text
@@ -113,7 +114,7 @@ def test_a_panic_names_who_fails_and_why() -> None:
     assert command.startswith("kdig @192.0.2.11")
     assert console.get().count('<strong class="word bad">panic</strong>') == 1
     pool = Console(known())
-    pool.recorder.turned(("farm", "ns1", "dns"), healthy=False, why="late")
+    pool.recorder.turned(CheckTurn(("farm", "ns1", "dns"), healthy=False, why="late"))
     assert '<span class="state failing">failing</span>' in pool.get("/pools/farm")
 
 
@@ -131,7 +132,7 @@ def test_of_many_unhealthy_backends_some_are_named() -> None:
 
 def test_drift_that_is_not_repaired_needs_attention() -> None:
     console = Console(known())
-    console.recorder.looked(3, 1, 2, repaired=False)
+    console.recorder.looked(Look(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
     found = items(console.get())
     assert [(level, command) for level, _, command in found] == [
         ("critical", "dnsteer restore"),
@@ -139,7 +140,7 @@ def test_drift_that_is_not_repaired_needs_attention() -> None:
     ]
     assert "3 flows and groups and 1 setting differ" in found[0][1]
     repaired = Console(known())
-    repaired.recorder.looked(3, 1, 0, repaired=True)
+    repaired.recorder.looked(Look(flows=3, settings=1), repaired=True, seconds=0.0)
     assert items(repaired.get()) == []
 
 
@@ -198,14 +199,14 @@ def test_all_text_is_escaped() -> None:
     state = renamed(known(note=SCRIPT, by=SCRIPT), "ns3", SCRIPT)
     entries = (entry(SCRIPT, "health", note=SCRIPT), entry("ns1", note=f'"{SCRIPT}'), entry("ns2", "weight", weight=1))
     console = Console(state, *entries)
-    console.recorder.turned(("farm", "ns2", "dns"), healthy=False, why=SCRIPT)
+    console.recorder.turned(CheckTurn(("farm", "ns2", "dns"), healthy=False, why=SCRIPT))
     console.recorder.followed(record(1, *entries[:2]))
     for path in ("/", f"/?text={SCRIPT}", "/attention", "/pools", "/pools/farm", "/vips/dns", "/changes"):
         page = console.get(path)
         assert SCRIPT not in page, path
         assert page.count("<script") == 1, "the console's own"
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in console.get("/pools/farm")
-    message = console.live._topics["pool/farm"].since(0, 1)
+    message = console.live._state.topics["pool/farm"].since(0, 1)
     assert SCRIPT.encode() not in message
 
 
@@ -237,7 +238,7 @@ def test_only_pools_that_changed_are_made_anew(monkeypatch: pytest.MonkeyPatch, 
         (lambda: None, ["farm", "spare"]),
         (lambda: console.reads(dns=9.0), []),
         (lambda: console.recorder.followed(record(1, entry("sp1", pool="spare"))), ["spare"]),
-        (lambda: console.recorder.panicked("farm", panics=True), ["farm"]),
+        (lambda: console.recorder.panicked("farm", ("",)), ["farm"]),
     ):
         made.clear()
         change()

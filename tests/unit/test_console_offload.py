@@ -19,7 +19,7 @@ from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWatch
 from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.console.seen import Seen, Side
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.offload.observe import TYPES, FlowJudge
 from dnsteer.offload.profile import profile
 from dnsteer.offload.reading import OffloadReader, OffloadReading

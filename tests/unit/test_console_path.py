@@ -261,7 +261,7 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
         try:
             page = await live.page(PATH)
             assert "is being traced" in page.text and page.status == 200
-            live._topics[PATH].watchers = 1
+            live._state.topics[PATH].watchers = 1
             monkeypatch.setattr(pace, "WAIT", 3600.0)
             live.changed()
             assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).text
@@ -325,7 +325,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
         assert "nobody expected that" in page.text and page.status == 500
         stream = await live.stream("pools", page.text.split('data-since="')[1].split('"')[0])
         await anext(stream)
-        console.recorder.panicked("farm", panics=True)
+        console.recorder.panicked("farm", ("",))
         while live._changed.is_set():
             await asyncio.sleep(0.01)
         assert "PANIC" in (await live.page("overview")).text and not running.done()

@@ -196,10 +196,10 @@ def test_the_overview_is_made_before_anybody_asks() -> None:
     console = Console(known())
 
     async def test(of: LivePages) -> None:
-        while "overview" not in of._topics or "vip-0" not in of._topics["overview"].parts:
+        while "overview" not in of._state.topics or "vip-0" not in of._state.topics["overview"].parts:
             await asyncio.sleep(0.01)
         console.recorder.followed(record(1, entry("ns1", "health", note="late")))
-        while "late" not in of._topics["overview"].parts["vip-0"][1]:
+        while "late" not in of._state.topics["overview"].parts["vip-0"][1]:
             await asyncio.sleep(0.01)
         assert of.watchers == 0
         assert "late" in (await of.page("overview")).text
@@ -246,7 +246,7 @@ def test_a_panic_is_sent_though_nothing_moves() -> None:
 
     async def test(of: LivePages) -> None:
         events = Events(await of.stream("overview", since((await of.page("overview")).text)))
-        console.recorder.panicked("farm", panics=True)
+        console.recorder.panicked("farm", ("",))
         data: Any = {"parts": {}}
         while "vip-0" not in data["parts"]:
             _, data, _ = await events.next("update")
@@ -295,7 +295,7 @@ def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatc
     async def test(of: LivePages) -> None:
         for key in ("pools", "changes", "pool/farm", "pool/spare"):
             await of.page(key)
-        assert list(of._topics) == [live_module.FIRST, "pool/farm", "pool/spare"]
+        assert list(of._state.topics) == [live_module.FIRST, "pool/farm", "pool/spare"]
 
     live(console, test)
 
@@ -362,3 +362,24 @@ def test_only_loopback_addresses_without_tls_and_tokens(wrong: str) -> None:
     assert done.returncode == 64, text
     assert f"found '{wrong}'; expected a loopback address" in text
     assert "TLS (--console-tls-cert, --console-tls-key) and tokens (--console-tokens)" in text
+
+
+@pytest.mark.parametrize("name", ["the readings of counters", "the making of pages"])
+def test_a_task_of_the_pages_that_ends_is_seen_by_whoever_runs_them(name: str) -> None:
+    """The agent starts the console again then. Its streams end, so that browsers come back."""
+
+    async def test(of: LivePages) -> None:
+        running = asyncio.ensure_future(of.run())
+        found = list[asyncio.Task[Any]]()
+        while not found:
+            await asyncio.sleep(0.001)
+            found = [task for task in asyncio.all_tasks() if task.get_name() == name]
+        stream = await of.stream("overview", f"{of.epoch}.0")
+        await anext(stream)
+        found[0].cancel()
+        with pytest.raises(RuntimeError, match=f"{name} has ended by itself"):
+            await running
+        async for _ in stream:  # what was to be sent is, and then it ends
+            pass
+
+    asyncio.run(asyncio.wait_for(test(Console(known()).live), 20))

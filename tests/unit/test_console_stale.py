@@ -81,7 +81,7 @@ def test_an_agent_that_has_just_begun_has_asked_no_bridge() -> None:
 def test_what_is_wrong_with_a_pool_is_no_banner() -> None:
     console = Console(known())
     console.reads()
-    console.recorder.panicked("farm", panics=True)
+    console.recorder.panicked("farm", ("",))
     page = console.get()
     assert "PANIC" in page and banner(page) == ""
 
@@ -126,7 +126,7 @@ def test_browsers_are_told_how_old_it_is_what_they_see() -> None:
             return int(found)
 
         assert await age() < 60
-        of._made = time.monotonic() - 100
+        of._state.made = time.monotonic() - 100
         assert await age() in range(100, 160)
 
     asyncio.run(test(console.live))

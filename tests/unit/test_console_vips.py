@@ -227,7 +227,7 @@ def test_whether_a_vip_is_announced(more: dict[str, Any] | None, said: str, comm
     announce = "announce: {via: bird}"
     console = Console(known(SPEC.replace("uplinks: {p0: }}", f"uplinks: {{p0: }}, {announce}}}")))
     if more is not None:
-        console.recorder.unannounced({"dns": UnannouncedVip("dns", "no backend passes", START, **more)})
+        console.recorder.announces({}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)})
     page = console.get("/vips/dns")
     assert said in text_of(page)
     assert f"<code>{command}</code>" in page
@@ -289,7 +289,7 @@ def test_the_page_of_a_state_is_folded() -> None:
     assert "<details><summary>" in console.get("/changes/1"), "a whole spec"
     text = SPEC.replace("slots: 32", "slots: 64")
     short = Console(known(text, number=2))
-    short.live._states = States(("br-dns", (), "2"), (known(text, number=2).state, known().state))
+    short.live._state.states = States(("br-dns", (), "2"), (known(text, number=2).state, known().state))
     page = short.get("/changes/2")
     assert "1 pool changed" in page and "<details open><summary>" in page
 

@@ -17,6 +17,7 @@ from dnsteer.agent.gratuitous import NeighborNotices, tell
 from dnsteer.agent.report import Reporter
 from dnsteer.checks.load import check_document
 from dnsteer.console.seen_recorder import SeenRecorder
+from dnsteer.metrics.observer import Observers
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM
@@ -61,8 +62,8 @@ class Case:
         async def work(do: Callable[[], set[str]]) -> set[str]:
             return do()
 
-        report = Reporter(lambda text, *_, **__: self.said.append(text), self.recorder)
-        task = asyncio.ensure_future(self.notices.run(work, lambda: self.acts, report))
+        observer = Observers(self.recorder, Reporter(lambda text, *_, **__: self.said.append(text)))
+        task = asyncio.ensure_future(self.notices.run(work, lambda: self.acts, observer))
         yield
         task.cancel()
         await asyncio.wait([task])

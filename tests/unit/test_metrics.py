@@ -21,13 +21,14 @@ from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
+from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Look
 from dnsteer.metrics.ports import read_ports
-from dnsteer.metrics.recorder import Known, Recorder
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.switch.state import OVERLAY_KEY, STATE_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.order import PIPELINE
 from tests.unit.spec_text import SPEC, load
 from tests.unit.thread_texts import FROM_4_0, JUST_CLEARED, UP_TO_3_7
 
@@ -193,7 +194,7 @@ def test_a_trouble_of_the_datapath_is_said_once_and_metrics_of_it_go(monkeypatch
     monkeypatch.setattr("dnsteer.metrics.collect.control_socket", lambda _: None)
     collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
     agent = Agent.__new__(Agent)
-    agent._report = Reporter(lambda text, *_, **__: texts.append(text))
+    agent._observer = Reporter(lambda text, *_, **__: texts.append(text))
     known = Known("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
 
     def read() -> set[str]:
@@ -255,7 +256,7 @@ def test_drops_are_the_flows_without_a_way_out() -> None:
         + head.format(10, 2, 20, "100,udp", "goto_table:20")
         + head.format(60, 3, 30, "0", "drop")
         + head.format(60, 4, 40, "5", "output:3")
-        + head.format(55, 5, 50, "5,udp", "ct(table=55,nat)")
+        + head.format(PIPELINE.tables["fragment"].number, 5, 50, "5,udp", "ct(table=55,nat)")
     )
     assert list(read_drops(text)) == [
         (("ingress", "priority=10,ip"), CounterReading((1, 10), 3.5)),
@@ -281,7 +282,7 @@ def test_a_backend_is_healthy_by_a_check_when_all_of_its_targets_are() -> None:
     line = 'dnsteer_check_healthy{backend="ns1",check="dns",pool="farm"} '
     assert line + "1.0" in text_of(metrics)
     for healthy, expected in ((False, 0), (False, 0), (True, 0), (True, 1)):
-        metrics.turned(CHECK, healthy=healthy)
+        metrics.turned(CheckTurn(CHECK, healthy=healthy))
         assert f"{line}{expected}.0" in text_of(metrics)
 
 
@@ -293,7 +294,7 @@ def test_results_of_checks_go_on_over_an_apply_and_those_that_are_gone_are_forgo
     assert 'pool="old"' in text_of(metrics)
     metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
     metrics.checked(gone, 0.003, good=True)  # its probe was under way
-    metrics.turned(gone, healthy=False)
+    metrics.turned(CheckTurn(gone, healthy=False))
     text = text_of(metrics)
     assert 'pool="old"' not in text
     assert 'dnsteer_check_results_total{backend="ns1",check="dns",outcome="good",pool="farm"} 1.0' in text
@@ -302,14 +303,14 @@ def test_results_of_checks_go_on_over_an_apply_and_those_that_are_gone_are_forgo
 
 def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
     metrics = adopted(CHECK)
-    metrics.panicked("farm", panics=True)
-    metrics.panicked("farm", panics=True)  # another of its services
+    metrics.panicked("farm", ("",))
+    metrics.panicked("farm", ("",))  # another of its services
     metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
     for line, panics in (("1.0", False), ("0.0", True)):
         assert f'dnsteer_pool_panic{{pool="farm"}} {line}' in text_of(metrics)
         assert 'dnsteer_agent_panics_total{pool="farm"} 1.0' in text_of(metrics)
         if not panics:
-            metrics.panicked("farm", panics=False)
+            metrics.panicked("farm", ())
     metrics.adopted(Known("br0", None, None), [])  # type: ignore[arg-type]
     assert "farm" not in text_of(metrics)
 
@@ -333,9 +334,9 @@ def test_changes_are_counted_by_kind_and_not_what_was_there_at_the_start() -> No
 
 def test_differences_that_stay_and_those_that_were_repaired() -> None:
     metrics = AgentMetrics()
-    metrics.looked(3, 1, 2, repaired=False)
+    metrics.looked(Look(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
     assert "dnsteer_drift_differences 4.0" in text_of(metrics) and "dnsteer_foreign_flows 2.0" in text_of(metrics)
-    metrics.looked(3, 1, 0, repaired=True)
+    metrics.looked(Look(flows=3, settings=1), repaired=True, seconds=0.0)
     text = text_of(metrics)
     assert "dnsteer_drift_differences 0.0" in text
     assert 'dnsteer_drift_found_total{kind="flows"} 6.0' in text
@@ -383,15 +384,15 @@ def test_series_have_a_value_for_each_label_of_the_family() -> None:
 def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
     told: list[tuple[str, bool]] = []
 
-    class Told(Recorder):
-        def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
-            told.append((pool, panics))
+    class Told(AgentObserver):
+        def panicked(self, pool: str, services: tuple[str, ...], *_: object) -> None:
+            told.append((pool, bool(services)))
 
     rules = {
         name: PoolRules(pool, {"a": 1, "b": 1}, 0.5, 0)
         for name, pool in (("udp", "farm"), ("tls", "farm"), ("far", "far"))
     }
-    panics = Panics(Health(), Reporter(lambda *_, **__: None), Told())
+    panics = Panics(Health(), Told())
     for slots, panicking in (("udp", True), ("tls", True), ("udp", False), ("tls", False)):
         panics.follow(Effect(None, {slots: Decision((), panics=panicking)}), rules)
     assert told == [("farm", True), ("farm", True), ("farm", True), ("farm", False)]
@@ -399,13 +400,13 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
 
 def test_vips_that_are_announced_and_the_role() -> None:
     metrics = AgentMetrics()
-    metrics.announces({"dns": True, "dot": False}, {"dot": 1.5e9})
+    metrics.announces({"dns": True, "dot": False}, {"dot": 1.5e9}, {})
     metrics.role(standby=True)
     value = metrics.registry.get_sample_value
     found = [value("dnsteer_vip_announced", {"vip": vip}) for vip in ("dns", "dot", "other")]
     assert (found, value("dnsteer_switch_standby")) == ([1.0, 0.0, None], 1.0)
     held = [value("dnsteer_vip_held_until_timestamp_seconds", {"vip": vip}) for vip in ("dns", "dot")]
     assert held == [None, 1.5e9]
-    metrics.announces({}, {})
+    metrics.announces({}, {}, {})
     assert value("dnsteer_vip_announced", {"vip": "dns"}) is None
     assert value("dnsteer_vip_held_until_timestamp_seconds", {"vip": "dot"}) is None

@@ -14,7 +14,6 @@ from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from dnsteer.console.recorder import SeenMetrics
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import Collector
@@ -33,9 +32,9 @@ HERE = {"switch": "dpu-1", "bridge": "br-dns"}
 
 def collector(
     *entries: Maintenance, text: str = SPEC, switch: str = "dpu-1", role: Role | None = None
-) -> tuple[Collector, SeenMetrics]:
+) -> tuple[Collector, AgentMetrics]:
     """Metrics of an agent that follows a record, beside a switch that does not answer."""
-    agent = SeenMetrics()
+    agent = AgentMetrics()
     agent.bridge_is("br-dns", held=True, switch=switch)
     found = known(text)
     agent.adopted(found, [("farm", "ns1", "dns")])
@@ -136,7 +135,7 @@ def test_a_pair_does_not_change_the_digest_of_a_spec_without_one() -> None:
 
 def test_vips_that_are_not_announced_say_whose_doing_it_is() -> None:
     of, agent = collector()
-    agent.unannounced({
+    agent.announces({}, {}, {
         "asked": UnannouncedVip("asked", "asked by alice", START, None, by_people=True, withdrawn=False),
         "sick": UnannouncedVip("sick", "x" * 500, START),
         "lost": UnannouncedVip("lost", "BIRD has no route to 192.0.2.53/32", START, withdrawn=False),
@@ -147,7 +146,7 @@ def test_vips_that_are_not_announced_say_whose_doing_it_is() -> None:
         ("asked", "people", "asked by alice"), ("sick", "health", "x" * 120),
         ("lost", "routing", "BIRD has no route to 192.0.2.53/32"),
     }  # fmt: skip
-    agent.unannounced({})
+    agent.announces({}, {}, {})
     assert series(of.collect(), name) == {}
 
 
@@ -169,7 +168,7 @@ def test_the_page_is_valid_with_all_that_the_record_tells(kind: str) -> None:
         entry("ns1", until=(START + timedelta(hours=2)).isoformat()),
         role=Role("active", START.isoformat(), "alice@dpu-1", ""),
     )
-    agent.unannounced({"dns": UnannouncedVip("dns", 'why "so" \\', START)})
+    agent.announces({}, {}, {"dns": UnannouncedVip("dns", 'why "so" \\', START)})
     of.certificate_end = lambda: datetime(2026, 3, 1, tzinfo=timezone.utc)
     of.console_url = "https://dpu-1.example.net:9853/"
     encode, content_type = choose_encoder(kind)

@@ -1,9 +1,7 @@
-"""The list of tables and their templates: checked when built, and pinned so that a change of layout is deliberate."""
+"""The list of tables and their templates: numbers and jumps follow from the order, and what contradicts it is refused."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +18,15 @@ from dnsteer.modes.base import Mode
 from dnsteer.modes.dsr import Dsr
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flow_lines, lines_of, render_flows
-from dnsteer.render.templates import check_own_templates, check_templates, environment, leads_to, resolve, templates_dir
+from dnsteer.render.templates import (
+    check_own_templates,
+    check_templates,
+    environment,
+    leads_to,
+    resolve,
+    templates_dir,
+    with_miss,
+)
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 from dnsteer.tables.cookies import Category, cookie, number_names
@@ -28,22 +34,73 @@ from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table, TemplateError
 
-Order = tuple[tuple[int, Table], ...]
-TOY = Table("toy", "nothing", "sends everything on", "no packet is")
-
-
-def test_layout_is_pinned() -> None:
-    """Renumbering tables or registers changes every running switch: change the digest only when that is meant."""
-    layout = (
-        [[t.number, t.name, leads_to(t.name)] for t in TABLES],
-        [[r.name, r.number, PIPELINE.owners[r.name].name, r.until] for r in PIPELINE.registers.values()],
-    )
-    assert hashlib.sha256(json.dumps(layout).encode()).hexdigest()[:16] == "bd14139bb328a18d"
+Order = tuple[tuple[Table, ...], ...]
+TOY = Table("toy", "nothing", "sends everything on", ("queries",), {"miss": "All queries go on."}, miss="next")
 
 
 def _with(order: Order, name: str, **changes: object) -> Order:
     """The list with one table changed."""
-    return tuple((n, replace(t, **changes) if t.name == name else t) for n, t in order)  # type: ignore[arg-type]
+    return tuple(
+        tuple(replace(t, **changes) if t.name == name else t for t in stage)  # type: ignore[arg-type]
+        for stage in order
+    )
+
+
+def _after(name: str, *tables: Table, order: Order = ORDER) -> Order:
+    """The list with tables after the one called *name*, in its stage."""
+    return tuple(tuple(one for t in stage for one in ((t, *tables) if t.name == name else (t,))) for stage in order)
+
+
+def _numbers(order: Order) -> dict[str, int]:
+    return {name: table.number for name, table in build_pipeline(order).tables.items()}
+
+
+def test_numbers_follow_from_the_order() -> None:
+    for base, stage in enumerate(ORDER):
+        assert [PIPELINE.tables[t.name].number for t in stage] == [10 * base + n for n in range(len(stage))]
+    assert list(PIPELINE.tables) == [t.name for stage in ORDER for t in stage]
+
+
+@pytest.mark.parametrize(
+    ("before", "renumbered"), [("vip", set()), ("echo", set()), ("ingress", {"neighbor", "advertise", "echo"})]
+)
+def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, renumbered: set[str]) -> None:
+    old, new = _numbers(ORDER), _numbers(_after(before, TOY))
+    assert {name for name in old if new[name] != old[name]} == renumbered
+    assert new["toy"] == old[before] + 1
+
+
+@pytest.mark.parametrize(
+    ("table", "kind", "follower"),
+    [
+        ("protect", "", "vip"), ("forward", "", "egress"), ("return", "", "egress"), ("return", "fragments", "fragment"),
+        ("vip", "to_extension", "egress"), ("ingress", "answers", "return"), ("ingress", "", None), ("echo", "", None),
+        ("state", "", None),
+    ],
+)  # fmt: skip
+def test_the_next_table_is_that_which_the_packets_pass(table: str, kind: str, follower: str | None) -> None:
+    found = PIPELINE.next_table(PIPELINE.tables[table], kind)
+    assert (found.name if found is not None else None) == follower
+
+
+@pytest.mark.parametrize(
+    ("lacks", "message"),
+    [
+        ({"flows": {"udp": ""}}, r"table toy has no text for udp in flows=: say"),
+        ({"miss": "drop"}, r"table toy drops what none of its flows matches, and has no drops=: say why"),
+        ({"traffic": ("querys",)}, r"table toy has 'querys' in traffic=; expected neighbors, echo, queries, "),
+    ],
+)
+def test_a_table_that_contradicts_itself_is_refused_when_it_is_made(lacks: dict[str, object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        replace(TOY, **lacks)  # type: ignore[arg-type]
+
+
+def test_a_table_that_lacks_something_is_refused_by_its_name() -> None:
+    with pytest.raises(DefinitionError, match=r"test_pipeline\.py: table toy has no flows=: say in a sentence"):
+        Table("toy", "", "", ("queries",), drops="denied")
+    with pytest.raises(DefinitionError, match=r"table toy has no traffic=: say what passes it, of neighbors, echo"):
+        Table("toy", "", "", flows=TOY.flows, drops="denied")
 
 
 def _registers(*registers: Register) -> Order:
@@ -54,9 +111,17 @@ def _registers(*registers: Register) -> Order:
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ((*ORDER, (99, ORDER[0][1])), "order.py: a table occurs twice: ingress, .*, ingress"),
-        ((*ORDER, (63, TOY)), r"order.py: tables state and toy both have number 63; 62 and 64 are free"),
-        ((*ORDER, (7, TOY)), r"order.py: table toy \(7\) stands after state \(63\); expected a higher number"),
+        ((*ORDER, (ORDER[0][0],)), "order.py: table ingress occurs twice"),
+        (
+            _after("ingress", *(replace(TOY, name=f"toy{n}") for n in range(7))),
+            "order.py: the stage that begins with table ingress has 11 tables; expected at most 10: begin another stage",
+        ),
+        (
+            (*ORDER, *((replace(TOY, name=f"toy{n}"),) for n in range(20))),
+            "order.py: 27 stages; expected at most 24: numbers from 240 on are those of recorded states",
+        ),
+        (_with(ORDER, "slot", holds=None), "order.py: no table has holds='slots'; expected one"),
+        (_with(ORDER, "forward", holds="slots"), "order.py: tables slot and forward both have holds='slots'"),
         (
             _registers(Register("pool2", 0, "", "forward")),
             "vip.py: register pool2 overlaps pool of table vip: both are live in register 0",
@@ -103,44 +168,71 @@ def _edit(file: Path, old: str, new: str) -> None:
 
 AFTER_VIP = leads_to("vip")[0]
 NEXT = PIPELINE.tables["slot"].number
-TOY_ORDER: Order = tuple(sorted((*ORDER, (NEXT - 1, TOY)), key=lambda placed: placed[0]))
-TOY_TEMPLATE = "cookie={{ plan.pipeline.cookie | hex }}, table=@toy, priority=0 actions=goto_table:@slot\n"
+TOY_ORDER = _after("vip", TOY)
+TOY_NUMBER = PIPELINE.tables["vip"].number + 1
 
 
-def test_a_table_is_added_in_two_files_a_line_and_a_goto(templates: Path) -> None:
-    before = [name for name in PIPELINE.tables if "slot" in leads_to(name)]
-    (templates / "tables" / "toy.j2").write_text(TOY_TEMPLATE)
-    for name in before:
-        _edit(templates / "tables" / f"{name}.j2", "goto_table:@slot", "goto_table:@toy")
+def test_a_table_is_added_in_two_files_and_a_line(templates: Path) -> None:
+    """No template of another table is changed: those before it jump to the next table, and its miss goes on to slot."""
+    (templates / "tables" / "toy.j2").write_text("{# Nothing yet. #}\n")
     pipeline = build_pipeline(TOY_ORDER)
     check_templates(templates, pipeline)
     assert leads_to("toy", templates, pipeline) == ("slot",)
-    assert not any("slot" in leads_to(name, templates, pipeline) for name in before)
-    assert resolve(TOY_TEMPLATE, "tables/toy.j2", pipeline).endswith(
-        f"table={NEXT - 1}, priority=0 actions=goto_table:{NEXT}\n"
+    assert leads_to("vip", templates, pipeline) == ("toy", "egress")
+    source = with_miss((templates / "tables" / "toy.j2").read_text(), TOY)
+    assert resolve(source, "tables/toy.j2", pipeline).endswith(
+        f"table={TOY_NUMBER}, priority=0 actions=goto_table:{NEXT}\n"
     )
 
 
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
+def test_what_no_flow_matches_goes_where_the_table_says(table: Table) -> None:
+    """The flow for it is added unless the template has its own."""
+    source = (templates_dir() / "tables" / f"{table.name}.j2").read_text()
+    own = "priority=0 actions=" in source
+    assert own == (table.name in ("ingress", "state"))
+    assert with_miss(source, table).count("priority=0 actions=") == 1
+    if not own:
+        assert with_miss(source, table).endswith("priority=0 actions=drop\n")
+
+
 def _unreached(templates: Path) -> None:
-    (templates / "tables" / "toy.j2").write_text(TOY_TEMPLATE)
+    (templates / "tables" / "toy.j2").write_text("")
+    _edit(templates / "tables" / "vip.j2", "goto_table:@next\n", "goto_table:@slot\n")
 
 
 def _backwards(templates: Path) -> None:
     _unreached(templates)
-    _edit(templates / "tables" / "slot.j2", "goto_table:@forward", "goto_table:@toy")
+    _edit(templates / "tables" / "slot.j2", "goto_table:@next", "goto_table:@toy")
 
 
 def _no_table(templates: Path) -> None:
-    _edit(templates / "tables" / "slot.j2", "goto_table:@forward", "goto_table:@deny")
+    _edit(templates / "tables" / "slot.j2", "goto_table:@next", "goto_table:@deny")
 
 
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
         (_unreached, "nothing leads to table toy: no template has goto_table:@toy"),
-        (_backwards, rf"tables/slot.j2:\d+: table slot \({NEXT}\) cannot lead back to toy \({NEXT - 1}\)"),
+        (_backwards, rf"tables/slot.j2:\d+: table slot \({NEXT}\) cannot lead back to toy \({TOY_NUMBER}\)"),
         (_no_table, r"tables/slot.j2:\d+: no table @deny; known here: ingress, neighbor, "),
         (lambda t: None, "table toy has no template tables/toy.j2"),
+        (
+            lambda t: _edit(t / "tables" / "ingress.j2", "goto_table:@next.echo", "goto_table:@next"),
+            r"tables/ingress.j2:\d+: no table after ingress \(0\) is passed by neighbors and .*; write @next.KIND",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "echo.j2", ",IN_PORT", ",goto_table:@next"),
+            r"tables/echo.j2:\d+: no table after echo \(3\) is passed by echo; write @next.KIND",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "ingress.j2", "goto_table:@next.echo", "goto_table:@next.ecko"),
+            r"tables/ingress.j2:\d+: no kind of packets ecko; did you mean \"echo\"\?",
+        ),
+        (
+            lambda t: _edit(t / "tables" / "ingress.j2", "goto_table:@next.echo", "goto_table:@echo.echo"),
+            r"tables/ingress.j2:\d+: no table @echo.echo",
+        ),
         (
             lambda t: (t / "tables" / "deny.j2").write_text(""),
             "tables/deny.j2: no table deny; add its line to ORDER in dnsteer/tables/order.py",
@@ -159,7 +251,7 @@ def _no_table(templates: Path) -> None:
         ),
         (
             lambda t: _edit(t / "tables" / "egress.j2", "@path=", "@side="),
-            r"tables/egress.j2:\d+: register @side in table egress \(60\) is live from ingress \(0\) to echo \(8\) only",
+            r"tables/egress.j2:\d+: register @side in table egress \(60\) is live from ingress \(0\) to echo \(3\) only",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "@transport.udp", "@transport.sctp"),
@@ -170,15 +262,15 @@ def _no_table(templates: Path) -> None:
             r"tables/vip.j2:\d+: no register or field @udp_source",
         ),
         (
-            lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@forward)", "resubmit(,@vip)"),
+            lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@next)", "resubmit(,@vip)"),
             r"groups/slot.j2:\d+: table slot \(30\) cannot lead back to vip \(20\)",
         ),
         (
-            lambda t: _edit(t / "tables" / "vip.j2", f"goto_table:@{AFTER_VIP}", "goto_table:30"),
+            lambda t: _edit(t / "tables" / "vip.j2", "goto_table:@next\n", "goto_table:30\n"),
             r"tables/vip.j2:\d+: goto_table: without the name of a table: write goto_table:@NAME",
         ),
         (
-            lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@forward)", "resubmit(,40)"),
+            lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@next)", "resubmit(,40)"),
             r"groups/slot.j2:\d+: resubmit\(, without the name of a table: write resubmit\(,@NAME",
         ),
         (
@@ -205,7 +297,7 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
 ) -> None:
     """So that `check`, `render` and `apply` refuse them."""
     plan = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
-    _edit(templates / "tables" / "vip.j2", f"goto_table:@{AFTER_VIP}", "goto_table:@forward")
+    _edit(templates / "tables" / "vip.j2", "goto_table:@next\n", "goto_table:@forward\n")
     monkeypatch.setattr("dnsteer.render.templates.templates_dir", lambda: templates)
     for render in (lines_of, render_flows):
         check_own_templates.cache_clear()

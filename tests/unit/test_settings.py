@@ -10,8 +10,9 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.switch import megaflow_mode
-from dnsteer.switch.database import Bridge
-from dnsteer.switch.settings import Level, SettingsInput, deviations
+from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.switch.settings import Level, deviations
+from dnsteer.switch.settings_input import SettingsInput
 from tests.packet.switches import SMALL, spec_of
 
 

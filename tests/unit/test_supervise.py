@@ -10,16 +10,17 @@ import pytest
 from dnsteer.agent import supervise
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Retry, Supervisor
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver, Observers
+from dnsteer.metrics.tasks import run_together, start_task
 
 
-class Told(Recorder):
+class Told(AgentObserver):
     """Keeps the parts that failed."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
 
-    def defect(self, part: str) -> None:
+    def defect(self, part: str, said: str = "") -> None:
         self.parts.append(part)
 
 
@@ -29,7 +30,7 @@ class Case:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.told = Told()
-        self.supervisor = Supervisor(Reporter(self._say), self.told)
+        self.supervisor = Supervisor(Observers(self.told, Reporter(self._say)))
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.said.append(f"{event}: {text}")
@@ -103,6 +104,57 @@ def test_what_fails_in_an_event_is_said(case: Case) -> None:
     asyncio.run(asyncio.wait_for(test(), 20))
     assert case.told.parts == ["an event"]
     assert "ZeroDivisionError" in case.said[0]
+
+
+def test_a_task_that_nobody_waits_for_is_seen_as_soon_as_it_fails(case: Case) -> None:
+    """By its name, and while somebody still has it: asyncio itself would complain once it is forgotten."""
+
+    async def task() -> None:
+        divide(0)
+
+    async def test() -> None:
+        case.supervisor.catch_callbacks(asyncio.get_running_loop())
+        kept = start_task("the prediction", task())
+        await until(lambda: bool(case.said))
+        assert kept.done()
+        await case.supervisor.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+    assert case.told.parts == ["the prediction"]
+    assert case.said[0].startswith(
+        "trouble: a defect in the prediction, which is tried again while all else goes on: Zero"
+    )
+
+
+def test_of_a_part_that_fails_for_one_task_the_others_are_ended_and_it_is_started_again(case: Case) -> None:
+    """As the monitor and the console are: several tasks that are no use without each other."""
+    began: list[str] = []
+    ended: list[str] = []
+
+    async def works(name: str) -> None:
+        began.append(name)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(name)
+
+    async def part() -> None:
+        await run_together({"one": works("one"), "other": works("other")})
+
+    async def test() -> None:
+        case.supervisor.start("the monitor", part)
+        await until(lambda: len(began) == 2)
+        (one,) = [task for task in asyncio.all_tasks() if task.get_name() == "one"]
+        one.cancel()  # nobody of us did that
+        await until(lambda: len(began) == 4)
+        assert sorted(ended) == ["one", "other"]
+        await case.supervisor.stop()
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+    assert sorted(ended) == ["one", "one", "other", "other"]
+    assert case.told.parts == ["the monitor"]
+    assert case.said[0].startswith("trouble: a defect in the monitor, which is tried again while all else goes on: ")
+    assert "one has ended by itself" in case.said[0]
 
 
 class FakeLoop:

@@ -12,7 +12,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.datapath import Datapath
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.metrics.switch_metrics import MAX_SERIES, read_switch_metrics
 from dnsteer.switch.thread_counters import NotUnderstoodError
 from dnsteer.switch.tools import SwitchError, UnavailableError

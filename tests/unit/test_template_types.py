@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,7 +65,7 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
         ("tables/vip", "if s.slot_bits else", "if bits_of_slot else", "12: nothing is called bits_of_slot here; known"),
         ("tables/vip", "s.slot_bits else", "slotbits else", "12: nothing is called slotbits here; known here:"),
         ("tables/forward", "{{ f.mac }}", "{{ f.index }}", "11: ForwardRow has no index; known here: "),
-        ("tables/forward", "{% endfor %}\n# every", "# every", "18: Unexpected end of template."),
+        ("tables/forward", "{% endfor %}\n{% endfor %}\n{% endfor %}", "{% endfor %}", "15: Unexpected end of template."),
     ],
 )  # fmt: skip
 def test_what_is_not_there(templates: Path, file: str, old: str, new: str, message: str) -> None:
@@ -100,12 +101,15 @@ class _Denied(NamedTuple):
     address: str
 
 
+_DENY = partial(Table, "deny", "", "", ("queries",), {"miss": "Others go on."}, miss="next")
+
+
 def test_rows_that_nothing_makes_are_refused() -> None:
     with pytest.raises(
         DefinitionError, match="table deny uses rows of type _Denied, and nothing makes them: give it rows="
     ):
-        Table("deny", "", "", "", uses={"denied": _Denied})
-    assert Table("deny", "", "", "", uses={"denied": _Denied}, rows=rows_of_modes).uses
+        _DENY(uses={"denied": _Denied})
+    assert _DENY(uses={"denied": _Denied}, rows=rows_of_modes).uses
 
 
 def test_a_mode_with_a_slip_in_a_name_is_refused() -> None:

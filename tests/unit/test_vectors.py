@@ -12,7 +12,7 @@ import scapy.route6  # noqa: F401  # makes conf.route6
 from scapy.config import conf
 
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.selections import SlotSelection
+from dnsteer.proof.reference.service import SlotSelection
 from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.traffic.vectors import vectors
 from tests.unit.vector_cases import (

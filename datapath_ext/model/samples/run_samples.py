@@ -102,16 +102,27 @@ class Harness:
         frames.write_text(frames_of(case))
         devices, options = devices_of(description)
         environment = {
-            **os.environ, "SAMPLE_FRAMES": str(frames), "SAMPLE_RESULTS": str(results), "DOCA_FLOW_MODEL_DEVICES": devices,
-            "SAMPLE_PORTS": str(description["number_of_ports"]), "LD_LIBRARY_PATH": str(self.model),
-        }  # fmt: skip
+            **os.environ,
+            "SAMPLE_FRAMES": str(frames),
+            "SAMPLE_RESULTS": str(results),
+            "DOCA_FLOW_MODEL_DEVICES": devices,
+            "SAMPLE_PORTS": str(description["number_of_ports"]),
+            "LD_LIBRARY_PATH": str(self.model),
+        }
         if self.strict:
             environment["DOCA_FLOW_MODEL_STRICT"] = "1"
         try:
             done = subprocess.run(
-                [program, *options, *str(case["args"] or "").split()], env=environment, capture_output=True, text=True,
-                check=False, timeout=TIMEOUT, cwd=folder, stdin=subprocess.DEVNULL, errors="replace",
-            )  # fmt: skip
+                [program, *options, *str(case["args"] or "").split()],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=TIMEOUT,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                errors="replace",
+            )
         except subprocess.TimeoutExpired:
             return ["ends badly: not within 60 s"]
         text = done.stdout + done.stderr

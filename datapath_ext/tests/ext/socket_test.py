@@ -67,6 +67,18 @@ def running(directory, program, *options, **environment):
             it.process.wait()
 
 
+def start(path):
+    """A start that is expected to be refused."""
+    return subprocess.run(
+        [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", path],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
 def read(name):
     return json.loads((PROGRAMS / name).read_text())
 
@@ -131,15 +143,35 @@ def test_kill_and_restart(directory):
         assert it.ask(command="status")["vips"] == 3
         with running(directory / "second", PROGRAMS / "l2-slots.json") as other:
             assert other.ask(command="status")["ok"]
-        second = subprocess.run(
-            [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", it.path],
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        second = start(it.path)
         assert second.returncode == 1 and "another process serves it" in second.stderr, second
         assert it.ask(command="status")["ok"]
+
+
+def test_starts_at_once(directory):
+    """Of several that start at once where one was killed, one serves, and each other one says why it does not."""
+    with running(directory, PROGRAMS / "l2-slots.json") as killed:
+        assert killed.ask(command="status")["ok"]
+        killed.end(signal.SIGKILL)
+    with contextlib.ExitStack() as stack:
+        for name in "abcd":
+            (directory / name).mkdir()
+        several = [
+            stack.enter_context(running(directory / name, PROGRAMS / "l2-slots.json", "--socket", killed.path))
+            for name in "abcd"
+        ]
+        refused = []
+        while len(refused) < len(several) - 1:
+            time.sleep(0.02)
+            refused = [it for it in several if it.process.poll() is not None]
+        serving = next(it for it in several if it not in refused)
+        serving.path = killed.path
+        assert serving.ask(command="status")["ok"]
+        for it in refused:
+            assert it.process.returncode == 1, it.log.read_text()
+            assert "another process serves it" in it.events()[-1]["error"], it.events()
+        assert serving.end() == 0
+    assert not Path(killed.path).exists() and not Path(f"{killed.path}.lock").exists()
 
 
 def test_lines(directory):
@@ -251,10 +283,12 @@ def test_other_sockets(directory):
     with running(directory, PROGRAMS / "l2-slots.json") as old:
         assert old.ask(command="status")["ok"]
         Path(old.path).unlink()
-        with running(directory, PROGRAMS / "l2-slots.json") as new:
-            assert new.ask(command="status")["ok"]
+        second = start(old.path)
+        assert second.returncode == 1 and f"holds {old.path}.lock" in second.stderr, second  # it has the ports still
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(old.path)
             assert old.end() == 0
-            assert new.ask(command="status")["ok"]
+            assert Path(old.path).is_socket()
     path = str(directory / "busy.sock")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
@@ -265,14 +299,7 @@ def test_other_sockets(directory):
                 waiting.append(socket.socket(socket.AF_UNIX))
                 waiting[-1].setblocking(False)
                 waiting[-1].connect(path)
-        result = subprocess.run(
-            [BINARY, "--program", str(PROGRAMS / "l2-slots.json"), "--socket", path],
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=20,
-        )
+        result = start(path)
         assert result.returncode == 1 and "another process serves it" in result.stderr, result
         for connection in waiting:
             connection.close()

@@ -17,10 +17,9 @@ from dnsteer.agent.probes.targets import Key
 from dnsteer.agent.probes.turns import Turns
 from dnsteer.agent.probes.udp import Report
 from dnsteer.agent.probing import askable, make_probers, start_probes, stop_probes
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Retry, described
 from dnsteer.agent.world import World, read_world
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.flapping import PastFailures, past_failures
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -37,13 +36,17 @@ class Work(Protocol):
 
 
 class Adoption:
-    """The *world* that is followed, None until there is one. *add* takes the results of its probes."""
+    """The *world* that is followed, None until there is one.
+
+    *add* takes the results of its probes, *tell* another world as soon as it is followed.
+    """
 
     def __init__(
-        self, claim: Claim, health: Health, add: Report, probe_port: ProbePort, report: Reporter, recorder: Recorder
-    ) -> None:
-        self._probe_port = probe_port
-        self._claim, self._health, self._add, self._report, self._recorder = claim, health, add, report, recorder
+        self, claim: Claim, health: Health, add: Report, tell: Callable[[World], None], probe_port: ProbePort,
+        observer: AgentObserver,
+    ) -> None:  # fmt: skip
+        self._claim, self._health, self._add, self._tell = claim, health, add, tell
+        self._probe_port, self._observer = probe_port, observer
         self.world: World | None = None
         self._followed: World | None = None
         """The last state all of which could be followed: that of the probes."""
@@ -80,11 +83,11 @@ class Adoption:
             if self._refused != number:
                 self.world, self._refused = kept_world(self._followed, await work(partial(self._state, record))), number
             assert self.world is not None
-            self._report.not_adopted(number, self.world.rules, self._why(err))
+            self._tell_refused(number, self.world, self._why(err))
             return False
         self._refused = 0
         self._retry.worked()
-        self._report.works("the state", f"state {number} is followed now")
+        self._observer.works("the state", f"state {number} is followed now")
         return True
 
     async def _begin_in_part(
@@ -101,13 +104,24 @@ class Adoption:
         self._adopt(replace(world, targets=targets, rules=rules), overlay, past_failures(record), loop)
         self._refused = record.number
         left = dict.fromkeys(target.pool for target in world.targets if target not in targets)
-        self._report.adopted_in_part(record.number, [*left], self._why(err))
+        number, pools = record.number, ", ".join(left)
+        text = f"state {number} is followed without checks of {pools} that cannot be asked, and are tried again: "
+        self._observer.fails("the state", f"{text}{self._why(err)}", "error")
+
+    def _tell_refused(self, number: int, kept: World, why: str) -> None:
+        """State *number* cannot be followed; the pools of the rules that are *kept* are checked as before."""
+        names = ", ".join(dict.fromkeys(rules.pool for rules in kept.rules.values()))
+        goes_on = f"the checks of the state before go on for {names}" if names else "no pool is the same as before"
+        text = (
+            f"state {number} cannot be followed, and is tried again: {why}; {goes_on}, and all others stay as they are"
+        )
+        self._observer.fails("the state", text, "error")
 
     def _why(self, err: Exception) -> str:
         """What an exception says; one that nobody foresaw is counted."""
         if isinstance(err, SwitchError | PermissionError):
             return str(err)
-        self._recorder.defect("adopting a state")
+        self._observer.defect("adopting a state")
         return described(err)
 
     def stop(self) -> None:
@@ -130,4 +144,4 @@ class Adoption:
         self.world = self._followed = world
         self._health.adopt(world.targets, overlay, loop.time(), past)
         self._probes = start_probes(probers, self._health, loop)
-        self._report.adopted(world)
+        self._tell(world)

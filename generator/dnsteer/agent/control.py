@@ -25,10 +25,11 @@ from typing import Any, Protocol
 from dnsteer import __version__
 from dnsteer.agent.request import MalformedRequestError, Request
 from dnsteer.console.verbs import Asked, VerbOutcome
-from dnsteer.deploy.basis import Basis
+from dnsteer.deploy.caller import Basis
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.event import Say
+from dnsteer.metrics.tasks import start_task
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
 
@@ -165,9 +166,14 @@ class Control:
     """
 
     def __init__(
-        self, remote: str, bridge: str, run: RunRequest, say: Say, tell: Callable[[str], Any] = lambda bridge: None,
+        self,
+        remote: str,
+        bridge: str,
+        run: RunRequest,
+        say: Say,
+        tell: Callable[[str], Any] = lambda bridge: None,
         acts: Callable[[], bool] = lambda: True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
         self._tell, self._acts = tell, acts
         self._server: asyncio.AbstractServer | None = None
@@ -337,7 +343,7 @@ class Control:
         ended = self._begun(request, request.argv)
         self._at_work[task] = channel
         done = loop.run_in_executor(self._threads, self._run, request, channel)
-        answers = loop.create_task(_answers(reader, channel))
+        answers = start_task("the answers at the control socket", _answers(reader, channel))
         try:
             while not done.done():
                 await asyncio.wait([done], timeout=_ALIVE)

@@ -97,29 +97,35 @@ def decide(
     pool = _Pool(rules, overlay, health, now, standby)
     leaving, kept = pool.leaving_and_kept()
     out = pool.entries_out(leaving, by)
-    back = sorted((entry for entry in out if entry.backend not in pool.unhealthy), key=lambda entry: not entry.returns)
-    here = [*pool.serving, *kept]
-    most_back = [entry for entry in back if entry.backend in pool.counted][: pool.lacking(len(here), leaving, out)]
-    rest = [entry for entry in back if entry not in most_back]
-    here += [entry.backend for entry in most_back]
-    moving = [] if leaving else pool.in_motion(rest, sum(pool.weights[name] for name in here))
-    entries, whole = list[Maintenance](), list[str]()
-    for entry in out:
-        step = None if entry in most_back else returning(entry, rules.slow_start, now) if entry in moving else entry
-        if step is not None:
-            entries.append(step)
-        elif entry.backend in pool.counted:
-            whole.append(entry.backend)
+    returns = pool.returns(out, leaving, kept)
+    steps = [(entry, returns.step(entry, rules.slow_start, now)) for entry in out]
+    entries = tuple(step for _, step in steps if step is not None)
+    whole = [entry.backend for entry, step in steps if step is None and entry.backend in pool.counted]
     away = {entry.backend for entry in entries if _is_out(entry)}
     return Decision(
-        tuple(entries),
+        entries,
         pool.panics,
-        waiting=tuple(entry.backend for entry in rest if entry not in moving),
+        waiting=tuple(entry.backend for entry in returns.later),
         spared=tuple(name for name in pool.unhealthy if name in pool.counted and name not in away),
         kept=() if pool.nobody_passes else tuple(kept),
         idle=tuple(n for n in rules.backends if n in pool.by_people and health.passes(n)),
         serving=(*pool.serving, *whole),
     )
+
+
+@dataclass(frozen=True)
+class _Returns:
+    """The entries of healthy backends: those that have all slots *at_once*, those that get them in steps, and all others."""
+
+    at_once: Sequence[Maintenance]
+    in_steps: Sequence[Maintenance]
+    later: Sequence[Maintenance]
+
+    def step(self, entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:
+        """Return what becomes of an entry of health; None when its backend has all of its slots."""
+        if entry in self.at_once:
+            return None
+        return returning(entry, slow_start, now) if entry in self.in_steps else entry
 
 
 class _Pool:
@@ -139,31 +145,36 @@ class _Pool:
         standby: Collection[str],
     ) -> None:
         self._rules, self._now = rules, now
-        self._helpers = helpers = [name for name in standby if name not in health.unhealthy]
+        self._helpers = [name for name in standby if name not in health.unhealthy]
         self.weights = weights_in_force(rules, overlay)
         self.by_people = {entry.backend for entry in overlay if entry.kept_out_by_people}
-        of_all = {e.backend for e in overlay if rules.service and e.kind == "health" and not e.service and _is_out(e)}
-        elsewhere = self.by_people | of_all
-        self.counted = [name for name, weight in self.weights.items() if weight and name not in elsewhere]
+        self.counted = self._counted(overlay)
+        self.ours = self._own_entries(overlay)
         self.unhealthy = {name: why for name, why in health.unhealthy.items() if name in self.weights}
-        trusts = rules.panic < 1
-        asked = (*self.counted, *standby)
-        self.nobody_passes = trusts and not any(health.passes(name) for name in asked)
-        self.panics = trusts and bool(asked) and all(name in health.unhealthy for name in asked)
-        self.ours = {
-            entry.backend: entry
-            for entry in overlay
-            if (entry.kind, entry.service) == ("health", rules.service) and entry.backend in self.weights
-        }
-        self.unsure = {*health.recovering, *health.unproven} if trusts else {*health.recovering}
-        answers = [name for name in self.counted if name not in self.unhealthy or name in self.unsure]
-        self.serving = [name for name in answers if name not in self.ours]
-        self.failing = [
-            name
-            for name in self.unhealthy
-            if name in self.counted and name not in answers and not _is_out(self.ours.get(name))
-        ]
-        self.joined = len(helpers) if len(self.serving) < rules.below else 0
+        self.unsure = {*health.recovering}
+        self.nobody_passes = self.panics = False
+        if rules.panic < 1:  # else each failure is believed, also where all fail
+            asked = (*self.counted, *standby)
+            self.unsure |= {*health.unproven}
+            self.nobody_passes = not any(health.passes(name) for name in asked)
+            self.panics = bool(asked) and all(name in health.unhealthy for name in asked)
+        answering = [name for name in self.counted if name not in self.unhealthy or name in self.unsure]
+        self.serving = [name for name in answering if name not in self.ours]
+        failing = [name for name in self.unhealthy if name in self.counted and name not in self.unsure]
+        self.failing = [name for name in failing if not _is_out(self.ours.get(name))]
+        self.joined = len(self._helpers) if len(self.serving) < rules.below else 0
+
+    def _counted(self, overlay: Sequence[Maintenance]) -> list[str]:
+        """The backends with a weight that neither people nor, where this is about one service, health has out for all."""
+        away = set(self.by_people)
+        if self._rules.service:
+            away |= {e.backend for e in overlay if e.kind == "health" and not e.service and _is_out(e)}
+        return [name for name, weight in self.weights.items() if weight and name not in away]
+
+    def _own_entries(self, overlay: Sequence[Maintenance]) -> dict[str, Maintenance]:
+        """The entries of health of this pool and service, by backend."""
+        own = (entry for entry in overlay if (entry.kind, entry.service) == ("health", self._rules.service))
+        return {entry.backend: entry for entry in own if entry.backend in self.weights}
 
     def leaving_and_kept(self) -> tuple[list[str], list[str]]:
         """Those of *failing* that go out, and those that stay since nobody passes, or too few would be left."""
@@ -188,6 +199,19 @@ class _Pool:
                 why, service = self.unhealthy[name], self._rules.service
                 out.append(Maintenance(self._rules.pool, name, "health", since, by, why, service=service))
         return out
+
+    def returns(self, out: Sequence[Maintenance], leaving: Collection[str], kept: Collection[str]) -> _Returns:
+        """Which healthy backends that are *out* come back now, while some are *leaving* and failing ones are *kept*."""
+        back = sorted(
+            (entry for entry in out if entry.backend not in self.unhealthy), key=lambda entry: not entry.returns
+        )
+        here = [*self.serving, *kept]
+        lacking = self.lacking(len(here), leaving, out)
+        at_once = [entry for entry in back if entry.backend in self.counted][:lacking]
+        rest = [entry for entry in back if entry not in at_once]
+        here += [entry.backend for entry in at_once]
+        moving = [] if leaving else self.in_motion(rest, sum(self.weights[name] for name in here))
+        return _Returns(at_once, moving, [entry for entry in rest if entry not in moving])
 
     def _goes_uncounted(self, name: str) -> bool:
         """Whether an unhealthy backend that does not serve anyway is out for its health too, once people let it serve.

@@ -14,10 +14,10 @@ from ipaddress import IPv4Address, IPv6Address
 from math import inf
 
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Retry
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.world import World
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.model.gratuitous import Gratuitous
@@ -131,7 +131,7 @@ class NeighborNotices:
         self._retry.worked()
         self._wake.set()
 
-    async def run(self, work: _Work, acts: Callable[[], bool], report: Reporter) -> None:
+    async def run(self, work: _Work, acts: Callable[[], bool], observer: AgentObserver) -> None:
         """Send until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that changes
         the switch."""
         clock = asyncio.get_running_loop().time
@@ -140,19 +140,19 @@ class NeighborNotices:
             refresh, ends = self._rules.refresh if self._rules is not None else 0.0, [inf]
             if self._world is None or self._rules is None or self.standby or not acts():
                 self._left = {}
-                report.forget(_TROUBLE)
+                observer.forget(_TROUBLE)
             elif refresh and clock() >= self._since + refresh:
                 self._since, self._left = clock(), dict.fromkeys(notified_ports(self._world.spec), 1) | self._left
                 self._retry.worked()
             if self._left:
-                await self._send_left(work, clock, report)
+                await self._send_left(work, clock, observer)
                 ends.append(self._retry.due_in(clock()))
             if refresh:
                 ends.append(max(self._since + refresh - clock(), 0.0))
             pause = min(ends)
             await set_within(self._wake, pause if pause < inf else None)
 
-    async def _send_left(self, work: _Work, clock: Callable[[], float], report: Reporter) -> None:
+    async def _send_left(self, work: _Work, clock: Callable[[], float], observer: AgentObserver) -> None:
         """Send what is left by the ports that there are, if it is time."""
         left, world = self._left, self._world
         if world is None or not self._retry.due(clock()):
@@ -165,15 +165,15 @@ class NeighborNotices:
         else:
             why = _missing(left, told)
         if why:
-            report.fails(_TROUBLE, f"neighbours are not told of VIPs and gateways: {why}")
+            observer.fails(_TROUBLE, f"neighbours are not told of VIPs and gateways: {why}")
         else:
-            report.works(_TROUBLE, "neighbours are told again")
+            observer.works(_TROUBLE, "neighbours are told again")
             if self._begun and left is self._left:
                 self._begun = False
                 vips = len({address for vip in world.spec.vips.values() for address in vip.addresses})
                 gateways = len(world.spec.switch.gateways)
                 text = f"told neighbours of {vips} VIP addresses and {gateways} gateways"
-                report.say(text, "announced", addresses=vips + gateways)
+                observer.say(text, "announced", addresses=vips + gateways)
         for port in told:
             left[port] -= 1
             if not left[port]:

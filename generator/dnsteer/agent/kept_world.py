@@ -57,11 +57,12 @@ def _same_pools(before: AppliedState, after: AppliedState) -> set[str]:
     pools = {name for name, pool in _part(old, "pools").items() if _part(new, "pools").get(name) == pool}
     every = pools == _part(old, "pools").keys() == _part(new, "pools").keys()
     return {
-        name for name in pools
+        name
+        for name in pools
         if _of_pool(old, name) == _of_pool(new, name)
         and [m for m in before.members if m.pool == name] == [m for m in after.members if m.pool == name]
         and (every or "backup" not in _part(old, "pools")[name])  # its backends are another pool's
-    }  # fmt: skip
+    }
 
 
 def _written(state: AppliedState) -> Mapping[str, Any]:

@@ -32,15 +32,23 @@ class LookTimes:
         self.failing = False
         """Whether the last look could not be done."""
 
-    def due_in(self, events: int, now: float) -> float:
-        """Return the seconds until the next look; 0 or less: now."""
+    def notice(self, events: int, now: float) -> None:
+        """So many events are counted now."""
         if events != self._events:
             self._first = now if self._events == self._seen else self._first
             self._events, self._last = events, now
-        due = self._regular
-        if events != self._seen:
-            due = max(self._earliest, min(self._last + _QUIET, self._first + _LATEST))
-        return due - now
+
+    @property
+    def due(self) -> float:
+        """When the next look is to be, by the events that were noticed."""
+        if self._events != self._seen:
+            return max(self._earliest, min(self._last + _QUIET, self._first + _LATEST))
+        return self._regular
+
+    def due_in(self, events: int, now: float) -> float:
+        """Notice what is counted, and return the seconds until the next look; 0 or less: now."""
+        self.notice(events, now)
+        return self.due - now
 
     def done(self, events: int, began: float, ended: float, *, differed: bool) -> None:
         """A look is done, with *events* counted when it began."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.recorder import Recorder
 from dnsteer.switch.agent_note import NoteSession
 from dnsteer.switch.tools import SwitchError
 
@@ -32,11 +32,11 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value[:_LONG] if isinstance(value, str) else value for key, value in entry.items()}
 
 
-async def keep_note(switch: TargetSwitch, bridge: str, recorder: Recorder) -> None:
+async def keep_note(switch: TargetSwitch, bridge: str, seen: SeenRecorder) -> None:
     """Keep the note on a bridge until cancelled."""
     written: Any = ...
     while True:
-        known = recorder.tell(bridge)
+        known = seen.tell(bridge)
         note = essentials(known)
         if known is not None and note != written:
             try:

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from dnsteer.agent import network
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Retry
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.tools import SwitchError
 
@@ -19,8 +19,8 @@ _Work = Callable[[Callable[[], None]], Awaitable[None]]
 class ProbePort:
     """The port of probes that the followed spec has, if it has one."""
 
-    def __init__(self, report: Reporter) -> None:
-        self._report = report
+    def __init__(self, observer: AgentObserver) -> None:
+        self._observer = observer
         self._checked = False
         """Whether it has been set up since the last look."""
         self._retry = Retry()
@@ -34,7 +34,7 @@ class ProbePort:
         """Set it up as another spec says, before its checks begin."""
         self.looked()
         if spec.switch.probe is None:
-            self._report.forget(_TROUBLE)
+            self._observer.forget(_TROUBLE)
         await self.keep(spec, work, time)
 
     async def keep(self, spec: Spec, work: _Work, time: float) -> None:
@@ -45,7 +45,7 @@ class ProbePort:
             await work(partial(network.set_up_probe_port, spec))
         except SwitchError as err:
             self._retry.failed(time)
-            self._report.fails(_TROUBLE, f"the port of probes cannot be set up: {err}", "error")
+            self._observer.fails(_TROUBLE, f"the port of probes cannot be set up: {err}", "error")
             return
         self._checked = True
-        self._report.works(_TROUBLE, "the port of probes is set up")
+        self._observer.works(_TROUBLE, "the port of probes is set up")

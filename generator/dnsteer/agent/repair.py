@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dnsteer import __version__
 from dnsteer.agent.held_switch import HeldSwitch
@@ -14,6 +14,7 @@ from dnsteer.deploy.role import bring_role
 from dnsteer.deploy.settle import settle_or_keep
 from dnsteer.deploy.target_switch import Progress
 from dnsteer.deploy.wanted import Wanted
+from dnsteer.metrics.observer import Look
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import marker
@@ -26,22 +27,6 @@ _PATIENCE = 1.0
 """Seconds to wait for another dnsteer that is changing the bridge: its change is no reason to stop probes."""
 _NAMED = 5
 """Differences that are named one by one."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """What a look found: what differs in words, what is only warned of, and the flows of others.
-
-    *flows* is how many flows and groups differ, *settings* how many other things. Tables that an *other_version* of dnsteer
-    made are not compared.
-    """
-
-    words: tuple[str, ...] = ()
-    flows: int = 0
-    settings: int = 0
-    warnings: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
-    other_version: str = ""
 
 
 def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:

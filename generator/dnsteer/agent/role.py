@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.world import World
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
@@ -14,8 +13,8 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 class RoleFollower:
     """Follows the role in the record. A look at the switch brings its flows there, which this asks for."""
 
-    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, report: Reporter, recorder: Recorder) -> None:
-        self._switch, self._notices, self._report, self._recorder = switch, notices, report, recorder
+    def __init__(self, switch: HeldSwitch, notices: NeighborNotices, observer: AgentObserver) -> None:
+        self._switch, self._notices, self._observer = switch, notices, observer
         self.standby = False
 
     def record(self, record: BridgeRecord, world: World | None) -> None:
@@ -23,15 +22,13 @@ class RoleFollower:
         try:
             standby = is_standby(record, self._switch.remote)
         except DamagedError as err:  # it stays what it was
-            self._report.fails("the role", str(err))
+            self._observer.fails("the role", str(err))
             return
-        self._report.works("the role", "the role can be read again")
-        self._recorder.role(standby=standby)
+        self._observer.works("the role", "the role can be read again")
+        self._observer.role(standby=standby)
         if standby == self.standby:
             return
         self.standby = self._notices.standby = standby
-        role = "standby" if standby else "active"
-        self._report.say(f"this switch is {'on standby' if standby else 'active'} now", "role", role=role)
         self._switch.memory.notice()
         if world is not None and not standby:
             self._notices.begin(world, taking_over=True)

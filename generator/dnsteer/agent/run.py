@@ -7,11 +7,10 @@ a restart or because the switch was away, is made up by the next look, which com
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from math import inf
 
 from dnsteer.agent import systemd
 from dnsteer.agent.adoption import Adoption, Work
@@ -26,7 +25,7 @@ from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
-from dnsteer.agent.look_times import LookTimes
+from dnsteer.agent.next_work import PAUSE, AgentState, AgentStep, NextWork, next_work
 from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probe_port import ProbePort
@@ -45,16 +44,11 @@ from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
-from dnsteer.metrics.recorder import Known, Recorder
-from dnsteer.slots.maintenance import NO_OVERLAY
+from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Observers
 from dnsteer.switch.captures import capture_of, remove_left
-from dnsteer.switch.state import BridgeRecord, BusyError
+from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
-TICK = 1.0
-"""Seconds between two readings of the record, and between two steps of what is under way."""
-_PAUSE = 0.2
-"""Seconds after a turn that failed, whatever wakes the agent: a change that fails does so itself."""
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
 
@@ -62,72 +56,38 @@ _LONG = 5.0
 class Agent:
     """The agent of one bridge. *say* gets an event about whatever it does; *run_request* does verbs for others.
 
-    *recorder* is told of all work.
+    *seen* keeps what the agent knows, for those who ask; *observers* are told of all work beside it.
     """
 
     def __init__(
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
-        recorder: Recorder | None = None,
+        seen: SeenRecorder | None = None, observers: Sequence[AgentObserver] = (),
     ) -> None:  # fmt: skip
-        self._recorder: Recorder = recorder or SeenRecorder()
-        self._report = Reporter(say, self._recorder)
-        self.supervisor = Supervisor(self._report, self._recorder)
-        self._memory = SwitchMemory(switch.remote, self._recorder.tell)
+        self._seen = seen or SeenRecorder()
+        observer = self._observer = Observers(*observers, self._seen, Reporter(say))
+        self.supervisor = Supervisor(observer)
+        self._memory = SwitchMemory(switch.remote, self._seen.tell)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
         self._flapping = FlappingRecord(switch.remote)
-        self.balancer = Balancer(self._switch, self._recorder)
+        self.balancer = Balancer(self._switch, observer)
         self._notices = NeighborNotices(self._switch)
-        self._role = RoleFollower(self._switch, self._notices, self._report, self._recorder)
-        self._announcer = Announcer(switch.remote, self._recorder)
-        self._probe_port = ProbePort(self._report)
-        self._adoption = Adoption(self._claim, self._health, self._add, self._probe_port, self._report, self._recorder)
+        self._role = RoleFollower(self._switch, self._notices, observer)
+        self._announcer = Announcer(switch.remote, observer)
+        self._probe_port = ProbePort(observer)
+        self._adoption = Adoption(self._claim, self._health, self._add, self._tell_adopted, self._probe_port, observer)
         self.verbs = VerbServer(
             self._switch,
             run_request,
-            self._report,
-            self._recorder,
+            observer,
+            self._seen,
             lambda: self._world.spec if self._world is not None else None,
             self._acts,
         )
-        self._begun = False
-        """Whether what goes on beside the main loop has begun."""
-        self._taken_over = False
-        """Whether it is known what an earlier agent could not record."""
-        self._read_first = False
-        """Whether the record is to be read before what is due is done."""
-        self._read_at = self._ticked = -inf
-        """When the record was read last, and when what is under way became due."""
-        self._looks = LookTimes()
-        self._failed = False
-        """Whether the last turn has failed."""
-        self._stands_by = False
-        """Whether another agent has the claim, so that this one has nothing to do but to read the record now and then."""
-        self._busy_since: float | None = None
-        """When others began to change the bridge, which puts looks off."""
+        self._panics = Panics(self._health, observer)
         self._wake = asyncio.Event()
-        self._due: set[str] = set()
-        """Names of slots to decide about now (`slots_name`)."""
-        self._changed: float | None = None
-        """When health changed first of what is due."""
-        self._decision = ""
-        """The id of the decision about what is due, once health has changed."""
-        self._turned: dict[str, str] = {}
-        """The ids of checks that have turned, by slots of which nothing was changed yet: others have to answer first."""
-        self._under_way: set[str] = set()
-        """Names of slots about which more is to be decided soon: a backend is coming back, or unhealthy and in service."""
-        self._timed = False
-        """Whether maintenance ends or advances now."""
-        self._captured: BridgeRecord | None = None
-        """The record with a capture, while there is one."""
-        self._stepped = 0.0
-        """When maintenance was advanced last."""
-        self._record: BridgeRecord | None = None
-        self._overlay = NO_OVERLAY
-        """The overlay of the record, with what could not be written yet."""
-        self._panics = Panics(self._health, self._report, self._recorder)
-        self._differences = 0  # flows, groups and settings that were not as applied
+        self._state = AgentState()
 
     async def run(self) -> None:
         """Work until cancelled. Nothing else ends it: what fails is said and tried again."""
@@ -138,58 +98,104 @@ class Agent:
             work = partial(loop.run_in_executor, worker)
             try:
                 while True:
-                    began = loop.time()
-                    await self._turn(work, loop)
-                    with self.supervisor.guarded("metrics"):
-                        self._recorder.took("loop", loop.time() - began)
-                    await self._rest(loop)
+                    with self.supervisor.guarded("the turns of the main loop"):
+                        await self._turn_and_rest(work, loop)
+                        continue
+                    await asyncio.sleep(PAUSE)
             finally:
                 await self.supervisor.stop()
-                await asyncio.to_thread(self._announcer.close, self._report)
+                await asyncio.to_thread(self._announcer.close)
                 await self.balancer.close()
                 self._adoption.stop()
                 await self.verbs.stop()
                 self._claim.close()
                 self._memory.close()
 
+    async def _turn_and_rest(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        began = loop.time()
+        await self._turn(work, loop)
+        with self.supervisor.guarded("metrics"):
+            self._observer.took("loop", loop.time() - began)
+        await self._rest(loop)
+
+    def _next(self, now: float) -> NextWork:
+        """What is to be done next, by what the other parts of the agent know now."""
+        state = self._state
+        state.follows, state.holds_claim = self._world is not None, self._claim.held
+        state.looks.notice(self._memory.events, now)
+        return next_work(state, now)
+
     async def _turn(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
         """Follow the record, and do what is due."""
-        why, followed = "", False
+        state, why = self._state, ""
         try:
-            followed = await self._follow(work, loop)
-            if followed and self._world is not None:
-                self._begin_beside(work, self._world.bridge)
-                await self._act(work, self._world, loop)
-            if not self._looks.failing:
-                self._report.works("the switch", "the switch can be reached again")
+            state.begin_turn(loop.time())
+            await self._do_steps(work, loop)
+            if not state.looks.failing:
+                self._observer.works("the switch", "the switch can be reached again")
             self.supervisor.works("the main loop")
         except (SwitchError, PermissionError) as err:
             why = str(err) or type(err).__name__
-            self._recorder.failed(why)
-            self._report.fails("the switch", f"the switch stays as it is: {why}", "error")
+            self._observer.failed(why)
         except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
             why = described(err)
             self.supervisor.failed("the main loop", err)
-            self._read_first = True  # what comes next in the record may mend it
-        if why and (not followed or self._looks.due_in(self._memory.events, loop.time()) <= 0):  # it was not done
-            self._looks.failed(loop.time())
-        self._failed = bool(why)
+            state.read_first = True  # what comes next in the record may mend it
+        if why:
+            state.paused_until = loop.time() + PAUSE
+            if state.unread or state.looks.due_in(self._memory.events, loop.time()) <= 0:  # it was not done
+                state.looks.failed(loop.time())
         status = why.strip().partition("\n")[0] if why else self._summary()
         systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
-    def _begin_beside(self, work: Work, bridge: str) -> None:
-        """Begin what goes on beside the main loop, once."""
-        if self._begun:
+    async def _do_steps(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        """Do the steps of a turn that are due. One that fails is raised once all others are done."""
+        failed: Exception | None = None
+        while (step := self._next(loop.time()).step) is not None:
+            self._state.done = step
+            try:
+                await self._do(step, work, loop)
+            except Exception as err:  # noqa: BLE001  raised below
+                failed = failed or err
+                self._state.failed(step, away=isinstance(err, UnavailableError))
+        if failed is not None:
+            raise failed
+
+    async def _do(self, step: AgentStep, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        if step is AgentStep.READ_RECORD:
+            await self._read_record(work, loop)
             return
-        self._begun = True
-        report, start = self._report, self.supervisor.start
-        start("the monitor", lambda: watch(self._switch, bridge, report.monitor_fails))
+        world = self._world
+        assert world is not None
+        match step:
+            case AgentStep.START_TASKS:
+                self._start_tasks(work, world.bridge)
+            case AgentStep.DECIDE:
+                await self._decide(work, world, loop)
+            case AgentStep.RECORD_KEPT:
+                await self._record_kept(work, world)
+            case AgentStep.ADVANCE:
+                await self._advance(work, world, loop)
+            case AgentStep.LOOK:
+                await self._look(work, world, loop)
+            case AgentStep.KEEP_PROBE_PORT:
+                await self._probe_port.keep(world.spec, work, loop.time())
+            case AgentStep.REMOVE_MIRRORS:
+                await self._remove_mirrors(work)
+            case AgentStep.RECORD_FAILURES:
+                await self._record_failures(work, loop)
+
+    def _start_tasks(self, work: Work, bridge: str) -> None:
+        """Start what goes on beside the main loop, once."""
+        self._state.tasks_started = True
+        start = self.supervisor.start
+        start("the monitor", lambda: watch(self._switch, bridge, self._tell_monitor))
         start(
-            "the balance", lambda: self.balancer.run(work, self._acts, lambda: self._overlay, self._note_effect, report)
+            "the balance", lambda: self.balancer.run(work, self._acts, lambda: self._state.overlay, self._note_effect)
         )
-        start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._recorder))
-        start("the announcements", lambda: self._notices.run(work, self._acts, report))
-        start("the routes", lambda: self._announcer.run(self._situation, report))
+        start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
+        start("the announcements", lambda: self._notices.run(work, self._acts, self._observer))
+        start("the routes", lambda: self._announcer.run(self._situation))
         self.verbs.begin(bridge, self.supervisor)
 
     def _situation(self) -> Situation | None:
@@ -197,228 +203,187 @@ class Agent:
         world, memory = self._world, self._memory
         if world is None:
             return None
-        return Situation(world.bridge, world.spec, self._overlay, self._health, self._role.standby, *memory.judgement)
+        return Situation(
+            world.bridge, world.spec, self._state.overlay, self._health, self._role.standby, *memory.judgement
+        )
 
     def _acts(self) -> bool:
         """Whether this agent is the one that acts, as far as is known."""
-        return not self._stands_by
+        return self._state.acts
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
-        if self._failed:
-            await asyncio.sleep(_PAUSE)
-        until_look = max(self._looks.due_in(self._memory.events, loop.time()), 0)
-        looks = self._world is not None and not self._stands_by
-        await set_within(self._wake, min(TICK, until_look) if looks else TICK)
+        wait = self._next(now := loop.time())
+        while not wait.wakes:
+            await asyncio.sleep(wait.until - now)
+            wait = self._next(now := loop.time())
+        await set_within(self._wake, wait.until - now)
         self._wake.clear()
-        if loop.time() >= self._ticked + TICK:  # also where something wakes it all the time
-            self._ticked = loop.time()
-            self._due |= self._under_way
 
-    async def _follow(self, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
-        """Follow the record. Return whether this agent is the one that acts."""
-        fresh = not self._read_first and loop.time() < self._read_at + TICK
-        if self._due and self._claim.held and self._world is not None and fresh:
-            return True  # what is due comes first
-        self._read_first, self._read_at = False, loop.time()
+    async def _read_record(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+        """Follow the record, where this agent is the one that acts."""
+        state = self._state
+        state.read_first, state.read_at = False, loop.time()
         record = await work(self._claim.record)
-        self._recorder.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
-        self._report.bridge = record.bridge
-        self._stands_by = not self._claim.held
-        if self._stands_by:
-            self._report.fails("the claim", f"another agent works on bridge {record.bridge}; standing by", "info")
+        self._observer.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
+        state.stands_by = not self._claim.held
+        if state.stands_by:
             self._announcer.stand_by()
-            return False
-        self._report.works("the claim", f"this agent now works on bridge {record.bridge}")
-        if self._world is None and not self._taken_over:
+            return
+        if self._world is None and not state.taken_over:
             await work(partial(self._switch.take_over, record.bridge))
-            self._taken_over, record = True, await work(self._claim.record)
+            state.taken_over, record = True, await work(self._claim.record)
         overlay = record.overlay
         before = self._world
-        if await self._adoption.follow(record, overlay, work, loop):
-            self._tell_adopted(loop.time())
+        await self._adoption.follow(record, overlay, work, loop)
         if (world := self._world) is not None and (
-            world is not before or overlay.by_people != self._overlay.by_people  # whom they have out does not count
+            world is not before or overlay.by_people != state.overlay.by_people  # whom they have out does not count
         ):
-            self._due |= world.rules.keys()
-        self._record, self._overlay = record, overlay
-        ends = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
-        self._timed = ends and loop.time() >= self._stepped + TICK
-        if not ends:
-            self._report.works("the maintenance", "maintenance ends and goes on as it should")
-        self._captured = record if capture_of(record) is not None else None
+            state.due |= world.rules.keys()
+        state.record, state.overlay = record, overlay
+        state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
+        if not state.timed:
+            self._observer.works("the maintenance", "maintenance ends and goes on as it should")
+        state.captured = capture_of(record) is not None
         with self.supervisor.guarded("following the record"):
             self._role.record(record, self._world)
-            self._announcer.record(record, self._report)
-            self._recorder.followed(record, self._memory.decision_of(overlay))
-        return True
+            self._announcer.record(record)
+            self._observer.followed(record, self._memory.decision_of(overlay))
 
-    async def _act(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
-        """Carry out what is due, and look at the switch. A step that fails is raised once all others are done.
-
-        Where the switch cannot be reached, the look is tried all the same: it says so, and it needs less than other steps.
-        """
-        failed: Exception | None = None
-        away = False
-        for step in (
-            self._apply_due,
-            self._record_kept,
-            self._advance,
-            self._look,
-            self._keep_probe_port,
-            self._remove_mirrors,
-            self._record_failures,
-        ):
-            if away and step not in (self._look, self._keep_probe_port):
-                continue
-            try:
-                await step(work, world, loop)
-            except Exception as err:  # noqa: BLE001  raised below
-                failed = failed or err
-                away = away or isinstance(err, UnavailableError)
-        if failed is not None:
-            raise failed
-
-    async def _record_kept(self, work: Work, world: World, _loop: asyncio.AbstractEventLoop) -> None:
+    async def _record_kept(self, work: Work, world: World) -> None:
         """Record what was decided while the record could not be written, or decide anew where others have written it."""
-        if not await record_kept(self._switch, world.bridge, work, self._report, self._recorder):
-            self._due |= set(world.rules)
+        if not await record_kept(self._switch, world.bridge, work, self._observer):
+            self._state.due |= set(world.rules)
             self._wake.set()
 
     async def _advance(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """End maintenance whose time is over, and advance what is gradual."""
-        if not self._timed:
-            return
-        began = loop.time()
-        self._timed, self._stepped = False, began
+        state, began = self._state, loop.time()
+        state.timed, state.stepped = False, began
         try:
             effect = await work(partial(advance_maintenance, self._switch, world.bridge))
         except UnwrittenError as err:
             text = f"maintenance whose time has come does not end or go on, since it cannot be recorded: {err}"
-            self._report.fails("the maintenance", text, "error")
+            self._observer.fails("the maintenance", text, "error")
             return
         self._note_effect(effect, loop.time() - began)
 
-    async def _record_failures(self, work: Work, _world: World, loop: asyncio.AbstractEventLoop) -> None:
+    async def _record_failures(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
         """Record which checks fail again and again."""
-        if self._record is not None:
-            await work(partial(self._flapping.keep, self._record, self._health.states, loop.time()))
+        if self._state.record is not None:
+            await work(partial(self._flapping.keep, self._state.record, self._health.states, loop.time()))
 
-    async def _remove_mirrors(self, work: Work, _world: World, _loop: asyncio.AbstractEventLoop) -> None:
+    async def _remove_mirrors(self, work: Work) -> None:
         """Remove mirrors that a capture has left."""
-        if self._captured is None:
+        record = self._state.record
+        if record is None:
             return
-        left = await work(partial(remove_left, self._switch.remote, self._switch.timeout, self._captured))
+        left = await work(partial(remove_left, self._switch.remote, self._switch.timeout, record))
         if left is not None:
-            self._report.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
-        self._captured = None
+            self._observer.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
+        self._state.captured = False
 
-    async def _apply_due(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._due:
-            return
-        due, self._due = self._due, set()
-        decision, self._decision = self._decision, ""
-        decision = decision or next((self._turned[name] for name in due if name in self._turned), "")
-        began = loop.time()
-        if self._changed is not None:
-            self._recorder.took("decision_wait", began - self._changed, decision)
-            self._changed = None
+    async def _decide(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        """Decide about what is due, and change the switch."""
+        state, began = self._state, loop.time()
+        due, decision = state.take_due()
+        if state.changed is not None:
+            self._observer.took("decision_wait", began - state.changed, decision)
+            state.changed = None
         pools = {world.rules[name].pool for name in due if name in world.rules}  # with all services of each
         rules = {name: of for name, of in world.rules.items() if of.pool in pools}
         about = [*rules.values()], {name: self._health.of(name) for name in rules}, decision, {*self._panics.slots}
         try:
             effect = await work(partial(decide_and_change, self._switch, world.bridge, world.number, *about))
         except BaseException:
-            self._put_back(due, decision)
+            state.put_back(due, decision)
             raise
         took = loop.time() - began
-        self._recorder.took("effect", took, effect.id if effect.changed else "")
+        self._observer.took("effect", took, effect.id if effect.changed else "")
         if effect.outdated:
-            self._put_back(due, decision)
-            self._read_first = True
+            state.put_back(due, decision)
+            state.read_first = True
             return
         for name, decided in effect.decisions.items():
             if effect.changed or not decided.goes_on:
-                self._turned.pop(name, None)
+                state.turned.pop(name, None)
             self.supervisor.works(f"deciding about {name}")
         for name, err in effect.failed.items():
             self.supervisor.failed(f"deciding about {name}", err)
-            self._put_back({name}, "")
-            self._read_first = True
+            state.put_back({name}, "")
+            state.read_first = True
         self._follow_up(effect, world.rules)
         self._note_effect(effect, took)
 
-    def _put_back(self, due: set[str], decision: str) -> None:
-        self._due |= due
-        self._decision = self._decision or decision  # a check that turned meanwhile has been given another
-
     async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, if that is due, and say what was found."""
-        if self._looks.due_in(self._memory.events, loop.time()) > 0:
-            return
+        state = self._state
         events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
         try:
-            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._report.say))
+            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._observer.say))
         except BusyError as err:
-            self._looks.failed(loop.time())
-            self._busy_since = began if self._busy_since is None else self._busy_since
-            if loop.time() - self._busy_since > _LONG:
-                self._report.fails("the lock", f"not compared with the record: {err}")
+            state.looks.failed(loop.time())
+            state.busy_since = began if state.busy_since is None else state.busy_since
+            if loop.time() - state.busy_since > _LONG:
+                self._observer.fails("the lock", f"not compared with the record: {err}")
             return
         except Exception as err:
-            self._looks.failed(loop.time())
+            state.looks.failed(loop.time())
             self._memory.not_looked(err)
             self._announcer.wake()
             raise
-        self._busy_since = None
-        self._report.works("the lock", "compared with the record again")
+        state.busy_since = None
+        self._observer.works("the lock", "compared with the record again")
         differed = bool(found.words)
         self._memory.looked(len(found.words), found.other_version, repaired=repair)
         self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
-        self._recorder.took("look", loop.time() - began, decision)
-        self._recorder.looked(found.flows, found.settings, len(found.foreign), repaired=repair)
-        self._looks.done(events, began, loop.time(), differed=differed)
+        seconds = loop.time() - began
+        state.looks.done(events, began, loop.time(), differed=differed)
         self._probe_port.looked()
-        self._differences += found.flows + found.settings
+        state.differences += found.flows + found.settings
         if differed and repair:
             self._notices.begin(world)
-        self._report.look(found, repair=repair, decision=decision)
-
-    async def _keep_probe_port(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
-        """Set the port of probes up again after a look, which has put it back where it was gone."""
-        await self._probe_port.keep(world.spec, work, loop.time())
+        self._observer.looked(found, repaired=repair, seconds=seconds, decision=decision)
 
     def datapath_read(self, not_understood: str) -> None:
         """The datapath was read for the metrics: what it told in a form that is not known; empty: nothing."""
         if not_understood:
-            self._report.fails("the datapath", not_understood)
+            self._observer.fails("the datapath", not_understood)
         else:
-            self._report.works("the datapath", "what the datapath tells is understood again")
+            self._observer.works("the datapath", "what the datapath tells is understood again")
 
     @property
     def _world(self) -> World | None:
         """The state that is followed."""
         return self._adoption.world
 
-    def _tell_adopted(self, time: float) -> None:
+    def _tell_monitor(self, why: str) -> None:
+        """The monitor of flows does not work, and why; empty: it works again."""
+        if why:
+            self._observer.fails(
+                "the monitor", f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}"
+            )
+        else:
+            self._observer.works("the monitor", "changes of flows are noticed at once again")
+
+    def _tell_adopted(self, world: World) -> None:
         """Tell the other parts of the agent of the state that is followed now."""
-        world = self._world
-        assert world is not None
         with self.supervisor.guarded("adopting the balance"):
-            self.balancer.adopt(world, time)
+            self.balancer.adopt(world, asyncio.get_running_loop().time())
         with self.supervisor.guarded("adopting metrics and announcements"):
             self._notices.begin(world)
             self._panics.adopt(world.rules)
-            self._report.forget("the metric of ", "the part deciding about ")
+            self._observer.forget("the metric of ", "the part deciding about ")
             known = Known(world.bridge, world.state, world.spec)
-            self._recorder.adopted(known, (target.label for target in world.targets))
-            for target in world.targets:
-                state = self._health.states[target.key]
-                if not state.healthy:
-                    self._recorder.turned(
-                        target.label, healthy=False, why=state.why, services=target.services, at=target.place
-                    )
+            turns = [self._turn_of(target) for target in world.targets]
+            failing = [turn for turn in turns if not turn.healthy]
+            self._observer.adopted(known, [turn.check for turn in turns], failing)
+
+    def _turn_of(self, target: ProbeTarget, took: float = 0.0, decision: str = "") -> CheckTurn:
+        """What is told of a target whose last result came after *took* seconds, and led to a *decision*."""
+        state = self._health.states[target.key]
+        return CheckTurn(target.label, state.healthy, state.why, target.services, target.place, took, decision)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
         if target.source is not None and not self._memory.counts(result):
@@ -427,11 +392,7 @@ class Agent:
         turned = self._health.add(target, result)
         if turned:
             ill = not self._health.states[target.key].healthy
-            pending = next((self._turned[name] for name in target.slots if name in self._turned), "") if ill else ""
-            self._decision = self._decision or pending or IDS.next()
-            self._changed = self._changed or asyncio.get_running_loop().time()
-            self._due.update(target.slots)
-            self._turned |= dict.fromkeys(target.slots, self._decision)
+            self._state.turn_due(target.slots, asyncio.get_running_loop().time(), ill=ill, new_id=IDS.next)
             self._wake.set()
             self._announcer.wake()
         with self.supervisor.guarded("telling of checks"):
@@ -439,31 +400,23 @@ class Agent:
 
     def _tell(self, target: ProbeTarget, result: Result, *, turned: bool) -> None:
         """Tell others of the result of a probe."""
-        decision = self._decision if turned else ""
-        self._recorder.checked(target.label, result.took, good=result.good, decision=decision)
+        decision = self._state.decision if turned else ""
+        self._observer.checked(target.label, result.took, good=result.good, decision=decision)
         if turned:
-            state = self._health.states[target.key]
-            self._recorder.turned(
-                target.label, healthy=state.healthy, why=state.why, services=target.services, at=target.place
-            )
-            self._report.turned(
-                target.pool, target.backend, "" if state.healthy else state.why, service=[*filter(None, target.services)],
-                check=target.label[2], duration_s=round(result.took, 6), decision=decision,
-            )  # fmt: skip
+            self._observer.turned(self._turn_of(target, result.took, decision))
         self.balancer.probed(target, result)
 
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         """Take notice of what goes on, and of panics."""
-        self._under_way -= effect.decisions.keys()
-        self._under_way |= {name for name, decision in effect.decisions.items() if decision.goes_on}
+        self._state.under_way -= effect.decisions.keys()
+        self._state.under_way |= {name for name, decision in effect.decisions.items() if decision.goes_on}
         self._panics.follow(effect, rules)
 
     def _note_effect(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
-            self._recorder.moved(sum(move.moved for move in effect.change.moves))
             if effect.change.edited:
                 self._memory.decided(effect.change.after, effect.id)  # not that of a step
-            self._report.change(effect.change, effect.id, seconds)
+            self._observer.overlay_changed(effect.change, effect.id, seconds)
 
     def _summary(self) -> str:
         """What `systemctl status` shows."""
@@ -472,7 +425,7 @@ class Agent:
         ill = sum(not state.healthy for state in self._health.states.values())
         text = f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy"
         done = "repaired" if self._world.spec.switch.repair == "on" else "reported"
-        return f"{text}; {self._differences} differences {done}"
+        return f"{text}; {self._state.differences} differences {done}"
 
 
 def _wake(loop: asyncio.AbstractEventLoop, wake: asyncio.Event, announcer: Announcer) -> None:

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dnsteer.agent.report import Reporter
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 
 FIRST_PAUSE = 1.0
 """Seconds until a task that failed is started again; each time twice as long."""
@@ -22,6 +21,9 @@ LONGEST_PAUSE = 60.0
 STEADY = 10.0
 """Seconds without a failure after which a task counts as working again; or twice as long as it worked before, up to:"""
 LONGEST_STEADY = 300.0
+
+_EVENT = "an event"
+"""What a callback of the event loop is called."""
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -46,23 +48,21 @@ def described(err: BaseException) -> str:
 class Supervisor:
     """Keeps tasks running, and reports what fails without a task of its own."""
 
-    def __init__(self, report: Reporter, recorder: Recorder) -> None:
-        self._report, self._recorder = report, recorder
+    def __init__(self, observer: AgentObserver) -> None:
+        self._observer = observer
         self._tasks: list[asyncio.Task[None]] = []
-        self._relief: asyncio.TimerHandle | None = None
-        """Ends the trouble with events, unless another one fails before."""
-        self._event_failed: float | None = None
-        """When one failed last."""
+        self._reliefs: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        """When parts failed last that nobody starts again, and what ends the trouble with each, unless it fails before."""
 
     def failed(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
-        self._recorder.defect(part)
         text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
-        self._report.fails(f"the part {part}", text, "error")
+        with suppress(Exception):  # an observer may be what fails: the others are told all the same
+            self._observer.defect(part, text)
 
     def works(self, part: str) -> None:
         """Say that it works again, if it had failed."""
-        self._report.works(f"the part {part}", f"{part} works again")
+        self._observer.works(f"the part {part}", f"{part} works again")
 
     @contextmanager
     def guarded(self, part: str) -> Iterator[None]:
@@ -98,31 +98,35 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def catch_callbacks(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Report what fails in callbacks of the event loop, such as those of sockets and timers."""
+        """Report what fails in callbacks of the event loop, such as those of sockets and timers, and in tasks that nobody
+        waits for (`start_task`)."""
 
         def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             err = context.get("exception")
             if err is None or isinstance(err, OSError):  # such as of a connection: what asyncio says of it is logged
                 loop.default_exception_handler(context)
             else:
-                self.failed("an event", err)
-                self._relieve_events(loop)
+                part = context.get("part", _EVENT)
+                self.failed(part, err)
+                self._relieve_later(part, loop)
 
         loop.set_exception_handler(failed)
 
-    def _relieve_events(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Count events as working again after a while in which none has failed: nothing else says that they do."""
-        if self._relief is not None:
-            self._relief.cancel()
-        worked = 0.0 if self._event_failed is None else loop.time() - self._event_failed
-        self._event_failed = loop.time()
-        relieve = partial(self._report.works, "the part an event", "no event fails any more")
-        self._relief = loop.call_later(_steady_after(worked), relieve)
+    def _relieve_later(self, part: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Count a part as working again after a while in which it has not failed: nothing else says that it does."""
+        worked = 0.0
+        if part in self._reliefs:
+            before, relief = self._reliefs[part]
+            relief.cancel()
+            worked = loop.time() - before
+        said = "no event fails any more" if part == _EVENT else f"{part} works again"
+        relieve = partial(self._observer.works, f"the part {part}", said)
+        self._reliefs[part] = loop.time(), loop.call_later(_steady_after(worked), relieve)
 
     async def stop(self) -> None:
         """End all tasks."""
-        if self._relief is not None:
-            self._relief.cancel()
+        for _, relief in self._reliefs.values():
+            relief.cancel()
         for task in self._tasks:
             await _ended(task)
 

@@ -7,24 +7,24 @@ from functools import partial
 
 from dnsteer.agent.control import Control, RunRequestOn
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.supervise import Supervisor
+from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.console.verbs import Asked, VerbOutcome
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Spec
 
 
 class VerbServer:
-    """Carries out verbs on the switch as the agent has it, and tells what the *recorder* knows. *applied* gives the spec
+    """Carries out verbs on the switch as the agent has it, and tells what was *seen*. *applied* gives the spec
     that is followed, if one is; *acts* says whether this agent acts on the switch, or another one does."""
 
     def __init__(
-        self, switch: HeldSwitch, run_request: RunRequestOn, report: Reporter, recorder: Recorder,
+        self, switch: HeldSwitch, run_request: RunRequestOn, observer: AgentObserver, seen: SeenRecorder,
         applied: Callable[[], Spec | None], acts: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self._switch, self._run_request, self._report, self._applied = switch, run_request, report, applied
-        self._tell, self._acts = recorder.tell, acts
+        self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied
+        self._tell, self._acts = seen.tell, acts
         self._control: Control | None = None
 
     def begin(self, bridge: str, supervisor: Supervisor) -> None:
@@ -32,10 +32,10 @@ class VerbServer:
         if self._control is not None:
             return
         run = partial(self._run_request, self._switch)
-        control = self._control = Control(self._switch.remote, bridge, run, self._report.say, self._tell, self._acts)
+        control = self._control = Control(self._switch.remote, bridge, run, self._observer.say, self._tell, self._acts)
         if control.path is None:
             why = "the database is a remote one"
-            self._report.say(f"no control socket: {why}", "not_listening", reason=why)
+            self._observer.say(f"no control socket: {why}", "not_listening", reason=why)
         else:
             supervisor.start("the control socket", control.listen)
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.waiting import set_within
+from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.signals import ends_with_parent
 from dnsteer.switch.silent_bridge import read_silent_bridge
 from dnsteer.switch.tools import SwitchError, UnavailableError, find_program
@@ -39,19 +40,13 @@ async def watch(switch: HeldSwitch, bridge: str, failing: Callable[[str], None])
     *failing* gets why it does not, empty once it does.
     """
     ended = asyncio.Event()
-    tasks = [
-        asyncio.create_task(_flows(switch, bridge, failing, ended)),
-        asyncio.create_task(_unannounced(switch, bridge, ended)),
-        asyncio.create_task(_database(switch, ended)),
-    ]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
-    finally:  # not gather, which does not wait until the monitor's process has ended
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+    await run_together(
+        {
+            "the monitor of flows": _flows(switch, bridge, failing, ended),
+            "the questions about groups and fragments": _unannounced(switch, bridge, ended),
+            "the watch over the database": _database(switch, ended),
+        }
+    )
 
 
 async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None], ended: asyncio.Event) -> None:

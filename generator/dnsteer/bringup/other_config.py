@@ -91,15 +91,19 @@ def _doca(switch: Switch, sizes: Sizes, eswitch: Eswitch) -> Iterator[ConfigKey]
     what, rules = sizes.largest
     size = max(_MIN_PIPE, 1 << (-(-rules * 100 // FILLED) - 1).bit_length())
     yield ConfigKey(
-        "ctl-pipe-size", str(size),
+        "ctl-pipe-size",
+        str(size),
         f"first size of a hardware table: the largest here has {rules:,} rules of one mask ({what}); it would grow when "
         f"{FILLED} % full, and growing holds up the forwarding of new flows",
         f"{sources.SOURCE_2024}; NVIDIA's own values are 64 (HBN) and 1024 (DPF)",
-    )  # fmt: skip
+    )
     yield ConfigKey(
-        "pmd-quiet-idle", "true", "queries pass in hardware, so that a PMD thread is idle nearly always; then it rests",
-        sources.DPF, True,
-    )  # fmt: skip
+        "pmd-quiet-idle",
+        "true",
+        "queries pass in hardware, so that a PMD thread is idle nearly always; then it rests",
+        sources.DPF,
+        True,
+    )
     count = len(ports_of(switch))
     if count > len(switch.uplinks):
         why = f"{count} ports, each with memory zones of its own; DPDK's own limit is for few"
@@ -137,10 +141,11 @@ def _flows(sizes: Sizes, flavor: Flavor) -> Iterator[ConfigKey]:
     if flavor is Flavor.OVS_NETDEV:
         return
     yield ConfigKey(
-        "max-idle", str(MAX_IDLE),
+        "max-idle",
+        str(MAX_IDLE),
         "ms: a slot that gets one query a minute stays in hardware; all slots together are never more than the flows above",
         f"{sources.HBN}; {sources.DPF} has 20000",
-    )  # fmt: skip
+    )
     many = sizes.total > _MANY_RULES
     why = "ms: counters of offloaded flows may be 2000 ms old anyway (offloaded-stats-delay); more often tells no more"
     if many:

@@ -64,10 +64,8 @@ def error_summary(found: Sequence[LeftOutRow]) -> dict[str, Any]:
             kind: _errors([m for m in explained if m.measures == kind])
             for kind in dict.fromkeys(m.measures for m in explained)
         },
-        "unexplained": [
-            {**_as_json(m), "why": m.unexplained} for m in found if m.unexplained
-        ],
-    }  # fmt: skip
+        "unexplained": [{**_as_json(m), "why": m.unexplained} for m in found if m.unexplained],
+    }
 
 
 def _repeats(row: LeftOutRow, other: LeftOutRow) -> bool:

@@ -96,8 +96,12 @@ class Model:
         rows = self.rows.of(self.card, "switch-bandwidth")
         model = _between([(r.depth, r.value) for _, r in rows if not r.tracking], state.depth, self.link)
         if state.tracking:
-            shares = [r.value / self.link for c in (self.card, self.other) for r in self.rows.values(c, "switch-bandwidth")
-                      if r.tracking]  # fmt: skip
+            shares = [
+                r.value / self.link
+                for c in (self.card, self.other)
+                for r in self.rows.values(c, "switch-bandwidth")
+                if r.tracking
+            ]
             model *= geometric_mean(shares) if shares else 1.0
         return FigureReadings(rows, ("depth", "tracking"), rising=False).bound(state, model)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dnsteer.capacity import estimate
 from dnsteer.capacity.bounds import Bound, figures, in_hardware
 from dnsteer.capacity.frames import JUMBO, MIN_FRAME, message
-from dnsteer.capacity.model import line_rate
+from dnsteer.capacity.model import Model, line_rate
 from dnsteer.capacity.readings import FEW, SwitchState
 from dnsteer.capacity.report import CapacityReport, PathGroup
 
@@ -138,13 +138,29 @@ def _before(axes: Axes, before: CapacityReport, grid: list[float]) -> None:
 
 
 def _by_depth(axes: Axes, report: CapacityReport) -> None:
-    setup, model = report.setup, report.setup.model
     rewrites = max((group.path.rewrites for group in report.groups), default=0)
-    states = [SwitchState(d, setup.entries, setup.counters, rewrites, False, 64) for d in _DEPTHS]
-    rates = [estimate.rate_estimate(model, state) for state in states]
+    states = [SwitchState(d, report.setup.entries, report.setup.counters, rewrites, False, 64) for d in _DEPTHS]
     axes.set(xlabel="pipe depth: hardware tables that a packet passes", ylabel="millions of packets per second, 64 B")
     axes.set_title("Rate and latency against pipe depth", fontsize=9)
-    blue, violet = _COLORS[0], _COLORS[3]
+    most = _rates(axes, report.setup.model, states, rewrites)
+    line = line_rate(report.setup.link_gbps, MIN_FRAME)
+    if line < most:
+        label = f"link, {report.setup.link_gbps:g} Gb/s"
+        axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=label)
+    _depths_of_spec(axes, report)
+    axes.set_xlim(0, max(_DEPTHS) + 1)
+    axes.set_ylim(0, most)
+    latency = axes.twinx()
+    _latencies(latency, report.setup.model, states)
+    handles, labels = axes.get_legend_handles_labels()
+    more, words = latency.get_legend_handles_labels()
+    _legend(axes, handles + more, labels + words)
+
+
+def _rates(axes: Axes, model: Model, states: Sequence[SwitchState], rewrites: int) -> float:
+    """Plot the estimated rates and those that were measured; return the top of the plot."""
+    blue = _COLORS[0]
+    rates = [estimate.rate_estimate(model, state) for state in states]
     axes.fill_between(_DEPTHS, [r.low for r in rates], [r.high for r in rates], color=blue, alpha=0.12, linewidth=0)
     shown = "rate" + (f", {rewrites} field{'s' if rewrites > 1 else ''} rewritten" if rewrites else "")
     axes.plot(_DEPTHS, [r.value for r in rates], color=blue, linewidth=2, label=shown)
@@ -153,30 +169,28 @@ def _by_depth(axes: Axes, report: CapacityReport) -> None:
     axes.plot(*zip(*plain, strict=True), "o", color=blue, markersize=4, label="measured, no rewrite")
     written = sorted({(r.depth, r.value) for r in rows if r.rewrites and r.frames == "64 B"})
     if written:
-        axes.plot(
-            *zip(*written, strict=True), "s", color=blue, markersize=4, fillstyle="none", label="measured, one rewrite"
-        )
-    line = line_rate(setup.link_gbps, MIN_FRAME)
-    most = 1.3 * max(*(r.high for r in rates), *(value for _, value in plain))
-    if line < most:
-        axes.axhline(line, color="black", linestyle=(0, (4, 2)), linewidth=1, label=f"link, {setup.link_gbps:g} Gb/s")
-    offloaded_paths = [group.path for group in report.groups if in_hardware(group.path)]
-    depths = sorted({d for path in offloaded_paths for d in [h.tables for h in path.hops] or [path.depth]})
+        label = "measured, one rewrite"
+        axes.plot(*zip(*written, strict=True), "s", color=blue, markersize=4, fillstyle="none", label=label)
+    return 1.3 * max(*(r.high for r in rates), *(value for _, value in plain))
+
+
+def _depths_of_spec(axes: Axes, report: CapacityReport) -> None:
+    """Mark the depths of the spec's paths in hardware; a path with several passes has one for each."""
+    offloaded = [group.path for group in report.groups if in_hardware(group.path)]
+    depths = sorted({d for path in offloaded for d in [h.tables for h in path.hops] or [path.depth]})
     for depth in depths:
         axes.axvline(depth, color="#888888", linewidth=0.6)
     if depths:
         _word(axes, depths[-1], "this spec")
-    axes.set_xlim(0, max(_DEPTHS) + 1)
-    axes.set_ylim(0, most)
-    latency = axes.twinx()
-    latency.plot(_DEPTHS, [model.latency(s).value for s in states], color=violet, linewidth=1.5, label="latency")
+
+
+def _latencies(axes: Axes, model: Model, states: Sequence[SwitchState]) -> None:
+    violet = _COLORS[3]
+    axes.plot(_DEPTHS, [model.latency(s).value for s in states], color=violet, linewidth=1.5, label="latency")
     measured = sorted({(r.depth, r.value) for _, r in model.rows.of(model.card, "latency") if not r.tracking})
-    latency.plot(*zip(*measured, strict=True), "o", color=violet, markersize=4, label="measured latency")
-    latency.set(ylabel="latency at low load, hosts included, us", ylim=(0, None))
-    latency.grid(visible=False)
-    handles, labels = axes.get_legend_handles_labels()
-    more, words = latency.get_legend_handles_labels()
-    _legend(axes, handles + more, labels + words)
+    axes.plot(*zip(*measured, strict=True), "o", color=violet, markersize=4, label="measured latency")
+    axes.set(ylabel="latency at low load, hosts included, us", ylim=(0, None))
+    axes.grid(visible=False)
 
 
 def _legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:

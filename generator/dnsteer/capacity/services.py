@@ -190,8 +190,10 @@ class Services:
         found = figures(setup, path, mix(frame, path.family, _protocol(path), setup.sizes))
         engines: dict[Bound, str] = {b: "arm" if b == "arm" else "switch" for b in found.bounds if b != "link"}
         what = f"{path.direction} {path.family} {frame}"
-        uses = [_Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
-                for bound, kind in engines.items()]  # fmt: skip
+        uses = [
+            _Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
+            for bound, kind in engines.items()
+        ]
         longest = _inverse(found.bounds["link"], count)
         clients = "in" if path.direction == "query" else "out"  # frames are shorter on the clients' side
         less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)

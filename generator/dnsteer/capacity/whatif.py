@@ -11,8 +11,8 @@ from typing import Any
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import Document, parse_document
 from dnsteer.spec.errors import Finding, Path, SpecError, shorten
+from dnsteer.spec.hints import near
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.schema_errors import near
 
 _STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")
 

@@ -68,8 +68,10 @@ class DeviceReader:
         self._socket.setblocking(False)
         attach(self._socket, kernel_filter)
         for level, option in (
-            (_SOL_PACKET, _AUXDATA), (_SOL_PACKET, _IGNORE_OUTGOING), (socket.SOL_SOCKET, _SO_TIMESTAMPNS),
-        ):  # fmt: skip
+            (_SOL_PACKET, _AUXDATA),
+            (_SOL_PACKET, _IGNORE_OUTGOING),
+            (socket.SOL_SOCKET, _SO_TIMESTAMPNS),
+        ):
             self._socket.setsockopt(level, option, 1)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)

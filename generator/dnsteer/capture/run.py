@@ -76,9 +76,14 @@ class Counts:
 
 
 def run_capture(
-    switch: TargetSwitch, bridge: str | None, wanted: CaptureRequest, sink: Beginning, confirm: Confirm | None,
-    say: Progress, counts: Counts,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    bridge: str | None,
+    wanted: CaptureRequest,
+    sink: Beginning,
+    confirm: Confirm | None,
+    say: Progress,
+    counts: Counts,
+) -> None:
     """Capture until the time or the number of packets is reached, and remove what was made for it.
 
     *counts* is kept up to date. Raises SwitchError or its kinds, PermissionError, OSError of the sink, KeyboardInterrupt; in
@@ -151,9 +156,15 @@ def _reader(direction: str, selection: PacketSelection, folder: Path | None, tim
 
 @contextmanager
 def _mirrors(
-    switch: TargetSwitch, session: CaptureSession, record: BridgeRecord, note: Capture, selection: PacketSelection,
-    readers: Sequence[MirrorReader], folder: Path | None, wanted: CaptureRequest,
-) -> Iterator[None]:  # fmt: skip
+    switch: TargetSwitch,
+    session: CaptureSession,
+    record: BridgeRecord,
+    note: Capture,
+    selection: PacketSelection,
+    readers: Sequence[MirrorReader],
+    folder: Path | None,
+    wanted: CaptureRequest,
+) -> Iterator[None]:
     """Make ports and mirrors, and remove them at the end of the block."""
     kind = "internal" if folder is None else "dummy"
     options = {} if folder is None else {direction: f"unix:{folder / direction}" for direction in DIRECTIONS}

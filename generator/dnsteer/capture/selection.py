@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from dnsteer.capture.frames import TCP, TUNNELS, UDP, CapturedPacket, read_frame
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.workers import named
 from dnsteer.switch.tools import SwitchError
 

@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import Finding, SpecError
+from dnsteer.spec.hints import show_value
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.spec import Hardware
 from dnsteer.spec.model.types import wanted
-from dnsteer.spec.schema_errors import show_value
 
 Text = Annotated[str, Field(min_length=1)]
 Measures = Literal[

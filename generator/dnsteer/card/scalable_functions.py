@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from dnsteer.spec.model.bringup import BringUp
@@ -46,7 +46,7 @@ def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[CardFunct
     if extension is None or switch.flavor is Flavor.OVS_NETDEV:
         return tuple(found)
     ports = {"ingress": extension.ingress, "egress": extension.egress}
-    places: dict[str, int] = {}
+    places = dict[str, int]()
     for role, port in ports.items():
         named = _named_function(port, switch, physical)
         if named is not None:
@@ -54,22 +54,25 @@ def functions_of(switch: Switch, physical: Mapping[str, str]) -> tuple[CardFunct
                 found.append(CardFunction(*named, None, True))
             places[role] = [(f.uplink, f.number) for f in found].index(named)
     for role in ports:
-        if role in places:
-            continue
-        free = [n for n, f in enumerate(found) if f.trust and n not in places.values()]
-        if not free:
-            uplink = next(iter(switch.uplinks))
-            used = {f.number for f in found if f.uplink == uplink}
-            number = next(n for n in range(FIRST_NUMBER, FIRST_NUMBER + len(found) + 1) if n not in used)
-            found.append(CardFunction(uplink, number, None, True))
-            free = [len(found) - 1]
-        places[role] = free[0]
+        if role not in places:
+            places[role] = _place_free(found, places.values(), next(iter(switch.uplinks)))
     for role, n in places.items():
         port = ports[role]
         # With devargs Open vSwitch finds the function; without, it finds the representor by its name.
         netdev = "" if "dpdk-devargs" in port.options else port.port
         found[n] = replace(found[n], trust=True, port=netdev, device=port.device or port.port, role=role)
     return tuple(found)
+
+
+def _place_free(found: list[CardFunction], taken: Collection[int], uplink: str) -> int:
+    """Return the place in *found* of a trusted function that is not *taken*; where there is none, a new one of an uplink."""
+    free = next((n for n, f in enumerate(found) if f.trust and n not in taken), None)
+    if free is not None:
+        return free
+    used = {f.number for f in found if f.uplink == uplink}
+    number = next(n for n in range(FIRST_NUMBER, FIRST_NUMBER + len(found) + 1) if n not in used)
+    found.append(CardFunction(uplink, number, None, True))
+    return len(found) - 1
 
 
 def _named_function(port: ExtensionPort, switch: Switch, physical: Mapping[str, str]) -> tuple[str, int] | None:

@@ -45,9 +45,11 @@ def _duplicate_addresses(scope: Scope) -> Iterator[Finding]:
             first = seen.setdefault(address, i)
             if first != i:
                 yield scope.finding(
-                    (*path, i), f"{address} a second time", "each address once",
+                    (*path, i),
+                    f"{address} a second time",
+                    "each address once",
                     f"remove it: it is {path[-1]}[{first}] already",
-                )  # fmt: skip
+                )
 
 
 def _roles(scope: Scope) -> Iterator[Finding]:
@@ -76,9 +78,11 @@ def _roles(scope: Scope) -> Iterator[Finding]:
         for address, path in ours.items():
             if address in theirs:
                 yield scope.finding(
-                    path, f"{address}, which is {word} address", "an address that is used for nothing else",
+                    path,
+                    f"{address}, which is {word} address",
+                    "an address that is used for nothing else",
                     advice.format(scope.where(theirs[address])),
-                )  # fmt: skip
+                )
 
 
 def all_addresses(scope: Scope) -> Iterator[tuple[Path, Address]]:
@@ -117,10 +121,12 @@ def _ends_of_networks(scope: Scope) -> Iterator[Finding]:
         if address in ends:
             network, i = ends[address]
             yield scope.finding(
-                path, f"{address}, which in {network} is {end_of_network(address, network)}", "an address that one host has",
+                path,
+                f"{address}, which in {network} is {end_of_network(address, network)}",
+                "an address that one host has",
                 f"give another address, or correct the prefix length; see "
                 f"{scope.where(('switch', 'probe', 'addresses', i))}",
-            )  # fmt: skip
+            )
 
 
 def _translated(scope: Scope) -> Iterator[Finding]:
@@ -128,9 +134,11 @@ def _translated(scope: Scope) -> Iterator[Finding]:
     for path, address in all_addresses(scope):
         if path[0] != "pools" and address in TRANSLATED:
             yield scope.finding(
-                path, f"{address}, which is in {TRANSLATED}", "an address of a network of your own",
+                path,
+                f"{address}, which is in {TRANSLATED}",
+                "an address of a network of your own",
                 "packets to this prefix go to the nearest NAT64 translator (RFC 6052), and never to this switch",
-            )  # fmt: skip
+            )
 
 
 @dataclass
@@ -175,7 +183,7 @@ def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator
                 f"{', '.join(list(dict.fromkeys(shared))[: 1 if kinds == ['name'] else None])} a second time",
                 "a server of its own for each backend of a pool",
                 f"{advice}; see {scope.where(first)}",
-            )  # fmt: skip
+            )
 
 
 def _traits(backend: Backend, direct: bool) -> list[tuple[str, object, str]]:
@@ -213,6 +221,8 @@ def _inconsistent_servers(scope: Scope) -> Iterator[Finding]:
                         told.add(key)
                         ours, theirs = (f"{key} {v}" if v else f"no {key}" for v in (here, there))
                         yield scope.finding(
-                            (*path, key), f"{ours} for {address}, which has {theirs} elsewhere",
-                            "the same server in every pool", f"make them the same; see {scope.where(earlier)}",
-                        )  # fmt: skip
+                            (*path, key),
+                            f"{ours} for {address}, which has {theirs} elsewhere",
+                            "the same server in every pool",
+                            f"make them the same; see {scope.where(earlier)}",
+                        )

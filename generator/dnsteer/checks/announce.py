@@ -19,9 +19,11 @@ def check_announce(scope: Scope) -> Iterator[Finding]:
     for name, vip in spec.vips.items():
         if vip.announce not in (None, "never") and spec.switch.announce is None:
             yield scope.finding(
-                ("vips", name, "announce"), "a VIP's announce without switch.announce", "the key switch.announce",
+                ("vips", name, "announce"),
+                "a VIP's announce without switch.announce",
+                "the key switch.announce",
                 "say who announces the VIPs: announce: {via: bird}, or leave this out",
-            )  # fmt: skip
+            )
         yield from _min_healthy(scope, spec, name)
         yield from _last_resort(scope, spec, name)
         for i, address in enumerate(vip.addresses):
@@ -29,9 +31,11 @@ def check_announce(scope: Scope) -> Iterator[Finding]:
             if spec.switch.announce is not None and spec.vips[other].announce != vip.announce:
                 path = ("vips", name, *(("announce",) if vip.announce is not None else ("addresses", i)))
                 yield scope.finding(
-                    path, f"another announce for {address} than VIP {other} has", "the same for both",
+                    path,
+                    f"another announce for {address} than VIP {other} has",
+                    "the same for both",
                     f"an address is one route; see {scope.where(('vips', other))}",
-                )  # fmt: skip
+                )
 
 
 def _min_healthy(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
@@ -42,9 +46,11 @@ def _min_healthy(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
     most = sum(1 for b in pool.backends if b.weight and b.state is State.UP)
     if settings.min_healthy > max(most, 1):
         yield scope.finding(
-            ("vips", name, "announce", "min_healthy"), str(settings.min_healthy), f"at most {most}",
+            ("vips", name, "announce", "min_healthy"),
+            str(settings.min_healthy),
+            f"at most {most}",
             f"backends of pool {vip.pool} that take queries: {most}; the VIP would never be announced",
-        )  # fmt: skip
+        )
 
 
 def _last_resort(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
@@ -52,6 +58,8 @@ def _last_resort(scope: Scope, spec: Spec, name: str) -> Iterator[Finding]:
     resort = announce.when_none_pass if announce is not None else None
     if settings is not None and isinstance(resort, LastResort) and resort.med <= (settings.med or 0):
         yield scope.finding(
-            ("switch", "announce", "when_none_pass", "med"), str(resort.med), f"more than {settings.med}",
+            ("switch", "announce", "when_none_pass", "med"),
+            str(resort.med),
+            f"more than {settings.med}",
             f"VIP {name} has that MED while it works; see {scope.where(('vips', name, 'announce', 'med'))}",
-        )  # fmt: skip
+        )

@@ -9,10 +9,10 @@ from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Pool, Spec
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 
@@ -52,22 +52,28 @@ def _pool(scope: Scope, base: Path, name: str, pool: Pool, backup: Backup) -> It
         )
     elif other.backup is not None:
         yield scope.finding(
-            at, f'"{backup.pool}", which has a backup itself', "a pool without a backup",
+            at,
+            f'"{backup.pool}", which has a backup itself',
+            "a pool without a backup",
             f"backups do not follow one another; see {scope.where(('pools', backup.pool, 'backup'))}",
-        )  # fmt: skip
+        )
     else:
         yield from _families(scope, at, name, other, backup)
     takers = sum(1 for b in pool.backends if b.weight)
     if backup.below > takers:
         yield scope.finding(
-            (*base, "below"), f"{backup.below}, and {takers} backends with a weight", f"a number from 1 to {max(takers, 1)}",
+            (*base, "below"),
+            f"{backup.below}, and {takers} backends with a weight",
+            f"a number from 1 to {max(takers, 1)}",
             "the backup would always be in use: give the pool these backends instead",
-        )  # fmt: skip
+        )
     if not pool.health:
         yield scope.finding(
-            base, "a backup of a pool without health checks", "the key health",
+            base,
+            "a backup of a pool without health checks",
+            "the key health",
             "dnsteer agent puts a backup into service when backends fail their checks: health: {check: dns}",
-        )  # fmt: skip
+        )
 
 
 def _families(scope: Scope, path: Path, name: str, other: Pool, backup: Backup) -> Iterator[Finding]:
@@ -79,8 +85,9 @@ def _families(scope: Scope, path: Path, name: str, other: Pool, backup: Backup) 
             reached = MODES[vip.forwarding].reach(asked)
             if reached != "any" and not any(b.weight for b in derived.members(other, reached)):
                 yield scope.finding(
-                    path, f'"{backup.pool}", without a backend for {WORD[reached]}',
+                    path,
+                    f'"{backup.pool}", without a backend for {WORD[reached]}',
                     f"a pool with a backend that has an {WORD[reached]} address and a weight",
                     f"VIP {title} has {WORD[asked]} addresses, which nobody would answer",
-                )  # fmt: skip
+                )
                 break

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Backend, Pool, Selection
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 _OF_METRIC = ("source", "change", "least", "half_life")
@@ -29,20 +29,26 @@ def check_balance(scope: Scope) -> Iterator[Finding]:
 def _pool(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[Finding]:
     if pool.selection is Selection.SPRAY:
         yield scope.finding(
-            base, "a pool with selection: spray", "another selection, or no balance",
+            base,
+            "a pool with selection: spray",
+            "another selection, or no balance",
             "each packet gets another slot, so all slots have the same load",
-        )  # fmt: skip
+        )
     if balance.policy == "even" and sum(1 for backend in pool.backends if backend.weight) < 2:
         yield scope.finding(
-            base, "a pool with one backend that has a weight", "two backends or more, or no balance",
+            base,
+            "a pool with one backend that has a weight",
+            "two backends or more, or no balance",
             "its slots have nowhere else to go",
-        )  # fmt: skip
+        )
     yield from _keys(scope, base, balance)
     if balance.by == "slots" and balance.interval < _SHORTEST:
         yield scope.finding(
-            (*base, "interval"), f"{balance.interval * 1000:g}ms", "1s or more with by: slots",
+            (*base, "interval"),
+            f"{balance.interval * 1000:g}ms",
+            "1s or more with by: slots",
             "each time the counters of all slots are read",
-        )  # fmt: skip
+        )
     if balance.by == "metric":
         if balance.source is None:
             yield scope.finding(base, 'no key "source"', 'the key "source"', "for example source: probe-latency")
@@ -105,9 +111,11 @@ def _source(scope: Scope, base: Path, pool: Pool, balance: Balance, source: Metr
 def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[Finding]:
     if balance.above is not None and balance.below is not None and balance.below > balance.above:
         yield scope.finding(
-            (*base, "below"), f"{balance.below:g}", f"at most {balance.above:g}, as above",
+            (*base, "below"),
+            f"{balance.below:g}",
+            f"at most {balance.above:g}, as above",
             "between the two nothing moves, so that slots do not go back and forth",
-        )  # fmt: skip
+        )
     if balance.to is None:
         return
     owner, slash, name = balance.to.rpartition("/")
@@ -119,20 +127,26 @@ def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[F
     found = next((backend for backend in pool.backends if backend.name == name), None)
     if found is None:
         yield scope.finding(
-            (*base, "to"), f'"{name}", no backend of the pool', "the name of a backend of this pool",
+            (*base, "to"),
+            f'"{name}", no backend of the pool',
+            "the name of a backend of this pool",
             near(name, (backend.name for backend in pool.backends)),
-        )  # fmt: skip
+        )
         return
     if found.weight:
         yield scope.finding(
-            (*base, "to"), f"the backend {name} with weight {found.weight}", "a backend with weight: 0",
+            (*base, "to"),
+            f"the backend {name} with weight {found.weight}",
+            "a backend with weight: 0",
             "by weight it would have clients all the time; so it has those that others give it",
-        )  # fmt: skip
+        )
     elif not _serves_what_others_serve(found, pool.backends):
         yield scope.finding(
-            (*base, "to"), f"the backend {name} without an address of a family that others have",
-            "the families of the backends that give slots", "a query must have somewhere to go",
-        )  # fmt: skip
+            (*base, "to"),
+            f"the backend {name} without an address of a family that others have",
+            "the families of the backends that give slots",
+            "a query must have somewhere to go",
+        )
 
 
 def _serves_what_others_serve(one: Backend, backends: list[Backend]) -> bool:

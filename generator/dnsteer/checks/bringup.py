@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.bringup import PAGE_SIZES, BringUp
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 _AT: Path = ("switch", "bringup")
@@ -57,17 +57,21 @@ def _uplinks(scope: Scope, part: BringUp) -> Iterator[Finding]:
         path = (*_AT, "pci", name)
         if first.setdefault(address, path) != path:
             yield scope.finding(
-                path, f'"{address}" a second time', "a physical function of its own for each uplink",
+                path,
+                f'"{address}" a second time',
+                "a physical function of its own for each uplink",
                 f"see {scope.where(first[address])}",
-            )  # fmt: skip
+            )
     for i, function in enumerate(part.functions):
         path = (*_AT, "functions", i)
         key = (function.uplink, function.number)
         if first.setdefault(key, path) != path:
             yield scope.finding(
-                (*path, "number"), f"{function.number} a second time on {function.uplink}", "a number of its own",
+                (*path, "number"),
+                f"{function.number} a second time on {function.uplink}",
+                "a number of its own",
                 f"see {scope.where(first[key])}",
-            )  # fmt: skip
+            )
 
 
 def _memory(scope: Scope, part: BringUp) -> Iterator[Finding]:
@@ -79,9 +83,11 @@ def _memory(scope: Scope, part: BringUp) -> Iterator[Finding]:
     size = PAGE_SIZES[pages.size]
     if pages.count * size < most * 1024:
         yield scope.finding(
-            (*_AT, "hugepages", "count"), f"{pages.count} pages of {pages.size}",
-            f"at least {-(-most * 1024 // size)}, which memory asks for", "more pages, or less memory",
-        )  # fmt: skip
+            (*_AT, "hugepages", "count"),
+            f"{pages.count} pages of {pages.size}",
+            f"at least {-(-most * 1024 // size)}, which memory asks for",
+            "more pages, or less memory",
+        )
 
 
 def _cores(scope: Scope, part: BringUp) -> Iterator[Finding]:
@@ -92,18 +98,24 @@ def _cores(scope: Scope, part: BringUp) -> Iterator[Finding]:
         seen.add(core)
     if part.main_core in seen:
         yield scope.finding(
-            (*_AT, "main_core"), f"{part.main_core}, which is among pmd_cores", "a core of its own",
+            (*_AT, "main_core"),
+            f"{part.main_core}, which is among pmd_cores",
+            "a core of its own",
             "DPDK's housekeeping would delay packets; leave main_core out if there is no other core",
-        )  # fmt: skip
+        )
     if part.extension_core is None:
         return
     if part.extension_core in seen:
         yield scope.finding(
-            (*_AT, "extension_core"), f"{part.extension_core}, which is among pmd_cores", "a core of its own",
+            (*_AT, "extension_core"),
+            f"{part.extension_core}, which is among pmd_cores",
+            "a core of its own",
             "a PMD thread never gives its core up; leave extension_core out if there is no other core",
-        )  # fmt: skip
+        )
     if scope.spec.switch.extension is None and scope.spec.switch.flavor is not Flavor.OVS_NETDEV:
         yield scope.finding(
-            (*_AT, "extension_core"), "the key without switch.extension", "no such key, or switch.extension",
+            (*_AT, "extension_core"),
+            "the key without switch.extension",
+            "no such key, or switch.extension",
             "it is the core of the extension's program",
-        )  # fmt: skip
+        )

@@ -11,19 +11,23 @@ from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.spec.scope import Scope
 
+# fmt: off
 TYPES = (
     "system", "internal", "tap", "patch", "dpdk", "dpdkvhostuser", "dpdkvhostuserclient", "dpdkvdpa", "doca", "afxdp",
     "afxdp-nonpmd", "dummy", "dummy-internal", "dummy-pmd", "bareudp", "erspan", "geneve", "gre", "gtpu", "ip6erspan",
     "ip6gre", "lisp", "srv6", "stt", "vxlan",
-)  # fmt: skip
+)
+# fmt: on
 """Interface types of Open vSwitch 2.17 to 3.6, of NVIDIA's OVS-DOCA, and of its test devices."""
+# fmt: off
 _OPTIONS = (
     "dpdk-devargs", "dpdk-lsc-interrupt", "dpdk-vf-mac", "n_rxq", "n_rxq_desc", "n_txq", "n_txq_desc", "rx-flow-ctrl",
     "tx-flow-ctrl", "flow-ctrl-autoneg", "rx-steering", "vhost-server-path", "tx-retries-max", "vhost-max-queue-pairs",
     "peer", "xdp-mode", "use-need-wakeup", "remote_ip", "local_ip", "in_key", "out_key", "key", "dst_port", "tos", "ttl",
     "df_default", "csum", "exts", "egress_pkt_mark", "packet_type", "seq", "erspan_ver", "erspan_idx", "erspan_dir",
     "erspan_hwid", "tx_pcap", "rxq_pcap", "pcap", "stream", "pstream", "sw-meter",
-)  # fmt: skip
+)
+# fmt: on
 """Names that are right, so that they are not taken for others."""
 _SW_METER = re.compile(r"pps:[1-9]\d{0,9}:[1-9]\d{0,9}")
 _ALIKE_TYPES, _ALIKE_OPTIONS = 0.75, 0.88
@@ -59,14 +63,18 @@ def _software_meter(scope: Scope, path: Path, device: Device) -> Iterator[Findin
         return
     if flavor is not Flavor.OVS_DOCA:
         yield scope.finding(
-            where, f"sw-meter with flavor {flavor.value}", "no such option: only OVS-DOCA reads it",
+            where,
+            f"sw-meter with flavor {flavor.value}",
+            "no such option: only OVS-DOCA reads it",
             "leave it out; upstream's limit of a port is ingress_policing_kpkts_rate, which dnsteer does not set",
-        )  # fmt: skip
+        )
     elif not _SW_METER.fullmatch(str(found)):
         yield scope.finding(
-            where, f'"{found}"', "pps:RATE:BURST, in packets a second and packets",
+            where,
+            f'"{found}"',
+            "pps:RATE:BURST, in packets a second and packets",
             "for example pps:200000:32: packets of this port that hardware does not forward, beyond these, are dropped",
-        )  # fmt: skip
+        )
 
 
 def unknown_types(scope: Scope) -> Iterator[Finding]:
@@ -74,11 +82,12 @@ def unknown_types(scope: Scope) -> Iterator[Finding]:
     for path, device in _devices(scope):
         if device.type is not None and device.type not in TYPES and not _meant(device.type, TYPES, _ALIKE_TYPES):
             yield scope.finding(
-                (*path, "type"), f'"{device.type}", which no known release of Open vSwitch has',
+                (*path, "type"),
+                f'"{device.type}", which no known release of Open vSwitch has',
                 "a type such as system or dpdk",
                 "apply fails if the switch does not have it; to see what it has: ovs-vsctl get Open_vSwitch . iface_types",
                 "ports of a type that no known release of Open vSwitch has",
-            )  # fmt: skip
+            )
 
 
 def _devices(scope: Scope) -> Iterator[tuple[Path, Device]]:

@@ -20,16 +20,20 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
     for name, pool in scope.spec.pools.items():
         if pool.hash_fields is not None and pool.selection is not Selection.CLIENT:
             yield scope.finding(
-                ("pools", name, "hash_fields"), f"hash_fields with selection {pool.selection.value}",
-                "no hash_fields with this selection", "only selection: client uses hash_fields",
-            )  # fmt: skip
+                ("pools", name, "hash_fields"),
+                f"hash_fields with selection {pool.selection.value}",
+                "no hash_fields with this selection",
+                "only selection: client uses hash_fields",
+            )
         fields = pool.hash_fields or []
         for i, field in enumerate(fields):
             if (first := fields.index(field)) != i:
                 yield scope.finding(
-                    ("pools", name, "hash_fields", i), f'"{field}" a second time', "each field once",
+                    ("pools", name, "hash_fields", i),
+                    f'"{field}" a second time',
+                    "each field once",
                     f"remove it: it is hash_fields[{first}] already",
-                )  # fmt: skip
+                )
     vips = [(n, v, scope.spec.pools[v.pool]) for n, v in scope.spec.vips.items() if v.pool in scope.spec.pools]
     for name, vip, pool in vips:
         yield from _combination(scope, name, vip, pool)
@@ -45,10 +49,11 @@ def check_extension(scope: Scope) -> Iterator[Finding]:
         if not MODES[vip.forwarding].by_extension:
             what = f"selection {pool.selection.value} of pool {vip.pool}"
         yield scope.finding(
-            ("vips", name), f"{what} without switch.extension",
+            ("vips", name),
+            f"{what} without switch.extension",
             "switch.extension, since only the extension can forward these packets",
             "give switch.extension its ingress and egress port (docs/extension.md)",
-        )  # fmt: skip
+        )
     yield from _places(scope, through)
 
 
@@ -60,24 +65,29 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
     if extended and not MODES[vip.forwarding].program:
         *words, last = [mode.word.value for mode in MODES.values() if mode.program]
         yield scope.finding(
-            (*base, "forwarding"), pair, f"{', '.join(words)} or {last} with this selection",
+            (*base, "forwarding"),
+            pair,
+            f"{', '.join(words)} or {last} with this selection",
             f"{MODES[vip.forwarding].why_unsupported}; forwarding {vip.forwarding.value} requires selection source-port or "
             "dp-hash",
-        )  # fmt: skip
+        )
     if extended and pool.selection is Selection.DP_HASH:
         yield scope.finding(
-            (*base, "forwarding"), pair, "selection source-port, client or spray with this forwarding",
+            (*base, "forwarding"),
+            pair,
+            "selection source-port, client or spray with this forwarding",
             "the extension does not see the switch's hash",
-        )  # fmt: skip
+        )
     if pool.selection is Selection.SPRAY:
         for endpoint in derived.endpoints(vip):
             if endpoint.protocol is Protocol.TCP:
                 yield scope.finding(
-                    (*base, "services", endpoint.index), f"TCP port {endpoint.port} with selection spray of pool {vip.pool}",
+                    (*base, "services", endpoint.index),
+                    f"TCP port {endpoint.port} with selection spray of pool {vip.pool}",
                     "UDP services only",
                     "all packets of a connection must reach one backend: give TCP a VIP with another pool; "
                     "the services of one address may be in two VIPs",
-                )  # fmt: skip
+                )
                 break
 
 
@@ -90,16 +100,20 @@ def _ports(scope: Scope, part: Extension) -> Iterator[Finding]:
         path = (*_AT, key, "port")
         if port.port in taken:
             yield scope.finding(
-                path, f'"{port.port}", which is {taken[port.port]}', "a port for the extension alone",
+                path,
+                f'"{port.port}", which is {taken[port.port]}',
+                "a port for the extension alone",
                 "each of its two scalable functions has a representor of its own",
-            )  # fmt: skip
+            )
         taken.setdefault(port.port, "the port of its ingress")
     devices = [port.device or port.port for port in (part.ingress, part.egress)]
     if devices[0] == devices[1] and part.ingress.port != part.egress.port:
         yield scope.finding(
-            (*_AT, "egress", "device"), f'"{devices[1]}" a second time', "a device of its own for each port",
+            (*_AT, "egress", "device"),
+            f'"{devices[1]}" a second time',
+            "a device of its own for each port",
             "queries go in by one function and come out by the other",
-        )  # fmt: skip
+        )
 
 
 def _addresses(scope: Scope, part: Extension) -> Iterator[Finding]:
@@ -114,9 +128,11 @@ def _addresses(scope: Scope, part: Extension) -> Iterator[Finding]:
     for key, own in (("ipv4", part.ipv4), ("ipv6", part.ipv6)):
         if own is not None and own in used:
             yield scope.finding(
-                (*_AT, key), f"{own}, which is in use", "an address that is used for nothing else",
+                (*_AT, key),
+                f"{own}, which is in use",
+                "an address that is used for nothing else",
                 f"see {scope.where(used[own])}",
-            )  # fmt: skip
+            )
 
 
 def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
@@ -139,9 +155,11 @@ def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]
         most = getattr(part.budgets, key)
         if through and needed > most:
             yield scope.finding(
-                (*_AT, "budgets", key) if "budgets" in part.model_fields_set else _AT, f"a budget of {most} {key} for {why}",
-                f"at least {needed}", f"set switch.extension.budgets.{key}; the extension must be restarted for it",
-            )  # fmt: skip
+                (*_AT, "budgets", key) if "budgets" in part.model_fields_set else _AT,
+                f"a budget of {most} {key} for {why}",
+                f"at least {needed}",
+                f"set switch.extension.budgets.{key}; the extension must be restarted for it",
+            )
 
 
 def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
@@ -153,15 +171,18 @@ def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Find
             path: Path = ("pools", pool_name, "backends", i)
             if backend.port is None and len(uplinks) > 1:
                 yield scope.finding(
-                    path, 'no "port", behind the extension of a switch with several uplinks',
+                    path,
+                    'no "port", behind the extension of a switch with several uplinks',
                     "the uplink or port that it sits behind",
                     "a packet that comes back from the extension does not show by which uplink it came in",
-                )  # fmt: skip
+                )
                 continue
             place = backend.port or uplinks[0]
             first, where = seen.setdefault(backend.mac, (place, path))
             if first != place:
                 yield scope.finding(
-                    (*path, "mac"), f"mac {backend.mac} behind {place}, and behind {first} elsewhere",
-                    "one uplink or port for each MAC address behind the extension", f"see {scope.where(where)}",
-                )  # fmt: skip
+                    (*path, "mac"),
+                    f"mac {backend.mac} behind {place}, and behind {first} elsewhere",
+                    "one uplink or port for each MAC address behind the extension",
+                    f"see {scope.where(where)}",
+                )

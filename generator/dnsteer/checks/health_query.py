@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from dnsteer.spec.effective_query import EffectiveQuery, effective_query
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import show_value
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.query import RANDOM_LABEL
 from dnsteer.spec.model.spec import Pool
-from dnsteer.spec.schema_errors import show_value
 from dnsteer.spec.scope import Scope
 
 PLACEHOLDERS = ("address", "port", "pool", "backend")
@@ -22,12 +22,23 @@ _ALIKE = 0.8
 
 
 _EXAMPLES = {
-    "A": "192.0.2.1", "AAAA": "2001:db8::1", "CAA": '0 issue "ca.example.org"', "CNAME": "www.example.org.",
-    "DNSKEY": "257 3 13 BASE64", "DS": "12345 13 2 DIGEST", "HINFO": '"CPU" "OS"', "HTTPS": "1 . alpn=h2",
-    "MX": "10 mail.example.org.", "NAPTR": '100 10 "u" "sip" "" target.example.org.', "NS": "ns1.example.org.",
-    "PTR": "host.example.org.", "SOA": "ns1.example.org. hostmaster.example.org. 1 7200 900 1209600 300",
-    "SRV": "0 5 853 ns1.example.org.", "SVCB": "1 ns1.example.org. alpn=dot", "TXT": '"v=spf1 -all"',
-}  # fmt: skip
+    "A": "192.0.2.1",
+    "AAAA": "2001:db8::1",
+    "CAA": '0 issue "ca.example.org"',
+    "CNAME": "www.example.org.",
+    "DNSKEY": "257 3 13 BASE64",
+    "DS": "12345 13 2 DIGEST",
+    "HINFO": '"CPU" "OS"',
+    "HTTPS": "1 . alpn=h2",
+    "MX": "10 mail.example.org.",
+    "NAPTR": '100 10 "u" "sip" "" target.example.org.',
+    "NS": "ns1.example.org.",
+    "PTR": "host.example.org.",
+    "SOA": "ns1.example.org. hostmaster.example.org. 1 7200 900 1209600 300",
+    "SRV": "0 5 853 ns1.example.org.",
+    "SVCB": "1 ns1.example.org. alpn=dot",
+    "TXT": '"v=spf1 -all"',
+}
 """Data of a record of each type but ANY."""
 
 
@@ -36,24 +47,30 @@ def check_query(scope: Scope, path: Path, pool: Pool, check: HealthCheck) -> Ite
     if check.check is CheckKind.COMMAND:
         if "query" in check.model_fields_set:
             yield scope.finding(
-                (*path, "query"), "a query with check: command", "a check that asks by DNS",
+                (*path, "query"),
+                "a query with check: command",
+                "a check that asks by DNS",
                 "the command asks what it likes: remove the query, or write two checks",
-            )  # fmt: skip
+            )
         yield from _command(scope, path, check)
         return
     base: Path = (*path, "query") if "query" in check.model_fields_set else path
     if pool.serves == "authoritative" and check.query.name is None and check.query.rdclass == "IN":
         yield scope.finding(
-            base, "serves: authoritative and no name to ask for", "query.name: a zone that the servers have",
+            base,
+            "serves: authoritative and no name to ask for",
+            "query.name: a zone that the servers have",
             "every server has other zones: health: {query: {name: example.org}}",
-        )  # fmt: skip
+        )
         return
     query = effective_query(pool, check)
     if query.name.startswith(RANDOM_LABEL) and query.type == "SOA" and query.answers:
         yield scope.finding(
-            base, f'a random label ("{query.name}") and type: SOA', "a type that the names below have, such as A",
+            base,
+            f'a random label ("{query.name}") and type: SOA',
+            "a type that the names below have, such as A",
             "only a zone's own name has an SOA: give the type of a wildcard record, or rcode: NXDOMAIN",
-        )  # fmt: skip
+        )
     yield from _expected(scope, (*base, "expect"), check, query)
 
 
@@ -67,9 +84,11 @@ def _expected(scope: Scope, path: Path, check: HealthCheck, query: EffectiveQuer
     if "NOERROR" not in query.rcodes:
         for key in by_records:
             yield scope.finding(
-                (*path, key), f"{key} with rcode: {' or '.join(query.rcodes)}", "rcode: NOERROR",
+                (*path, key),
+                f"{key} with rcode: {' or '.join(query.rcodes)}",
+                "rcode: NOERROR",
                 "other answers have no such records: leave one of the two out",
-            )  # fmt: skip
+            )
     for key in ("serial_at_least", "serial_lag"):
         if getattr(expect, key) is not None and query.type != "SOA":
             yield scope.finding(

@@ -17,26 +17,31 @@ def check_judgement(scope: Scope) -> Iterator[Finding]:
             continue
         if not any(check.on_failure == "out" for check in pool.health or ()):
             yield scope.finding(
-                path, f"{least} for a pool without checks that take backends out", "such a check in the key health",
+                path,
+                f"{least} for a pool without checks that take backends out",
+                "such a check in the key health",
                 "without checks the agent takes nobody out: add health: {check: dns}, or leave keep_at_least out",
-            )  # fmt: skip
+            )
         takers = _serving(pool)
         joining = scope.spec.pools.get(pool.backup.pool) if pool.backup is not None else None
         helpers = _serving(joining) if joining is not None else 0
         if least >= takers + helpers:
             own = f"{takers} backends that are up with a weight" + (f" and {helpers} of its backup" if helpers else "")
             yield scope.finding(
-                path, f"{least}, and {own}", f"a number from 0 to {max(takers + helpers - 1, 0)}",
+                path,
+                f"{least}, and {own}",
+                f"a number from 0 to {max(takers + helpers - 1, 0)}",
                 "nobody would ever be taken out, not even one that is dead",
-            )  # fmt: skip
+            )
         if pool.backup is not None and least > pool.backup.below:
             below: Path = ("pools", name, "backup")
             yield scope.finding(
-                path, f"{least}, and a backup that joins below {pool.backup.below}",
+                path,
+                f"{least}, and a backup that joins below {pool.backup.below}",
                 f"a number from 0 to {pool.backup.below}",
                 f"backends that fail would stay in service while the backup stands by: set below: {least}; see "
                 f"{scope.where(below)}",
-            )  # fmt: skip
+            )
 
 
 def _serving(pool: Pool) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dnsteer.spec.errors import Finding, Path, show_path
+from dnsteer.spec.hints import near
 from dnsteer.spec.lint_codes import LINT_CODES
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 _KIND = "entries of lint.accept that cover nothing"
@@ -22,9 +22,12 @@ def useless_entries(scope: Scope) -> Iterator[Finding]:
         path: Path = ("lint", "accept", i)
         if entry.code not in LINT_CODES:
             yield scope.finding(
-                (*path, "code"), f'"{entry.code}", which is no code of lint', "the code of a finding",
-                f"{near(entry.code, sorted(LINT_CODES))} dnsteer lint --explain all lists them", _KIND,
-            )  # fmt: skip
+                (*path, "code"),
+                f'"{entry.code}", which is no code of lint',
+                "the code of a finding",
+                f"{near(entry.code, sorted(LINT_CODES))} dnsteer lint --explain all lists them",
+                _KIND,
+            )
         if entry.at is not None:
             last = _last_step(scope.spec, plain(entry.at))
             if last is not None:

@@ -28,22 +28,43 @@ from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
+from dnsteer.spec.hints import show_value
 from dnsteer.spec.loaded import Loaded, with_slots
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.schema_errors import findings_of, show_value
+from dnsteer.spec.schema_errors import findings_of
 from dnsteer.spec.scope import Scope
 from dnsteer.spec.workers import places, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
-    check_switch, check_devices, check_bringup, check_pools, check_vips, check_addresses, check_reachable, check_services,
-    check_extension, check_modes, check_workers, check_probe, check_health, check_judgement, check_backups, check_balance,
+    check_switch,
+    check_devices,
+    check_bringup,
+    check_pools,
+    check_vips,
+    check_addresses,
+    check_reachable,
+    check_services,
+    check_extension,
+    check_modes,
+    check_workers,
+    check_probe,
+    check_health,
+    check_judgement,
+    check_backups,
+    check_balance,
     check_announce,
-)  # fmt: skip
+)
 _OF_POOLS_AS_WRITTEN = (check_judgement, check_backups, check_balance, check_announce)
 _OF_WHAT_IS_MEANT = (
-    check_devices, check_bringup, check_reachable, check_health, check_judgement, check_balance, check_announce,
-)  # fmt: skip
+    check_devices,
+    check_bringup,
+    check_reachable,
+    check_health,
+    check_judgement,
+    check_balance,
+    check_announce,
+)
 """What finds mistakes that keep nobody from making the tables."""
 _BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""

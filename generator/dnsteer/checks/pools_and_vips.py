@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Selection, Vip
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
@@ -25,18 +25,22 @@ def check_pools(scope: Scope) -> Iterator[Finding]:
     addresses = {a for pool in pools.values() for b in pool.backends for a in (b.ipv4, b.ipv6) if a is not None}
     if len(addresses) > derived.MAX_BACKEND_ADDRESSES:
         yield scope.finding(
-            ("pools",), f"{len(addresses)} backend addresses", f"at most {derived.MAX_BACKEND_ADDRESSES}",
+            ("pools",),
+            f"{len(addresses)} backend addresses",
+            f"at most {derived.MAX_BACKEND_ADDRESSES}",
             "split the spec by switch",
-        )  # fmt: skip
+        )
     for name, pool in pools.items():
         base: Path = ("pools", name)
         for i, backend in enumerate(pool.backends):
             yield from _backend(scope, (*base, "backends", i), backend)
         if not any(b.weight for b in pool.backends):
             yield scope.finding(
-                (*base, "backends"), "no weight above 0", "at least one backend that takes queries",
+                (*base, "backends"),
+                "no weight above 0",
+                "at least one backend that takes queries",
                 "weight 0 takes none; state: down takes a backend out and keeps its share",
-            )  # fmt: skip
+            )
         yield from _selection(scope, base, pool)
 
 
@@ -44,14 +48,18 @@ def _backend(scope: Scope, path: Path, backend: Backend) -> Iterator[Finding]:
     switch = scope.spec.switch
     if backend.ipv4 is None and backend.ipv6 is None:
         yield scope.finding(
-            path, 'neither "ipv4" nor "ipv6"', "an address of at least one family",
+            path,
+            'neither "ipv4" nor "ipv6"',
+            "an address of at least one family",
             "a backend takes the queries of the families that it has an address in",
-        )  # fmt: skip
+        )
     if backend.port is not None and backend.port not in switch.uplinks and backend.port not in switch.ports:
         yield scope.finding(
-            (*path, "port"), f'"{backend.port}"', "the name of an uplink or port of the switch",
+            (*path, "port"),
+            f'"{backend.port}"',
+            "the name of an uplink or port of the switch",
             near(backend.port, [*switch.uplinks, *switch.ports]),
-        )  # fmt: skip
+        )
 
 
 def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
@@ -60,15 +68,19 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
     hashed = pool.selection is Selection.DP_HASH
     if hashed and limits.why_no_dp_hash:
         yield scope.finding(
-            (*base, "selection"), f'"dp-hash" with flavor {flavor.value}', "a selection that the flavor offloads",
+            (*base, "selection"),
+            f'"dp-hash" with flavor {flavor.value}',
+            "a selection that the flavor offloads",
             f"{limits.why_no_dp_hash}; use source-port, or flavor ovs-netdev to forward in software",
-        )  # fmt: skip
+        )
         return
     if hashed and pool.slots is not None and pool.slots > limits.max_dp_hash_slots:
         yield scope.finding(
-            (*base, "slots"), str(pool.slots), f"at most {limits.max_dp_hash_slots} for dp-hash with flavor {flavor.value}",
+            (*base, "slots"),
+            str(pool.slots),
+            f"at most {limits.max_dp_hash_slots} for dp-hash with flavor {flavor.value}",
             f"source-port goes up to {MAX_SLOTS}",
-        )  # fmt: skip
+        )
         return
     most = derived.slot_count(scope.spec, pool)
     takers = sum(1 for b in pool.backends if b.weight)
@@ -80,9 +92,11 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
     if need > highest:
         hint = f"split the pool: {pool.selection.value} with flavor {flavor.value} has at most {highest} slots"
     yield scope.finding(
-        (*base, "slots") if pool.slots else (*base, "backends"), f"{most} slots for {takers} backends with a weight",
-        "a slot for every backend with a weight", hint,
-    )  # fmt: skip
+        (*base, "slots") if pool.slots else (*base, "backends"),
+        f"{most} slots for {takers} backends with a weight",
+        "a slot for every backend with a weight",
+        hint,
+    )
 
 
 def check_vips(scope: Scope) -> Iterator[Finding]:
@@ -101,9 +115,11 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
             if not mode.translates_ports and not isinstance(entry, str) and entry.target_port is not None:
                 way, why = vip.forwarding.value, mode.changed_by
                 yield scope.finding(
-                    (*base, "services", i, "target_port"), f"{entry.target_port} with forwarding {way}",
-                    f"no target_port with {way}", f"{why} changes no port: remove it, or use forwarding: nat",
-                )  # fmt: skip
+                    (*base, "services", i, "target_port"),
+                    f"{entry.target_port} with forwarding {way}",
+                    f"no target_port with {way}",
+                    f"{why} changes no port: remove it, or use forwarding: nat",
+                )
 
 
 def _serves(pool: Pool, family: Family) -> bool:
@@ -122,7 +138,8 @@ def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) ->
         if family != "any" and found and not serves[family]:
             shown = ", ".join(str(vip.addresses[i]) for i in found[:3]) + (", ..." if len(found) > 3 else "")
             yield scope.finding(
-                (*base, "addresses", found[0]), f"{shown}, and pool {vip.pool} without a backend for {WORD[family]}",
+                (*base, "addresses", found[0]),
+                f"{shown}, and pool {vip.pool} without a backend for {WORD[family]}",
                 f"a pool with a backend that has an {WORD[family]} address and a weight",
                 f"give its backends {_lacking(scope.spec.pools[vip.pool], family)}, or leave this address out",
-            )  # fmt: skip
+            )

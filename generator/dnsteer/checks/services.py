@@ -45,6 +45,8 @@ def _duplicates(scope: Scope) -> Iterator[Finding]:
                 pair.shared.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
     for pair in pairs.values():
         yield scope.finding(
-            pair.path, f"{pair.shown()} a second time", "each address, protocol and port once",
+            pair.path,
+            f"{pair.shown()} a second time",
+            "each address, protocol and port once",
             f"see {scope.where(pair.earlier)}",
-        )  # fmt: skip
+        )

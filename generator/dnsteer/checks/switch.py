@@ -8,10 +8,10 @@ from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
-from dnsteer.spec.schema_errors import near
 from dnsteer.spec.scope import Scope
 
 _NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "patch": "peer"}
@@ -30,10 +30,11 @@ def _datapath_type(scope: Scope) -> Iterator[Finding]:
     switch = scope.spec.switch
     if switch.datapath_type is not None and switch.flavor is not Flavor.OVS_DOCA:
         yield scope.finding(
-            ("switch", "datapath_type"), f'"{switch.datapath_type}" with flavor {switch.flavor.value}',
+            ("switch", "datapath_type"),
+            f'"{switch.datapath_type}" with flavor {switch.flavor.value}',
             "no such key: the flavor says which datapath the bridge has",
             "only ovs-doca has a choice: leave it out, or set flavor: ovs-doca",
-        )  # fmt: skip
+        )
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:
@@ -49,18 +50,22 @@ def _ports(scope: Scope) -> Iterator[Finding]:
     for name in switch.ports:
         if name in switch.uplinks:
             yield scope.finding(
-                ("switch", "ports", name), f'"{name}", which is the name of an uplink', "each port once",
+                ("switch", "ports", name),
+                f'"{name}", which is the name of an uplink',
+                "each port once",
                 "backends may sit behind an uplink: remove this entry and give them its name as their port",
-            )  # fmt: skip
+            )
     devices: dict[tuple[str, str], Path] = {}
     for part, ports in (("uplinks", switch.uplinks), ("ports", switch.ports)):
         for name, port in ports.items():
             path: Path = ("switch", part, name)
             if name == switch.bridge:
                 yield scope.finding(
-                    path, "the bridge's own name", "a name that differs from the bridge's",
+                    path,
+                    "the bridge's own name",
+                    "a name that differs from the bridge's",
                     "Open vSwitch gives the bridge a port of its name",
-                )  # fmt: skip
+                )
             if port.answers is not None:
                 yield from _answers(scope, (*path, "answers"), port.answers)
             yield from _device(scope, path, port, devices)
@@ -80,9 +85,11 @@ def _answers(scope: Scope, path: Path, uplink: str) -> Iterator[Finding]:
         yield scope.finding(path, f'"{uplink}"', "the name of an uplink", near(uplink, switch.uplinks))
     elif switch.uplinks[uplink].next_hop is None:
         yield scope.finding(
-            path, f'"{uplink}", which has no next hop', "an uplink with next_hop",
+            path,
+            f'"{uplink}", which has no next hop',
+            "an uplink with next_hop",
             f"give {uplink} a next_hop: the MAC address of the router there",
-        )  # fmt: skip
+        )
 
 
 def _device(scope: Scope, path: Path, port: Device, devices: dict[tuple[str, str], Path]) -> Iterator[Finding]:
@@ -90,9 +97,11 @@ def _device(scope: Scope, path: Path, port: Device, devices: dict[tuple[str, str
     kind = port.type or derived.INTERFACE_TYPE[flavor]
     if flavor is Flavor.OVS_KERNEL and kind.startswith(("dpdk", "afxdp")):
         yield scope.finding(
-            (*path, "type"), f'"{kind}" with flavor ovs-kernel', "a type of the kernel's datapath, such as system",
+            (*path, "type"),
+            f'"{kind}" with flavor ovs-kernel',
+            "a type of the kernel's datapath, such as system",
             "devices of this type exist in userspace only: ovs-dpdk, ovs-doca or ovs-netdev",
-        )  # fmt: skip
+        )
         return
     option = _NEEDS.get(kind)
     if option is None:
@@ -101,16 +110,20 @@ def _device(scope: Scope, path: Path, port: Device, devices: dict[tuple[str, str
     if value is None:
         if not (kind == "dpdk" and flavor is Flavor.OVS_DOCA):  # NVIDIA's fork finds the device by the port's name
             yield scope.finding(
-                path, f"type {kind} and no option {option}", f"the option {option}",
+                path,
+                f"type {kind} and no option {option}",
+                f"the option {option}",
                 f"Open vSwitch does not open a {kind} device without it: options: {{{option}: ...}}",
-            )  # fmt: skip
+            )
         return
     first = devices.setdefault((option, value), path)
     if first != path:
         yield scope.finding(
-            (*path, "options", option), f'"{value}" a second time', "a device of its own for each port",
+            (*path, "options", option),
+            f'"{value}" a second time',
+            "a device of its own for each port",
             f"see {scope.where(first)}",
-        )  # fmt: skip
+        )
 
 
 def _macs(scope: Scope) -> Iterator[Finding]:
@@ -126,10 +139,12 @@ def _macs(scope: Scope) -> Iterator[Finding]:
     }
     if switch.gateway_mac == switch.mac:
         yield scope.finding(
-            ("switch", "gateway_mac"), f'"{switch.mac}", the same as switch.mac', "a MAC address of its own",
+            ("switch", "gateway_mac"),
+            f'"{switch.mac}", the same as switch.mac',
+            "a MAC address of its own",
             "the switch tells answers from queries by destination MAC; leave gateway_mac out to get mac with its "
             "lowest bit flipped",
-        )  # fmt: skip
+        )
     others: list[tuple[Path, str]] = [
         (("switch", "uplinks", name, "next_hop"), up.next_hop) for name, up in switch.uplinks.items() if up.next_hop
     ]
@@ -148,14 +163,18 @@ def _return_path(scope: Scope) -> Iterator[Finding]:
     for family, why in needs.items():
         if not any(derived.family_of(g) == family for g in switch.gateways):
             yield scope.finding(
-                ("switch", "gateways"), f"no {WORD[family]} gateway", f"an {WORD[family]} address in switch.gateways",
+                ("switch", "gateways"),
+                f"no {WORD[family]} gateway",
+                f"an {WORD[family]} address in switch.gateways",
                 f"{why}: give its backends a virtual gateway to route the answers to",
-            )  # fmt: skip
+            )
     if needs and not any(up.next_hop is not None for up in switch.uplinks.values()):
         yield scope.finding(
-            ("switch", "uplinks"), "no uplink with next_hop", "an uplink with next_hop",
+            ("switch", "uplinks"),
+            "no uplink with next_hop",
+            "an uplink with next_hop",
             f"{next(iter(needs.values()))}: give the MAC address of the router that they leave to",
-        )  # fmt: skip
+        )
 
 
 def families_that_return(spec: Spec) -> dict[Family, str]:

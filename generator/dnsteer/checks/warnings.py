@@ -13,9 +13,9 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.effective_query import tests_only_liveness
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.families import ANY, FAMILIES
+from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import CheckKind
-from dnsteer.spec.model.spec import State
+from dnsteer.spec.model.spec import Spec, State
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.scope import Scope
 
@@ -40,9 +40,12 @@ def _ports(scope: Scope) -> Iterator[Finding]:
     for name in scope.spec.switch.ports:
         if name not in used:
             yield scope.finding(
-                ("switch", "ports", name), "a port that no backend uses", f"a backend with port: {name}",
-                "queries to a backend without port leave by the uplink that they came in by", "ports that no backend uses",
-            )  # fmt: skip
+                ("switch", "ports", name),
+                "a port that no backend uses",
+                f"a backend with port: {name}",
+                "queries to a backend without port leave by the uplink that they came in by",
+                "ports that no backend uses",
+            )
 
 
 def _pools(scope: Scope) -> Iterator[Finding]:
@@ -69,12 +72,14 @@ def _pools(scope: Scope) -> Iterator[Finding]:
             one = len(families) == 1 and ANY not in down
             what = f"every backend for {WORD[families[0]]}" if one else "every backend"
             yield scope.finding(
-                (*base, "backends"), f"{what} down", "a backend that is up",
+                (*base, "backends"),
+                f"{what} down",
+                "a backend that is up",
                 "the base assignment is kept: queries still go to backends that are down"
                 if pool.on_all_down == "keep"
                 else "queries are dropped until one is up (on_all_down)",
                 "pools with every backend of a family down",
-            )  # fmt: skip
+            )
 
 
 def _extension(scope: Scope) -> Iterator[Finding]:
@@ -84,17 +89,20 @@ def _extension(scope: Scope) -> Iterator[Finding]:
     through = [(n, vip) for n, vip in spec.vips.items() if MODES[vip.forwarding].uses_extension(spec.pools[vip.pool])]
     if not through:
         yield scope.finding(
-            ("switch", "extension"), "an extension that no VIP needs", "a VIP with forwarding ipip or siit, or with a pool "
-            "of selection client or spray", "without one, leave switch.extension out",
-        )  # fmt: skip
+            ("switch", "extension"),
+            "an extension that no VIP needs",
+            "a VIP with forwarding ipip or siit, or with a pool of selection client or spray",
+            "without one, leave switch.extension out",
+        )
     for name, pool in spec.pools.items():
         if pool.hash_fields and not {"src_ip", "src_port"} & {*pool.hash_fields}:
             yield scope.finding(
-                ("pools", name, "hash_fields"), "fields that all clients of a service share",
+                ("pools", name, "hash_fields"),
+                "fields that all clients of a service share",
                 "src_ip or src_port among them",
                 "the hash is the same for all queries to a service, so one backend gets them all",
                 "pools that give all queries to a service to one backend",
-            )  # fmt: skip
+            )
     part = spec.switch.bringup
     mtu = USUAL_MTU if part is None or part.mtu is None else part.mtu
     said = "as usual: switch.bringup.mtu is left out" if part is None or part.mtu is None else "switch.bringup.mtu"
@@ -102,12 +110,13 @@ def _extension(scope: Scope) -> Iterator[Finding]:
         more = MODES[vip.forwarding].mtu_excess(vip, spec.pools[vip.pool])
         if more and mtu < USUAL_MTU + more:
             yield scope.finding(
-                ("vips", name, "forwarding"), f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",
+                ("vips", name, "forwarding"),
+                f"{vip.forwarding.value}, and links of {mtu} bytes ({said})",
                 f"links of at least {USUAL_MTU + more} bytes from the switch to the backends of pool {vip.pool}",
                 f"tunnels make queries {more} bytes longer, and packets above the links' MTU are lost: full TCP "
                 "segments are that long, queries over UDP never are",
                 "VIPs whose tunnels make packets longer than the links",
-            )  # fmt: skip
+            )
 
 
 USUAL_MTU = 1500
@@ -125,16 +134,21 @@ def _vips(scope: Scope) -> Iterator[Finding]:
         if why and vip.fragments == "drop":
             way = vip.forwarding.value
             yield scope.finding(
-                ("vips", name, "fragments"), f'"drop" with forwarding {way}', f"no fragments key with {way}", why,
+                ("vips", name, "fragments"),
+                f'"drop" with forwarding {way}',
+                f"no fragments key with {way}",
+                why,
                 "VIPs with fragments: drop, which has no effect without forwarding nat",
-            )  # fmt: skip
+            )
         others = [a for a in vip.addresses if a in echo]
         if not vip.echo and others:
             yield scope.finding(
-                ("vips", name, "echo"), f"false, while VIP {echo[others[0]]} with the same address says true",
-                "one answer for an address", f"echo requests to {others[0]} are answered",
+                ("vips", name, "echo"),
+                f"false, while VIP {echo[others[0]]} with the same address says true",
+                "one answer for an address",
+                f"echo requests to {others[0]} are answered",
                 "VIPs with echo: false, while another VIP with the same address says true",
-            )  # fmt: skip
+            )
 
 
 def _probes(scope: Scope) -> Iterator[Finding]:
@@ -146,20 +160,26 @@ def _probes(scope: Scope) -> Iterator[Finding]:
     for name, pool in scope.spec.pools.items():
         if all(check.check is CheckKind.COMMAND or check.via == "network" for check in pool.health or ()):
             continue
-        vips = [vip for vip in scope.spec.vips.values() if vip.pool == name]
-        ways = [(MODES[vip.forwarding], derived.family_of(a)) for vip in vips for a in vip.addresses]
-        # In tunnels they may be anywhere, and translated answers go by a route.
-        reached = {mode.reach(family) for mode, family in ways if not (mode.tunnels or mode.translates)}
+        families = _probed_on_link(scope.spec, name)
         for i, backend in enumerate(pool.backends):
-            for family in (f for f in FAMILIES if f in reached):
+            for family in families:
                 address = derived.address_of(backend, family)
                 if address is not None and not any(address in network for network in networks):
                     yield scope.finding(
-                        ("pools", name, "backends", i, family), f"{address}, in no network of switch.probe.addresses",
+                        ("pools", name, "backends", i, family),
+                        f"{address}, in no network of switch.probe.addresses",
                         "an address of the port for probes in the network of each backend that is asked through the bridge",
                         "its answers arrive only if its router sends them to the bridge; add one, or say via: network",
                         "backends in no network of switch.probe.addresses",
-                    )  # fmt: skip
+                    )
+
+
+def _probed_on_link(spec: Spec, pool: str) -> list[Family]:
+    """The families in which backends of a pool are reached without a router on the way back."""
+    ways = [(MODES[vip.forwarding], a) for vip in spec.vips.values() if vip.pool == pool for a in vip.addresses]
+    # In tunnels they may be anywhere, and translated answers go by a route.
+    reached = {mode.reach(derived.family_of(a)) for mode, a in ways if not (mode.tunnels or mode.translates)}
+    return [family for family in FAMILIES if family in reached]
 
 
 def _liveness(scope: Scope) -> Iterator[Finding]:
@@ -168,11 +188,12 @@ def _liveness(scope: Scope) -> Iterator[Finding]:
         deciding = [check for check in pool.health or () if check.on_failure == "out"]
         if deciding and all(tests_only_liveness(pool, check) for check in deciding):
             yield scope.finding(
-                ("pools", name, "health"), "checks that test only that something answers",
+                ("pools", name, "health"),
+                "checks that test only that something answers",
                 "serves: authoritative or serves: resolver, or a query for what the servers have",
                 "a server that has lost its zones, or a resolver without a way to the Internet, passes",
                 "pools whose checks test only that something answers",
-            )  # fmt: skip
+            )
 
 
 def _gateways(scope: Scope) -> Iterator[Finding]:
@@ -182,11 +203,12 @@ def _gateways(scope: Scope) -> Iterator[Finding]:
         if derived.family_of(address) not in needed:
             word = WORD[derived.family_of(address)]
             yield scope.finding(
-                ("switch", "gateways", i), f"{address}, a gateway that no answers need",
+                ("switch", "gateways", i),
+                f"{address}, a gateway that no answers need",
                 f"{word} answers that pass the switch",
                 "answers pass it with forwarding nat or siit, and of backends on ports of their own; leave it out otherwise",
                 "gateways that no answers need",
-            )  # fmt: skip
+            )
 
 
 def _anycast(scope: Scope) -> Iterator[Finding]:
@@ -194,10 +216,12 @@ def _anycast(scope: Scope) -> Iterator[Finding]:
     for path, address in all_addresses(scope):
         if address.version == 6 and not int(address) & _INTERFACE_ID:
             yield scope.finding(
-                path, f"{address}, the anycast address of the routers of {address}/64", "an address of one host",
+                path,
+                f"{address}, the anycast address of the routers of {address}/64",
+                "an address of one host",
                 "routers of that network answer for it themselves (RFC 4291, 2.6.1); fine where no router has this network",
                 "addresses that are those of a network's routers",
-            )  # fmt: skip
+            )
 
 
 def _without_health(scope: Scope) -> Iterator[Finding]:
@@ -209,10 +233,12 @@ def _without_health(scope: Scope) -> Iterator[Finding]:
         for key in keys:
             if key != "slow_start" or pool.backup is None:  # a backup's backends leave over it
                 yield scope.finding(
-                    ("pools", name, key), f"{key}, and no health", f"a pool with health, or no {key}",
+                    ("pools", name, key),
+                    f"{key}, and no health",
+                    f"a pool with health, or no {key}",
                     "the agent checks no backend of this pool and takes none out",
                     "pools with panic, slow_start or hold_max and without health",
-                )  # fmt: skip
+                )
 
 
 _INTERFACE_ID = (1 << 64) - 1

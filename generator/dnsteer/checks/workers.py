@@ -46,9 +46,11 @@ def _names(scope: Scope, host: _Host) -> Iterator[Finding]:
     longest = len(f".{host.workers - 1}")
     if len(host.name) + longest > MAX_NAME:
         yield scope.finding(
-            (*host.path, "name"), f"a name of {len(host.name)} characters, and {host.workers} workers",
-            f"one of at most {MAX_NAME - longest}", "workers are called NAME.0, NAME.1 and so on",
-        )  # fmt: skip
+            (*host.path, "name"),
+            f"a name of {len(host.name)} characters, and {host.workers} workers",
+            f"one of at most {MAX_NAME - longest}",
+            "workers are called NAME.0, NAME.1 and so on",
+        )
 
 
 def _served(spec: Spec, pool: str) -> Iterator[str]:
@@ -65,11 +67,12 @@ def _modes(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
         mode = scope.spec.vips[name].forwarding
         if not MODES[mode].translates_ports:
             yield scope.finding(
-                (*host.path, "workers"), f"{host.workers} workers, and VIP {name} with forwarding {mode.value}",
+                (*host.path, "workers"),
+                f"{host.workers} workers, and VIP {name} with forwarding {mode.value}",
                 "VIPs with forwarding: nat alone for a pool with workers",
                 f"workers differ in their ports, which {MODES[mode].changed_by} does not change: use forwarding: nat, or "
                 f"leave workers out; see {scope.where(('vips', name, 'forwarding'))}",
-            )  # fmt: skip
+            )
 
 
 def _ports(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
@@ -83,7 +86,7 @@ def _ports(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
                     f"{host.workers} workers at ports from {first}/{endpoint.protocol.value} on, so up to {last}",
                     f"ports up to {MAX_PORT}",
                     f"lower the target_port; see {scope.where(('vips', name, 'services', endpoint.index))}",
-                )  # fmt: skip
+                )
     last_worker = named(scope.spec.pools[pool], host.name)[-1]
     for index, check in enumerate(scope.spec.pools[pool].health or ()):
         last = own_port(scope.spec, pool, check, last_worker)
@@ -93,4 +96,4 @@ def _ports(scope: Scope, pool: str, host: _Host) -> Iterator[Finding]:
                 f"{host.workers} workers, which a check asks at ports from {check.port} on, so up to {last}",
                 f"ports up to {MAX_PORT}",
                 f"lower the port of the check; see {scope.where(('pools', pool, 'health', index))}",
-            )  # fmt: skip
+            )

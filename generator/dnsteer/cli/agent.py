@@ -9,7 +9,7 @@ import resource
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
@@ -27,8 +27,9 @@ from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
+    from dnsteer.console.seen_recorder import SeenRecorder
     from dnsteer.events.event import Say
-    from dnsteer.metrics.recorder import Recorder
+    from dnsteer.metrics.observer import AgentObserver
 
     Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
     """What serves something, by what that is."""
@@ -121,7 +122,7 @@ def agent(
     lines.take_over(logging.getLogger())
     say = lines.say
     served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given, say)
-    working = Agent(switch, bridge, say, partial(run_request, say), served.recorder)
+    working = Agent(switch, bridge, say, partial(run_request, say), served.seen, served.observers)
     served.begin(working)
 
     async def run() -> None:
@@ -152,9 +153,13 @@ def agent(
 
 @dataclass(frozen=True)
 class Served:
-    """What the agent tells of its work, what serves it and tells the agent, what reads its files again, and what ends it."""
+    """What keeps what the agent knows, where more is to be kept than for its control socket, and who else observes it.
 
-    recorder: Recorder | None = None
+    *serving* serves it, *begin* tells the agent of it, *read_again* reads its files again, and *close* ends it.
+    """
+
+    seen: SeenRecorder | None = None
+    observers: Sequence[AgentObserver] = ()
     serving: Serving = field(default_factory=dict)
     begin: Callable[[Agent], None] = lambda _: None
     read_again: Callable[[], None] = lambda: None
@@ -169,8 +174,9 @@ def _served(
         return Served()
     try:
         from dnsteer.cli.prediction import predict
-        from dnsteer.console.recorder import ConsoleRecorder, SeenMetrics
+        from dnsteer.console.recorder import ConsoleRecorder
         from dnsteer.console.serve import AwaitedSecurity, serve_console, serve_metrics_behind
+        from dnsteer.metrics.agent import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import MetricsPages, serve_metrics
     except ModuleNotFoundError as err:
@@ -185,8 +191,8 @@ def _served(
     serves = partial(_said_of_server, say)
     what = "console" if console else "metrics"
     security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
-    told = SeenMetrics() if console is None else ConsoleRecorder()
-    collector = Collector(switch, told)
+    seen, counted = ConsoleRecorder() if console is not None else None, AgentMetrics()
+    collector = Collector(switch, counted)
     pages = MetricsPages(collector)
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 
@@ -211,8 +217,8 @@ def _served(
             await serve_metrics(*at, pages, serves)
 
     serving: dict[str, Callable[[Agent], Coroutine[Any, Any, None]]] = {}
-    if console is not None and isinstance(told, ConsoleRecorder):
-        serving["console and metrics" if metrics == console else "console"] = partial(with_console, at=console, of=told)
+    if console is not None and seen is not None:
+        serving["console and metrics" if metrics == console else "console"] = partial(with_console, at=console, of=seen)
     if metrics is not None and metrics != console:
         at = metrics
         serving["metrics"] = lambda _: with_metrics(at)
@@ -224,7 +230,7 @@ def _served(
     def begin(agent: Agent) -> None:
         pages.on_read = lambda: agent.datapath_read(collector.not_understood)
 
-    return Served(told, serving, begin, read_again, pages.close)
+    return Served(seen, (counted,), serving, begin, read_again, pages.close)
 
 
 def _takes_loads(at: At | None, say: Say) -> Serving:

@@ -29,7 +29,7 @@ Vips = Annotated[
 All = Annotated[bool, typer.Option("--all", help="All VIPs of the spec.")]
 Lasts = Annotated[
     float | None, typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h).")
-]  # fmt: skip
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -39,9 +39,15 @@ def register(app: typer.Typer) -> None:
 
 
 def withdraw(
-    switch: TargetSwitch, vips: Vips = None, every: All = False, lasts: Lasts = None, note: Note = "", bridge: Bridge = None,
-    dry_run: DryRun = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    vips: Vips = None,
+    every: All = False,
+    lasts: Lasts = None,
+    note: Note = "",
+    bridge: Bridge = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
     """Withdraw VIPs from BGP for maintenance: routers send their queries elsewhere until `announce`."""
     from dnsteer.deploy import withdraw as work
 
@@ -56,9 +62,13 @@ def withdraw(
 
 
 def announce(
-    switch: TargetSwitch, vips: Vips = None, every: All = False, bridge: Bridge = None, dry_run: DryRun = False,
+    switch: TargetSwitch,
+    vips: Vips = None,
+    every: All = False,
+    bridge: Bridge = None,
+    dry_run: DryRun = False,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Let VIPs be announced again that were withdrawn, as soon as they work."""
     from dnsteer.deploy import withdraw as work
 
@@ -105,10 +115,17 @@ def _wait(done: Withdrawing, *, gone: bool) -> set[str] | None:
 
 def _report(done: Withdrawing, state: str, left: set[str] | None, dry_run: bool, json: bool) -> None:
     if json:
-        print_json({
-            "ok": not (left and state == "withdrawn"), "changed": bool(done.changed), "bridge": done.bridge,
-            "vips": list(done.vips), "state": state, "left": None if left is None else sorted(left), "dry_run": dry_run,
-        })  # fmt: skip
+        print_json(
+            {
+                "ok": not (left and state == "withdrawn"),
+                "changed": bool(done.changed),
+                "bridge": done.bridge,
+                "vips": list(done.vips),
+                "state": state,
+                "left": None if left is None else sorted(left),
+                "dry_run": dry_run,
+            }
+        )
         return
     for name in done.vips:
         verb = "would be" if dry_run else "is"

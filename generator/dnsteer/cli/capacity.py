@@ -41,22 +41,27 @@ def capacity(
     frame: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="F", help="Frame size: bytes (64 to 9600), query, answer, imix or jumbo; repeat for several. "
+            metavar="F",
+            help="Frame size: bytes (64 to 9600), query, answer, imix or jumbo; repeat for several. "
             "By default 64, query, answer, imix and jumbo.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="PATH=VALUE", help="Predict as if the spec said this, such as pools.a.selection=dp-hash; "
+            "--set",
+            metavar="PATH=VALUE",
+            help="Predict as if the spec said this, such as pools.a.selection=dp-hash; "
             "repeat for several. Shows the figures before and after.",
         ),
     ] = None,
     query_bytes: Annotated[
-        int | None, typer.Option(min=17, max=_MAX_BYTES, help="Bytes of a DNS query, without headers.", show_default="54")
+        int | None,
+        typer.Option(min=17, max=_MAX_BYTES, help="Bytes of a DNS query, without headers.", show_default="54"),
     ] = None,
     answer_bytes: Annotated[
-        int | None, typer.Option(min=12, max=_MAX_BYTES, help="Bytes of a DNS answer, without headers.", show_default="844")
+        int | None,
+        typer.Option(min=12, max=_MAX_BYTES, help="Bytes of a DNS answer, without headers.", show_default="844"),
     ] = None,
     arm_cores: Annotated[
         int, typer.Option(min=1, max=64, help="Cores of the card that Open vSwitch forwards with (pmd-cpu-mask).")
@@ -72,7 +77,7 @@ def capacity(
         bool, typer.Option("--verbose", "-v", help="Show each kind of path by frame size, and each VIP.")
     ] = False,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Predict packets, bits and queries per second, latency and new connections on a BlueField, and say what limits them.
 
     Totals first: all pools and each of them. By frame size: --frame, or --verbose with every VIP.
@@ -122,9 +127,15 @@ class _Prediction:
     """A prediction with the options of the command line."""
 
     def __init__(
-        self, hardware: Hardware | None, flavor: str | None, arm_cores: int, counters: bool, sizes: object,
-        frames: list[str], json: bool,
-    ) -> None:  # fmt: skip
+        self,
+        hardware: Hardware | None,
+        flavor: str | None,
+        arm_cores: int,
+        counters: bool,
+        sizes: object,
+        frames: list[str],
+        json: bool,
+    ) -> None:
         self._hardware = hardware
         self._flavor = flavor
         self._options = {"arm_cores": arm_cores, "counters": counters, "sizes": sizes}

@@ -66,9 +66,14 @@ def _fill(
 
 
 def changed_totals(
-    before: CapacityReport, after: CapacityReport, settings: Sequence[str], width: int, *, vips: bool,
+    before: CapacityReport,
+    after: CapacityReport,
+    settings: Sequence[str],
+    width: int,
+    *,
+    vips: bool,
     all_pools: bool = True,
-) -> RenderableType:  # fmt: skip
+) -> RenderableType:
     """What the settings change of the totals, of the first pools unless *all_pools*, or VIP by VIP."""
     title = Text("what if " + " ".join(escape(s) for s in settings), style="bold")
     whose = "VIP" if vips else "pool"
@@ -80,12 +85,14 @@ def changed_totals(
     for key in shown:
         old, new = was.get(key), now.get(key)
         name = (new or old or ("",))[0]
-        cells.append((
-            name,
-            _change(old, new, lambda v: v.queries, width),
-            _change(old, new, lambda v: v.connections, width),
-            *(_step(old, new, what, width) for what in (_rules, _depth, _latency)),
-        ))  # fmt: skip
+        cells.append(
+            (
+                name,
+                _change(old, new, lambda v: v.queries, width),
+                _change(old, new, lambda v: v.connections, width),
+                *(_step(old, new, what, width) for what in (_rules, _depth, _latency)),
+            )
+        )
     table, left = table_of([TableColumn(whose), *numbers], cells, width), len(keys) - len(shown)
     return Group(title, table, Text(f"and {left:,} more pools: -v")) if left else Group(title, table)
 

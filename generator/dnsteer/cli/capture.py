@@ -48,18 +48,22 @@ def capture(
     lasts: Lasts = "30s",  # type: ignore[assignment]
     write: Annotated[
         Path | None,
-        typer.Option("-w", "--write", metavar="FILE", help="Write a pcap file; - for standard output. Else: a line each."),
+        typer.Option(
+            "-w", "--write", metavar="FILE", help="Write a pcap file; - for standard output. Else: a line each."
+        ),
     ] = None,
     count: Annotated[
         int | None, typer.Option("-c", "--count", metavar="N", min=1, help="End after N packets of it.")
     ] = None,
     snaplen: Annotated[
         int | None,
-        typer.Option("-s", "--snaplen", metavar="BYTES", min=_SNAPLEN[0], max=_SNAPLEN[1], help="Shorten packets to this."),
+        typer.Option(
+            "-s", "--snaplen", metavar="BYTES", min=_SNAPLEN[0], max=_SNAPLEN[1], help="Shorten packets to this."
+        ),
     ] = None,
     bridge: Bridge = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, even where hardware forwards.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Capture the packets of a VIP or backend as they enter and leave the bridge, by mirrors that end by themselves.
 
     tcpdump on a port does not see what hardware forwards. Ctrl-C ends it too (exit code 130); what was captured stays.
@@ -75,9 +79,14 @@ def capture(
         sink = Lines(out.print) if write is None else stack.enter_context(PcapFile(write))
         try:
             run_capture(
-                switch, bridge, CaptureRequest(what, lasts, count, snaplen), sink, confirm(yes, False),
-                lambda text: err.print(escape(text)), counts,
-            )  # fmt: skip
+                switch,
+                bridge,
+                CaptureRequest(what, lasts, count, snaplen),
+                sink,
+                confirm(yes, False),
+                lambda text: err.print(escape(text)),
+                counts,
+            )
         finally:
             if counts.taken or counts.others or counts.dropped:
                 taken = counted(counts.taken, "packet")

@@ -16,14 +16,23 @@ if TYPE_CHECKING:
 ERRORS = "dnsteer.approximate"
 """The name of the error handler, for `errors=` of a stream."""
 _SYMBOLS: dict[str, str] = {
-    **dict.fromkeys("\u250c\u2510\u2514\u2518\u251c\u2524\u252c\u2534\u253c\u256d\u256e\u256f\u2570\u255e\u2561\u256a", "+"),
+    **dict.fromkeys(
+        "\u250c\u2510\u2514\u2518\u251c\u2524\u252c\u2534\u253c\u256d\u256e\u256f\u2570\u255e\u2561\u256a", "+"
+    ),
     **dict.fromkeys("\u2500\u2501\u2504\u2508\u254c\u2574\u2576\u2578\u257a\u2013\u2014", "-"),
     **dict.fromkeys("\u2502\u2503", "|"),
     **dict.fromkeys(map(chr, range(0x2588, 0x258D)), "#"),  # blocks of at least half a column
     **dict.fromkeys(map(chr, range(0x258D, 0x2590)), "-"),
     **dict.fromkeys(map(chr, range(0x2800, 0x2900)), "*"),  # the spinner, in Braille
-    "\u2550": "=", "\u2026": "~", "\u2022": "*", "\u00b7": ".", "\u2018": "'", "\u2019": "'", "\u00d7": "x", "\u00a0": " ",
-}  # fmt: skip
+    "\u2550": "=",
+    "\u2026": "~",
+    "\u2022": "*",
+    "\u00b7": ".",
+    "\u2018": "'",
+    "\u2019": "'",
+    "\u00d7": "x",
+    "\u00a0": " ",
+}
 """What rich and the pages of `lint` draw with."""
 _T = TypeVar("_T", bound="RenderableType")
 
@@ -59,9 +68,11 @@ def lacks(text: str, encoding: str) -> bool:
 
 def as_printed(text: str, encoding: str) -> str:
     """*text* as a stream of this *encoding* will write it."""
-    return text if not lacks(text, encoding) else "".join(
-        (_SYMBOLS.get(c) or _escaped(c)) if lacks(c, encoding) else c for c in text
-    )  # fmt: skip
+    return (
+        text
+        if not lacks(text, encoding)
+        else "".join((_SYMBOLS.get(c) or _escaped(c)) if lacks(c, encoding) else c for c in text)
+    )
 
 
 def fit_charset(shown: _T, encoding: str) -> _T:

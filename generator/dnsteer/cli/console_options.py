@@ -24,35 +24,40 @@ def _file(option: str, variable: str, text: str) -> typer.models.OptionInfo:
 TlsCert = Annotated[
     Path | None,
     _file(
-        "--console-tls-cert", "DNSTEER_CONSOLE_TLS_CERT",
+        "--console-tls-cert",
+        "DNSTEER_CONSOLE_TLS_CERT",
         "Serve the console by HTTPS with this certificate, PEM, followed by those of CAs between it and the root.",
     ),
-]  # fmt: skip
+]
 TlsKey = Annotated[
     Path | None, _file("--console-tls-key", "DNSTEER_CONSOLE_TLS_KEY", "The certificate's private key, PEM.")
 ]
 ClientCa = Annotated[
     Path | None,
     _file(
-        "--console-client-ca", "DNSTEER_CONSOLE_CLIENT_CA",
+        "--console-client-ca",
+        "DNSTEER_CONSOLE_CLIENT_CA",
         "Require client certificates signed by this CA, PEM; in addition to tokens, or instead of them if the console "
         "only reads.",
     ),
-]  # fmt: skip
+]
 Tokens = Annotated[
     Path | None,
     _file(
-        "--console-tokens", "DNSTEER_CONSOLE_TOKENS",
+        "--console-tokens",
+        "DNSTEER_CONSOLE_TOKENS",
         "Ask for a token: a file of mode 0600, each line NAME ROLE SHA256; dnsteer console-token makes them.",
     ),
-]  # fmt: skip
+]
 Names = Annotated[
     list[str] | None,
     typer.Option(
-        "--console-name", metavar="NAME", envvar="DNSTEER_CONSOLE_NAME",
+        "--console-name",
+        metavar="NAME",
+        envvar="DNSTEER_CONSOLE_NAME",
         help="Another host name of the console; may be repeated. By default those of the certificate.",
     ),
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)

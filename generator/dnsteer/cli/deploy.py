@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from dnsteer.deploy.run import Deployed
     from dnsteer.deploy.summary import PlanSummary
     from dnsteer.spec.loaded import Loaded
+    from dnsteer.status.verify import Drift
 
 Adopt = Annotated[bool, typer.Option("--adopt", help="Take over a bridge that dnsteer did not make.")]
 Rename = Annotated[bool, typer.Option("--rename", help="Apply even though the switch's name differs from the spec's.")]
@@ -76,13 +78,19 @@ def register(app: typer.Typer) -> None:
 
 
 def plan(
-    switch: TargetSwitch, spec: SpecFile, verbose: Details = False, adopt: Adopt = False, rename: Rename = False,
-    note: Note = "", grace: Grace = GRACE, standby: Standby = False,
+    switch: TargetSwitch,
+    spec: SpecFile,
+    verbose: Details = False,
+    adopt: Adopt = False,
+    rename: Rename = False,
+    note: Note = "",
+    grace: Grace = GRACE,
+    standby: Standby = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a plan file, for apply --plan.")
     ] = None,
     json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show what an apply would change on the switch, and change nothing. Exit code 0: nothing to do, 2: changes."""
     if output == Path("-"):
         raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
@@ -106,10 +114,19 @@ def apply(
     spec: Annotated[
         Path | None, typer.Argument(metavar="SPEC", help=f"{SPEC_HELP[:-1]}; left out with --plan.", show_default=False)
     ] = None,
-    plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")] = None,
-    adopt: Adopt = False, rename: Rename = False, note: Note = "", grace: Grace = GRACE, standby: Standby = False,
-    yes: Yes = False, dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,
-) -> None:  # fmt: skip
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Apply exactly what a plan file says.")
+    ] = None,
+    adopt: Adopt = False,
+    rename: Rename = False,
+    note: Note = "",
+    grace: Grace = GRACE,
+    standby: Standby = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    verbose: EveryChange = False,
+    json: Json = False,
+) -> None:
     """Make a running switch match the spec: the bridge through OVSDB, flows and groups in one atomic bundle."""
     if (spec is None) == (plan is None):
         raise typer.BadParameter("give a SPEC, or --plan FILE, and not both")
@@ -279,11 +296,7 @@ def verify(
     """
     if spec is not None and bridge is not None:
         raise typer.BadParameter("found SPEC and --bridge; expected one of them: the spec names its bridge")
-    for option, value in (("--flavor", flavor), ("--control", control)):
-        if value is not None and not offload:
-            raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
-    if left_by_apply and offload:
-        raise typer.BadParameter("found --left-by-apply and --offload; expected one of them")
+    _check_offload_options(offload, flavor, control, left_by_apply)
     loaded = load_and_warn(spec, json, verbose) if spec is not None else _applied_spec(switch, bridge)
     if offload:
         from dnsteer.cli.verify_offload import show_offload
@@ -293,34 +306,76 @@ def verify(
     from dnsteer.status import verify as running
 
     found = running.find_drift(
-        loaded, switch.remote, openflow=switch.openflow, ignore_foreign=ignore_foreign, timeout=switch.timeout,
+        loaded,
+        switch.remote,
+        openflow=switch.openflow,
+        ignore_foreign=ignore_foreign,
+        timeout=switch.timeout,
         extension=switch.extension,
-    )  # fmt: skip
-    name, changed = loaded.spec.switch.bridge, running.in_force(loaded, switch.remote, switch.timeout)
+    )
+    in_force = running.in_force(loaded, switch.remote, switch.timeout)
     drift, warnings = [d for d in found if not d.warns], [d for d in found if d.warns]
     if left_by_apply:
-        drift, changed = running.left_by_apply(drift), []
+        drift, in_force = running.left_by_apply(drift), []
+    verified = _Verified(loaded, drift, warnings, in_force, left_by_apply, recorded=spec is None)
     if json:
-        print_json({
-            "ok": not drift, "drift": [d.as_json() for d in drift], "warnings": [d.as_json() for d in warnings],
-            "in_force": changed, **spec_warnings(loaded),
-        })  # fmt: skip
-        raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
-    for d in warnings:
-        err.print(f"warning: {escape(d.text(loaded.file))}")
-    most = len(drift) if verbose or not out.isatty() or len(drift) <= _MAX_DRIFT else _MAX_DRIFT
+        print_json(verified.as_json())
+    else:
+        _print_verified(verified, verbose)
+    raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
+
+
+def _check_offload_options(offload: bool, flavor: str | None, control: str | None, left_by_apply: bool) -> None:
+    for option, value in (("--flavor", flavor), ("--control", control)):
+        if value is not None and not offload:
+            raise typer.BadParameter(f"found {option} without --offload; expected both, or neither")
+    if left_by_apply and offload:
+        raise typer.BadParameter("found --left-by-apply and --offload; expected one of them")
+
+
+@dataclass(frozen=True)
+class _Verified:
+    """What a verify found; *in_force* is what the spec does not say. *recorded*: the spec is that of the record."""
+
+    loaded: Loaded
+    drift: Sequence[Drift]
+    warnings: Sequence[Drift]
+    in_force: Sequence[str]
+    left_by_apply: bool
+    recorded: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "ok": not self.drift,
+            "drift": [d.as_json() for d in self.drift],
+            "warnings": [d.as_json() for d in self.warnings],
+            "in_force": self.in_force,
+            **spec_warnings(self.loaded),
+        }
+
+    @property
+    def verdict(self) -> str:
+        """The last line for people."""
+        if self.drift or self.left_by_apply:
+            counted = f"{len(self.drift) or 'no'} difference{'' if len(self.drift) == 1 else 's'}"
+            return f"{counted}{' that apply leaves' if self.left_by_apply else ''}"
+        says = f"recorded: {escape(self.loaded.file)}" if self.recorded else "the spec says"
+        return f"as {says}{' with what is in force' if self.in_force else ''}"
+
+
+def _print_verified(verified: _Verified, verbose: bool) -> None:
+    """Print what a verify found: in a terminal only the first differences of many, unless *verbose*."""
+    file, drift, in_force = verified.loaded.file, verified.drift, verified.in_force
+    for d in verified.warnings:
+        err.print(f"warning: {escape(d.text(file))}")
+    most = len(drift) if verbose or not out.isatty() else _MAX_DRIFT
     for d in drift[:most]:
-        out.print(escape(d.text(loaded.file)))
+        out.print(escape(d.text(file)))
     if most < len(drift):
         out.print(f"and {len(drift) - most:,} more: -v shows all")
-    for text in changed[:_MAX_IN_FORCE]:
+    for text in in_force[:_MAX_IN_FORCE]:
         out.print(f"in force: {escape(text)}")
-    if len(changed) > _MAX_IN_FORCE:
-        out.print(f"in force: and {len(changed) - _MAX_IN_FORCE} more: dnsteer status")
-    if drift or left_by_apply:
-        counted = f"{len(drift) or 'no'} difference{'' if len(drift) == 1 else 's'}"
-        out.print(f"{name}: {counted}{' that apply leaves' if left_by_apply else ''}")
-    else:
-        says = "the spec says" if spec is not None else f"recorded: {escape(loaded.file)}"
-        out.print(f"{name}: as {says}{' with what is in force' if changed else ''}")
-    raise typer.Exit(Exit.DIFFERENT if drift else Exit.OK)
+    if len(in_force) > _MAX_IN_FORCE:
+        out.print(f"in force: and {len(in_force) - _MAX_IN_FORCE} more: dnsteer status")
+    out.print(f"{verified.loaded.spec.switch.bridge}: {verified.verdict}")

@@ -114,8 +114,10 @@ def _endpoint(option: str, text: str) -> tuple[Address, int]:
     except ValueError:
         number = 0
     if not 1 <= number <= 65535:
-        fail(f"{option}: found {text!r}; expected an address and port such as 198.51.100.7:40001 or [2001:db8::7]:40001",
-             Exit.USAGE)  # fmt: skip
+        fail(
+            f"{option}: found {text!r}; expected an address and port such as 198.51.100.7:40001 or [2001:db8::7]:40001",
+            Exit.USAGE,
+        )
     return address, number
 
 

@@ -61,15 +61,26 @@ def _print_states(states: Sequence[AppliedState], current: int, left: Container[
         ended = f"(ended: {some_of(a.title for a in s.ended)})" if s.ended else ""
         words = [s.note, "(rolled back)" if s.number in left else "", ended]
         mark = "*" if s.number == current else " "
-        rows.append((
-            f"{mark} {s.number}", _second(s.time), escape(s.by), escape(s.file), escape(s.digest[:12]),
-            escape(" ".join(filter(None, words))), escape(s.decision),
-        ))  # fmt: skip
+        rows.append(
+            (
+                f"{mark} {s.number}",
+                _second(s.time),
+                escape(s.by),
+                escape(s.file),
+                escape(s.digest[:12]),
+                escape(" ".join(filter(None, words))),
+                escape(s.decision),
+            )
+        )
     columns = [
-        TableColumn("state"), TableColumn("applied (UTC)", leaves=3), TableColumn("by", leaves=4),
-        TableColumn("spec", narrows=24), TableColumn("digest", leaves=1), TableColumn("note", narrows=24),
+        TableColumn("state"),
+        TableColumn("applied (UTC)", leaves=3),
+        TableColumn("by", leaves=4),
+        TableColumn("spec", narrows=24),
+        TableColumn("digest", leaves=1),
+        TableColumn("note", narrows=24),
         TableColumn("decision", leaves=2),
-    ]  # fmt: skip
+    ]
     out.rich.print(table_of(columns, rows, out.rich.width), soft_wrap=False)
 
 
@@ -83,21 +94,28 @@ def _second(time: str) -> str:
 
 def _target_as_json(state: AppliedState) -> dict[str, Any]:
     return {
-        "state": state.number, "applied": state.time, "by": state.by, "note": state.note, "spec_file": state.file,
-    }  # fmt: skip
+        "state": state.number,
+        "applied": state.time,
+        "by": state.by,
+        "note": state.note,
+        "spec_file": state.file,
+    }
 
 
 def _as_json(state: AppliedState, current: int, rolled_back: bool) -> dict[str, Any]:
     return {
         **_target_as_json(state),
-        "digest": state.digest, "version": state.version, "current": state.number == current,
-        "rolled_back": rolled_back, "restores": state.restores or None,
+        "digest": state.digest,
+        "version": state.version,
+        "current": state.number == current,
+        "rolled_back": rolled_back,
+        "restores": state.restores or None,
         "decision": state.decision or None,
         "ended": [
             {"pool": a.pool, "backend": a.backend, "kind": a.kind, "weight": a.weight, "note": a.note}
             for a in state.ended
         ],
-    }  # fmt: skip
+    }
 
 
 def show_state(
@@ -131,9 +149,14 @@ def rollback(
         int | None,
         typer.Argument(metavar="N", help="Number of the state, of any that `history` lists.", autocompletion=states),
     ] = None,
-    bridge: Bridge = None, note: Note = "", grace: Grace = GRACE, yes: Yes = False,
-    dry_run: DryRun = False, verbose: EveryChange = False, json: Json = False,
-) -> None:  # fmt: skip
+    bridge: Bridge = None,
+    note: Note = "",
+    grace: Grace = GRACE,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    verbose: EveryChange = False,
+    json: Json = False,
+) -> None:
     """Go back to an earlier applied state, and name it first. Drains and downs stay in force, also of removed backends.
 
     Without a number it is the last one before, with another spec, that nobody has rolled back from; after a rollback, one

@@ -150,9 +150,14 @@ def _show_kinds(heading: str, found: Mapping[str, Counter[str]]) -> None:
 
 CPUS = {"ovs-doca": "the CPU (on a BlueField: the Arm cores)"}
 _KINDS = {
-    "query": "queries", "answer": "answers", "neighbor": "neighbours", "echo": "echo", "fragment": "fragments",
-    "unusual": "unusual", "drop": "dropped",
-}  # fmt: skip
+    "query": "queries",
+    "answer": "answers",
+    "neighbor": "neighbours",
+    "echo": "echo",
+    "fragment": "fragments",
+    "unusual": "unusual",
+    "drop": "dropped",
+}
 
 
 def _show_remarks(report: LintReport, verbose: bool) -> None:

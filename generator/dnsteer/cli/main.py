@@ -29,6 +29,7 @@ _signals_received: list[int] = []  # signals that asked to end
 
 # The verbs with their modules, as `--help` groups and orders them. Only the module of the verb that is asked for is loaded:
 # with all of them the command takes twice as long to start, which counts when a backend has failed.
+# fmt: off
 _GROUPS = {
     "Write a spec": {"init": "init", "render": "render", "schema": "render"},
     "Prove it": {"check": "check", "explain": "explain", "lint": "lint"},
@@ -47,7 +48,8 @@ _GROUPS = {
     "Hardware": {"bringup": "bringup", "capacity": "capacity"},
     "Lab": {"lab": "lab"},
     "About": {"version": "render"},
-}  # fmt: skip
+}
+# fmt: on
 _HIDDEN = {"due": "backends"}
 """The earlier name of `reconcile`, for units that were installed with it."""
 _MODULES = {verb: module for verbs in (*_GROUPS.values(), _HIDDEN) for verb, module in verbs.items()}

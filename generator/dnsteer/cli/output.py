@@ -159,9 +159,13 @@ def hanging(lines: Iterable[str]) -> list[str]:
             found.append(f"  {line}")
             continue
         found += textwrap.wrap(
-            line.lstrip(), max(width, 40), initial_indent=indent, subsequent_indent=f"{indent}  ",
-            break_long_words=False, break_on_hyphens=False,
-        )  # fmt: skip
+            line.lstrip(),
+            max(width, 40),
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return found
 
 

@@ -34,9 +34,15 @@ async def predict(state: AppliedState) -> Prediction:
     process = None
     try:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "dnsteer.cli.prediction", state.file, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+            sys.executable,
+            "-m",
+            "dnsteer.cli.prediction",
+            state.file,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
             preexec_fn=ends_with_parent(signal.SIGTERM),
-        )  # fmt: skip
+        )
         printed, said = await asyncio.wait_for(process.communicate(state.text.encode()), TIMEOUT)
     except asyncio.TimeoutError:
         return Prediction(why_not=f"it took more than {TIMEOUT:g} s")

@@ -23,48 +23,62 @@ def _remote(text: str) -> str:
 Db = Annotated[
     str,
     typer.Option(
-        "--db", metavar="REMOTE", help="OVSDB of the switch: unix:PATH, tcp:IP:PORT or ssl:IP:PORT.",
-        envvar="DNSTEER_DB", callback=_remote, show_default=f"unix:{DIRECTORY}/db.sock, or in $OVS_RUNDIR",
+        "--db",
+        metavar="REMOTE",
+        help="OVSDB of the switch: unix:PATH, tcp:IP:PORT or ssl:IP:PORT.",
+        envvar="DNSTEER_DB",
+        callback=_remote,
+        show_default=f"unix:{DIRECTORY}/db.sock, or in $OVS_RUNDIR",
     ),
-]  # fmt: skip
+]
 OpenFlowTarget = Annotated[
     str | None,
     typer.Option(
-        "--openflow", metavar="TARGET",
+        "--openflow",
+        metavar="TARGET",
         help="The bridge's OpenFlow, such as ssl:HOST:PORT. By default its socket next to --db.",
         envvar="DNSTEER_OPENFLOW",
     ),
-]  # fmt: skip
+]
 Timeout = Annotated[
     float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for the switch to answer or act.")
 ]
 ExtensionSocket = Annotated[
     str | None,
     typer.Option(
-        "--extension", metavar="SOCKET",
+        "--extension",
+        metavar="SOCKET",
         help="Control socket of the extension, if the spec has one. By default switch.extension.control.",
         envvar="DNSTEER_EXTENSION_SOCKET",
     ),
-]  # fmt: skip
+]
 PrivateKey = Annotated[
     Path | None,
     typer.Option(
-        "--private-key", metavar="FILE", help="For ssl: remotes: our private key, PEM.", envvar="DNSTEER_PRIVATE_KEY",
+        "--private-key",
+        metavar="FILE",
+        help="For ssl: remotes: our private key, PEM.",
+        envvar="DNSTEER_PRIVATE_KEY",
     ),
-]  # fmt: skip
+]
 Certificate = Annotated[
     Path | None,
     typer.Option(
-        "--certificate", metavar="FILE", help="For ssl: remotes: our certificate, PEM.", envvar="DNSTEER_CERTIFICATE",
+        "--certificate",
+        metavar="FILE",
+        help="For ssl: remotes: our certificate, PEM.",
+        envvar="DNSTEER_CERTIFICATE",
     ),
-]  # fmt: skip
+]
 CaCert = Annotated[
     Path | None,
     typer.Option(
-        "--ca-cert", metavar="FILE", help="For ssl: remotes: certificate of the CA that signed the switch's, PEM.",
+        "--ca-cert",
+        metavar="FILE",
+        help="For ssl: remotes: certificate of the CA that signed the switch's, PEM.",
         envvar="DNSTEER_CA_CERT",
     ),
-]  # fmt: skip
+]
 
 
 def use_tls(private_key: Path | None, certificate: Path | None, ca_cert: Path | None) -> None:

@@ -34,9 +34,12 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    switch: TargetSwitch, output: Output, bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
+    switch: TargetSwitch,
+    output: Output,
+    bridge: Bridge = None,
+    interval: Interval = "1s",  # type: ignore[assignment]
     without: Without = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write everything about a switch, as it is now, to one HTML file for a ticket.
 
     It has what needs attention, VIPs, pools, drift, datapath and spec.

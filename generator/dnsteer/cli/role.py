@@ -31,11 +31,12 @@ class RequestedRole(str, Enum):
 Asked = Annotated[
     RequestedRole | None,
     typer.Argument(
-        metavar="[active|standby|none]", show_default=False,
+        metavar="[active|standby|none]",
+        show_default=False,
         help="active: answer for the VIPs, and tell neighbours. standby: answer no ARP and no neighbour solicitation. none: "
         "the switch stands alone. Left out: show what it is.",
     ),
-]  # fmt: skip
+]
 Fifo = Annotated[
     Path,
     typer.Argument(metavar="FIFO", help="keepalived's vrrp_notify_fifo, which it gives by itself.", show_default=False),

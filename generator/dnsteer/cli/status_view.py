@@ -33,9 +33,11 @@ _COLORS: Mapping[str, str] = {
 }
 """Of the states of backends."""
 _TABLES_MATCH = {
-    "recorded": "as recorded", "pending": "those of a pending change",
-    "other": "different from the record", None: "not known",
-}  # fmt: skip
+    "recorded": "as recorded",
+    "pending": "those of a pending change",
+    "other": "different from the record",
+    None: "not known",
+}
 LEVEL_STYLES: Mapping[Level, str] = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _SHORT = 12
 _T = TypeVar("_T")
@@ -50,9 +52,14 @@ _NOTE = 30
 
 
 def view(
-    status: Status, width: int, items: Sequence[AttentionItem] = (), *, away: str = "", height: int = 0,
+    status: Status,
+    width: int,
+    items: Sequence[AttentionItem] = (),
+    *,
+    away: str = "",
+    height: int = 0,
     bounded: bool = False,
-) -> RenderableType:  # fmt: skip
+) -> RenderableType:
     """All of it, in *width* columns, with the *items* that need attention. *away* is why the switch cannot be seen now; of
     *height* lines, what matters most; if *bounded*, so of a large switch too, with some more lines."""
     lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height, bounded)])
@@ -210,9 +217,13 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int, *, fold: bo
             until.append(" overdue", style="bold red")
         rows.append((a.name, _command(a), utc(a.since), until, Text(escape(a.by)), Text(escape(a.note)), a.decision))
     columns = [
-        TableColumn(title), TableColumn("by command"), TableColumn("since (UTC)", leaves=4),
-        TableColumn("until (UTC)", leaves=3), TableColumn("by", leaves=2), TableColumn("note", narrows=_NOTE if fold else 0),
-    ]  # fmt: skip
+        TableColumn(title),
+        TableColumn("by command"),
+        TableColumn("since (UTC)", leaves=4),
+        TableColumn("until (UTC)", leaves=3),
+        TableColumn("by", leaves=2),
+        TableColumn("note", narrows=_NOTE if fold else 0),
+    ]
     if any(a.decision for a in out):  # where there is no room it is for --json
         columns.append(TableColumn("decision", leaves=1))
     return table_of(columns, [row[: len(columns)] for row in rows], width)
@@ -241,10 +252,14 @@ def _pools(pools: Sequence[PoolView], of: int, shown: _Shown, width: int) -> Tab
             rows.append((f"  {b.name}", weight, _state(b), held, str(b.own), *_rate(b.rate)))
     title = _title("pool, backend" if shown is _all_of else "pool, backends not up", len(pools), of)
     columns = [
-        TableColumn(title), TableColumn("weight", right=True, leaves=3), TableColumn("state"),
-        TableColumn("slots", right=True, leaves=4), TableColumn("own", right=True, leaves=1),
-        TableColumn("packets/s", right=True), TableColumn("queries/s", right=True, leaves=2),
-    ]  # fmt: skip
+        TableColumn(title),
+        TableColumn("weight", right=True, leaves=3),
+        TableColumn("state"),
+        TableColumn("slots", right=True, leaves=4),
+        TableColumn("own", right=True, leaves=1),
+        TableColumn("packets/s", right=True),
+        TableColumn("queries/s", right=True, leaves=2),
+    ]
     return table_of(columns, rows, width)
 
 
@@ -274,10 +289,14 @@ def _vips(vips: Sequence[VipView], of: int, width: int) -> Table:
         rows.append((vip.name, first.address, _services(vip), vip.pool, vip.forwarding, *_rate(first.rate)))
         rows += [("", a.address, "", "", "", *_rate(a.rate)) for a in more]
     columns = [
-        TableColumn(_title("VIP", len(vips), of)), TableColumn("address"), TableColumn("services", leaves=2),
-        TableColumn("pool", leaves=4), TableColumn("mode", leaves=1), TableColumn("packets/s", right=True, leaves=3),
+        TableColumn(_title("VIP", len(vips), of)),
+        TableColumn("address"),
+        TableColumn("services", leaves=2),
+        TableColumn("pool", leaves=4),
+        TableColumn("mode", leaves=1),
+        TableColumn("packets/s", right=True, leaves=3),
         TableColumn("queries/s", right=True),
-    ]  # fmt: skip
+    ]
     return table_of(columns, rows, width)
 
 

@@ -56,9 +56,12 @@ def table_of(
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold underline")
     for column, size in zip(columns, wide, strict=True):
         table.add_column(
-            Text(break_name(column.title, size)), width=size, justify="right" if column.right else "left",
-            no_wrap=column.right or one_line, overflow="ellipsis" if one_line else "fold",
-        )  # fmt: skip
+            Text(break_name(column.title, size)),
+            width=size,
+            justify="right" if column.right else "left",
+            no_wrap=column.right or one_line,
+            overflow="ellipsis" if one_line else "fold",
+        )
     whole = one_line or all(size >= _widest(cells) for size, cells in zip(wide, _cells(rows, columns), strict=True))
     if whole and not one_line and len(rows) > _MANY:
         # Where nothing is broken, cells of many lines look the same as many rows and take a third of the time.

@@ -31,18 +31,21 @@ def _sort(text: str) -> str:
 SortBy = Annotated[
     str,
     typer.Option(
-        "--sort", metavar="ORDER", callback=_sort,
+        "--sort",
+        metavar="ORDER",
+        callback=_sort,
         help="rate: the busiest first; name; state: backends that are not up first; difference: those whose packets differ "
         "most from their slots. Also by the keys r, n, s and d.",
     ),
-]  # fmt: skip
+]
 Matching = Annotated[
     str,
     typer.Option(
-        "--filter", metavar="TEXT",
+        "--filter",
+        metavar="TEXT",
         help="Only VIPs and backends with this in their name, their pool's, an address or a state. Also by the key /.",
     ),
-]  # fmt: skip
+]
 Once = Annotated[bool, typer.Option("--once", help="Print one frame and end, as where the output is no terminal.")]
 
 
@@ -52,9 +55,14 @@ def register(app: typer.Typer) -> None:
 
 
 def top(
-    switch: TargetSwitch, bridge: Bridge = None, interval: Interval = "2s",  # type: ignore[assignment]
-    sort: SortBy = "rate", matching: Matching = "", once: Once = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    bridge: Bridge = None,
+    interval: Interval = "2s",  # type: ignore[assignment]
+    sort: SortBy = "rate",
+    matching: Matching = "",
+    once: Once = False,
+    json: Json = False,
+) -> None:
     """Watch a switch: what needs attention, queries by VIP, packets by backend against slots and weights, and the datapath.
 
     It reads the record and the counters, and asks the agent, if there is one. It does not look for drift: `status` does. `q`

@@ -131,7 +131,8 @@ class TopFrame:
         return {
             "ok": exit_code(self.status, self.items) is Exit.OK,
             "time": self.time.isoformat(timespec="milliseconds"),
-            "bridge": record.bridge, "switch": record.name or None,
+            "bridge": record.bridge,
+            "switch": record.name or None,
             "state": state.number if state is not None else None,
             "reachable": not self.status.unreachable,
             "interval": None if seconds is None else round(seconds, 3),
@@ -141,7 +142,7 @@ class TopFrame:
             "datapath": self.datapath.as_json(),
             "vips": [vip.as_json() for vip in self.vips(sort, matching)],
             "backends": [share.as_json() for share in self.shares(sort, matching)],
-        }  # fmt: skip
+        }
 
 
 def _has(matching: str, *texts: str) -> bool:

@@ -56,9 +56,14 @@ def show_frames(first: TopFrame, look: Look, sort: Sort, every: float, matching:
             if now != shown:
                 size = Size(screen.width, screen.height)
                 view = top_view(
-                    frame, size, chosen.sort, away=away, foot=chosen.foot(every), matching=chosen.matching,
+                    frame,
+                    size,
+                    chosen.sort,
+                    away=away,
+                    foot=chosen.foot(every),
+                    matching=chosen.matching,
                     skip=chosen.skip,
-                )  # fmt: skip
+                )
                 live.update(screen.fitted(view), refresh=True)
                 shown = now
             ready = select.select([frames.bell, *keys], [], [], _RESIZED)[0]

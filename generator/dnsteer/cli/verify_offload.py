@@ -70,11 +70,29 @@ def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
 
 
 def _show(loaded: Loaded, observation: Observation) -> None:
-    from dnsteer.offload.owners import owners_in_words
-
-    bridge = loaded.spec.switch.bridge
     for text in observation.settings:
         out.print(f"setting: {text}")
+    _show_misplaced(observation)
+    for why, here, not_here in observation.unpublished_cases:
+        out.print(f"not published, but observed here: {counted(here, 'flow')} in hardware, {not_here} not: {why}")
+    if observation.profile.hardware:
+        _show_software(observation)
+    for command, text in observation.extras.items():
+        out.print(f"{command}:")
+        for line in text.splitlines():
+            out.print(f"    {line}")
+    if observation.extension_ports:
+        between = " and ".join(observation.extension_ports)
+        out.print(
+            f"what the extension does between {between} is not a datapath flow: dnsteer status shows its counters"
+        )
+    out.print(f"{loaded.spec.switch.bridge}: {_flows(observation)}")
+
+
+def _show_misplaced(observation: Observation) -> None:
+    """What is in software and should not be, or the other way round, and what cannot be read; the first few of each."""
+    from dnsteer.offload.owners import owners_in_words
+
     for observed in observation.missing[:_MAX]:
         out.print(f"not in hardware ({observed.actual}): {owners_in_words(observed.owners)}")
         out.print(f"    {observed.flow.text}")
@@ -85,37 +103,27 @@ def _show(loaded: Loaded, observation: Observation) -> None:
             f"in hardware, though {observation.profile.name} says that it cannot be: {owners_in_words(observed.owners)}"
         )
         out.print(f"    {observed.predicted.why_software}")
-    for unreadable_flow in observation.unreadable[:_MAX]:
-        out.print(f"cannot be read ({unreadable_flow.problem}): {unreadable_flow.text}")
-    for why, here, not_here in observation.unpublished_cases:
-        out.print(f"not published, but observed here: {counted(here, 'flow')} in hardware, {not_here} not: {why}")
-    in_software_as_predicted = [
-        o for o in observation.flows if o.predicted.verdict in ("no", "partial") and not o.surprising
-    ]
-    software = Counter(o.predicted.why_software for o in in_software_as_predicted)
-    for why, count in software.most_common(_MAX) if observation.profile.hardware else ():
+    for unreadable in observation.unreadable[:_MAX]:
+        out.print(f"cannot be read ({unreadable.problem}): {unreadable.text}")
+
+
+def _show_software(observation: Observation) -> None:
+    """Why flows are in software that are expected there, the most frequent reasons first."""
+    as_predicted = [o for o in observation.flows if o.predicted.verdict in ("no", "partial") and not o.surprising]
+    for why, count in Counter(o.predicted.why_software for o in as_predicted).most_common(_MAX):
         out.print(f"in software, as expected: {counted(count, 'flow')}: {why}")
-    for command, text in observation.extras.items():
-        out.print(f"{command}:")
-        for line in text.splitlines():
-            out.print(f"    {line}")
-    if observation.extension_ports:
-        between = " and ".join(observation.extension_ports)
-        out.print(
-            f"what the extension does between {between} is not a datapath flow: dnsteer status shows its counters"
-        )
+
+
+def _flows(observation: Observation) -> str:
+    """How many flows are where, and the verdict."""
     unreadable = f"; {len(observation.unreadable)} that cannot be read" if observation.unreadable else ""
     if not observation.flows:
-        found = (
-            "no datapath flows at the moment; send traffic and try again"
-            if not unreadable
-            else f"no datapath flows{unreadable}"
-        )
-        out.print(f"{bridge}: {found}")
-        return
+        if unreadable:
+            return f"no datapath flows{unreadable}"
+        return "no datapath flows at the moment; send traffic and try again"
     hardware, partly, in_software = (observation.count(verdict) for verdict in ("yes", "partial", "no"))
-    out.print(
-        f"{bridge}: {len(observation.flows)} datapath flows: {hardware} in hardware, {partly} partly, "
+    return (
+        f"{len(observation.flows)} datapath flows: {hardware} in hardware, {partly} partly, "
         f"{in_software} in software{unreadable}; {_verdict(observation)}"
     )
 

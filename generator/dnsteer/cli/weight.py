@@ -29,10 +29,12 @@ def _number(text: str) -> int:
 Words = Annotated[
     list[str],
     typer.Argument(
-        metavar="POOL/BACKEND... N", show_default=False, autocompletion=backends(),
+        metavar="POOL/BACKEND... N",
+        show_default=False,
+        autocompletion=backends(),
         help="The backends, in one change, and their weight (0: no queries), which --undo does without.",
     ),
-]  # fmt: skip
+]
 Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots in steps over this time (60s)."),
@@ -40,10 +42,17 @@ Over = Annotated[
 
 
 def weight(
-    switch: TargetSwitch, words: Words, over: Over = None, lasts: Lasts = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Back to the weight of the spec.")] = False, note: Note = "",
-    bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    words: Words,
+    over: Over = None,
+    lasts: Lasts = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Back to the weight of the spec.")] = False,
+    note: Note = "",
+    bridge: Bridge = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
     """Give backends another weight than the spec's: the slots for their new shares move, and no others.
 
     Of several all get it, in one change of the switch, or none.

@@ -24,7 +24,6 @@ from dnsteer.console.error_pages import ErrorPages, PageError
 from dnsteer.console.live import FullError, LivePages
 from dnsteer.console.path_query import key_of
 from dnsteer.console.spec_pages import SpecPages
-from dnsteer.console.topic import Page
 from dnsteer.console.verbs import RunVerb
 from dnsteer.console.vip_filter import filter_key
 from dnsteer.console.visitor import Visitor
@@ -153,78 +152,9 @@ def console_application(
     errors = ErrorPages(access, live.recorder, render)
     changes = ChangePages(access, live.recorder, run_verb, render) if run_verb is not None else None
     specs = SpecPages(access, changes, live.states, run_verb, render)
-
-    def answer(page: Page, key: str, request: Request) -> Response:
-        return HTMLResponse(for_visitor(page.text, key, visitor_of(request), live, changes), page.status)
-
-    async def page(request: Request) -> Response:
-        key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
-        key = key or f"pool/{request.path_params['name']}"
-        return await named(key, request, "pool", request.path_params.get("name", ""))
-
-    async def overview(request: Request) -> Response:
-        key = filter_key(request.query_params)
-        return answer(await live.page(key), key, request)
-
-    async def vip(request: Request) -> Response:
-        name = request.path_params["name"]
-        return await named(f"vip/{name}", request, "VIP", name)
-
-    async def attention(request: Request) -> Response:
-        pool = request.query_params.get("pool", "")
-        return await named(f"attention?pool={pool}" if pool else "attention", request, "pool", pool)
-
-    async def named(key: str, request: Request, kind: str, name: str) -> Response:
-        try:
-            return answer(await live.page(key), key, request)
-        except NoPageError:
-            seen = live.recorder.seen()
-            if seen.now is not None:
-                raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
-            # Whether there is one is not known here.
-            raise PageError(503, seen.trouble or why_nothing(seen.stands_by)) from None
-
-    async def path(request: Request) -> Response:
-        key = key_of(request.query_params)
-        return answer(await live.page(key), key, request)
-
-    async def events(request: Request) -> Response:
-        if request.method == "HEAD":
-            return Response(media_type="text/event-stream")
-        since = request.headers.get("last-event-id") or request.query_params.get("since", "")
-        try:
-            stream = await live.stream(request.query_params.get("page", ""), since)
-        except FullError:
-            raise PageError(503, "too many browsers look already", {"retry-after": "10"}) from None
-        return StreamingResponse(_while_valid(stream, access, visitor_of(request)), media_type="text/event-stream")
-
-    async def scraped(request: Request) -> Response:
-        body, kind = await metrics(",".join(request.headers.getlist("accept")))
-        return Response(body, media_type=None, headers={"content-type": kind})
-
-    async def asset(request: Request) -> Response:
-        found = files.get(request.path_params["name"])
-        if found is None:
-            raise PageError(404, "there is no such file")
-        body, tag, kind = found
-        headers = {"etag": tag, "cache-control": "no-cache", "content-type": kind}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type=None, headers=headers)
-
-    async def sign_in(request: Request) -> Response:
-        if request.method != "POST":
-            return access.sign_in_page(request.query_params.get("next", ""), render)
-        return await access.sign_in(request, render)
-
-    async def sign_out(request: Request) -> Response:
-        return await access.sign_out(request)
-
-    routes = [*specs.routes(), *(changes.routes() if changes is not None else [])]
-    if access.wants_tokens:
-        routes += [Route(SIGN_IN, sign_in, methods=["GET", "POST"]), Route(SIGN_OUT, sign_out, methods=["POST"])]
-    posts = {route.path for route in routes if "POST" in (route.methods or ())} if access.wants_tokens else set()
-    files = {path.name: _file(path) for path in sorted((FOLDER / "assets").iterdir())}
+    requests = _Requests(live, metrics, access, changes)
+    forms = [*specs.routes(), *(changes.routes() if changes is not None else []), *requests.sign_in_routes()]
+    posts = {route.path for route in forms if "POST" in (route.methods or ())} if access.wants_tokens else set()
 
     @asynccontextmanager
     async def while_served(_: Starlette) -> AsyncIterator[None]:
@@ -233,18 +163,117 @@ def console_application(
         finally:
             specs.close()
 
-    app = Starlette(
-        lifespan=while_served,
-        exception_handlers=errors.handlers(),
-        routes=[
-            Route("/", overview), Route("/vips/{name}", vip), Route("/attention", attention),
-            Route("/pools", page), Route("/pools/{name}", page), Route("/changes", page),
-            Route("/path", path), Route("/offload", page),
-            Route("/events", events), Route("/assets/{name}", asset), Route("/metrics", scraped), *routes,
-        ],
-    )  # fmt: skip
+    app = Starlette(lifespan=while_served, exception_handlers=errors.handlers(), routes=[*requests.routes(), *forms])
     app.router.redirect_slashes = False
     return RequestGuard(app, host, access, names, posts, errors)
+
+
+class _Requests:
+    """Answers the requests for pages, for their events and files, and for /metrics, and lets people sign in and out."""
+
+    def __init__(
+        self,
+        live: LivePages,
+        metrics: Callable[[str], Awaitable[tuple[bytes, str]]],
+        access: Access,
+        changes: ChangePages | None,
+    ) -> None:
+        self._live, self._metrics, self._access, self._changes = live, metrics, access, changes
+        self._files = {path.name: _file(path) for path in sorted((FOLDER / "assets").iterdir())}
+
+    def routes(self) -> list[Route]:
+        """What is answered to GET alone."""
+        handlers = {
+            "/": self._overview,
+            "/vips/{name}": self._vip,
+            "/attention": self._attention,
+            "/pools": self._page,
+            "/pools/{name}": self._page,
+            "/changes": self._page,
+            "/path": self._path,
+            "/offload": self._page,
+            "/events": self._events,
+            "/assets/{name}": self._asset,
+            "/metrics": self._scraped,
+        }
+        return [Route(path, handler) for path, handler in handlers.items()]
+
+    def sign_in_routes(self) -> list[Route]:
+        """Those by which people sign in and out, where they need to."""
+        if not self._access.wants_tokens:
+            return []
+        return [
+            Route(SIGN_IN, self._sign_in, methods=["GET", "POST"]),
+            Route(SIGN_OUT, self._sign_out, methods=["POST"]),
+        ]
+
+    async def _answer(self, key: str, request: Request) -> Response:
+        page = await self._live.page(key)
+        text = for_visitor(page.text, key, visitor_of(request), self._live, self._changes)
+        return HTMLResponse(text, page.status)
+
+    async def _named(self, key: str, request: Request, kind: str, name: str) -> Response:
+        try:
+            return await self._answer(key, request)
+        except NoPageError:
+            seen = self._live.recorder.seen()
+            if seen.now is not None:
+                raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
+            # Whether there is one is not known here.
+            raise PageError(503, seen.trouble or why_nothing(seen.stands_by)) from None
+
+    async def _page(self, request: Request) -> Response:
+        key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
+        key = key or f"pool/{request.path_params['name']}"
+        return await self._named(key, request, "pool", request.path_params.get("name", ""))
+
+    async def _overview(self, request: Request) -> Response:
+        return await self._answer(filter_key(request.query_params), request)
+
+    async def _vip(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        return await self._named(f"vip/{name}", request, "VIP", name)
+
+    async def _attention(self, request: Request) -> Response:
+        pool = request.query_params.get("pool", "")
+        return await self._named(f"attention?pool={pool}" if pool else "attention", request, "pool", pool)
+
+    async def _path(self, request: Request) -> Response:
+        return await self._answer(key_of(request.query_params), request)
+
+    async def _events(self, request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
+        since = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        try:
+            stream = await self._live.stream(request.query_params.get("page", ""), since)
+        except FullError:
+            raise PageError(503, "too many browsers look already", {"retry-after": "10"}) from None
+        valid = _while_valid(stream, self._access, visitor_of(request))
+        return StreamingResponse(valid, media_type="text/event-stream")
+
+    async def _scraped(self, request: Request) -> Response:
+        body, kind = await self._metrics(",".join(request.headers.getlist("accept")))
+        return Response(body, media_type=None, headers={"content-type": kind})
+
+    async def _asset(self, request: Request) -> Response:
+        found = self._files.get(request.path_params["name"])
+        if found is None:
+            raise PageError(404, "there is no such file")
+        body, tag, kind = found
+        headers = {"etag": tag, "cache-control": "no-cache", "content-type": kind}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, media_type=None, headers=headers)
+
+    async def _sign_in(self, request: Request) -> Response:
+        render = self._live.pages.render
+        if request.method != "POST":
+            return self._access.sign_in_page(request.query_params.get("next", ""), render)
+        return await self._access.sign_in(request, render)
+
+    async def _sign_out(self, request: Request) -> Response:
+        return await self._access.sign_out(request)
 
 
 def for_visitor(text: str, key: str, visitor: Visitor, live: LivePages, changes: ChangePages | None) -> str:

@@ -98,9 +98,15 @@ class ChangePages:
             raise PageError(400, f"{error}; nothing was changed")
         title, back = (f"State {about}", f"/changes/{about}") if is_rollback else (f"Pool {pool}", f"/pools/{pool}")
         page = self._page(
-            "change.html", visitor, page="changes" if is_rollback else "pools", title=title, back=back,
-            backends=backends, given=fields, error=error,
-        )  # fmt: skip
+            "change.html",
+            visitor,
+            page="changes" if is_rollback else "pools",
+            title=title,
+            back=back,
+            backends=backends,
+            given=fields,
+            error=error,
+        )
         return HTMLResponse(page, 400)
 
     async def _preview(self, visitor: Visitor, asked: ChangeRequest, *, outdated: bool = False) -> Response:
@@ -108,9 +114,15 @@ class ChangePages:
         preview = preview_of(outcome)
         given = {**asked.options, "about": asked.about}
         page = self._page(
-            "preview.html", visitor, asked=asked, preview=preview, outdated=outdated, given=given,
-            wrong=_wrong_field(asked, preview), backends=self.backends(asked.about.partition("/")[0]),
-        )  # fmt: skip
+            "preview.html",
+            visitor,
+            asked=asked,
+            preview=preview,
+            outdated=outdated,
+            given=given,
+            wrong=_wrong_field(asked, preview),
+            backends=self.backends(asked.about.partition("/")[0]),
+        )
         return HTMLResponse(page, 409 if outdated else 200)
 
     async def _run(self, request: Request) -> Response:

@@ -75,13 +75,23 @@ class States:
 @cache
 def _templates() -> jinja2.Environment:
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER / "pages"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, auto_reload=False,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader(FOLDER / "pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
     env.filters.update(
-        number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, spark=drawing.spark,
-        colour=drawing.colour, variant=drawing.variant, places=_places, vips=link_vips,
-    )  # fmt: skip
+        number=numbers.number,
+        moment=numbers.moment,
+        ranges=numbers.ranges,
+        spark=drawing.spark,
+        colour=drawing.colour,
+        variant=drawing.variant,
+        places=_places,
+        vips=link_vips,
+    )
     env.globals.update(
         version=__version__,
         percent=numbers.percent,
@@ -164,10 +174,16 @@ class ConsolePages:
             more = _PAGES[name](picture, desk, key)
         counts = count(picture.items)
         return self._env.get_template(f"{DEFECT if shape == DEFECT else name}.html").render(
-            page="overview" if name in _BELOW_OVERVIEW else name, key=key, picture=picture, seen=picture.seen,
-            parts=_Safe(parts, values), numbers=values,
-            since=version, counts=counts, **more,
-        )  # fmt: skip
+            page="overview" if name in _BELOW_OVERVIEW else name,
+            key=key,
+            picture=picture,
+            seen=picture.seen,
+            parts=_Safe(parts, values),
+            numbers=values,
+            since=version,
+            counts=counts,
+            **more,
+        )
 
     def render(self, name: str, **values: Any) -> str:
         """A page that is made for one request: a form, or what came of one."""
@@ -201,9 +217,11 @@ class ConsolePages:
         assert picture.side is not None
         pool = picture.side.known.spec.vips[name].pool
         mine = [
-            item for item in picture.items
-            if item.stale or (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
-        ]  # fmt: skip
+            item
+            for item in picture.items
+            if item.stale
+            or (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
+        ]
         shape, parts, values = vip_parts(self._vip_macros, name, _pools(picture).get(pool, []), picture, desk, read)
         return Content(shape, {**self._common(picture, mine, pool), **parts}, values)
 

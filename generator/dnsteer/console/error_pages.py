@@ -19,13 +19,24 @@ from dnsteer.console.seen import Seen
 from dnsteer.console.visitor import ANYBODY, Visitor
 
 _TITLES = {
-    400: "Wrong input", 403: "Not allowed", 404: "Not found", 405: "Not possible here", 409: "Changed meanwhile",
-    413: "Too large", 429: "Too often", 500: "A defect of dnsteer", 503: "Not now",
-}  # fmt: skip
+    400: "Wrong input",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not possible here",
+    409: "Changed meanwhile",
+    413: "Too large",
+    429: "Too often",
+    500: "A defect of dnsteer",
+    503: "Not now",
+}
 _BACK = (
-    ("/pools", "/pools", "Pools"), ("/changes/preview", "/pools", "Pools"), ("/changes/confirm", "/pools", "Pools"),
-    ("/changes", "/changes", "Changes"), ("/plan", "/changes", "Changes"), ("/path", "/path", "Path"),
-)  # fmt: skip
+    ("/pools", "/pools", "Pools"),
+    ("/changes/preview", "/pools", "Pools"),
+    ("/changes/confirm", "/pools", "Pools"),
+    ("/changes", "/changes", "Changes"),
+    ("/plan", "/changes", "Changes"),
+    ("/path", "/path", "Path"),
+)
 """What an address begins with, and the page to which it leads back."""
 _DEFECT = "this page cannot be made; the other pages, /metrics and the agent's work on the switch go on"
 Handler = Callable[[Request, Exception], Awaitable[Response]]
@@ -57,9 +68,15 @@ class ErrorPages:
         seen = self._recorder.seen()
         back, title = _back(request)
         page = self._render(
-            "error.html", seen=seen if known else Seen(seen.started), visitor=visitor, page="", back=back,
-            back_title=title, title=_TITLES.get(status, "Not possible"), why=sentence(why),
-        )  # fmt: skip
+            "error.html",
+            seen=seen if known else Seen(seen.started),
+            visitor=visitor,
+            page="",
+            back=back,
+            back_title=title,
+            title=_TITLES.get(status, "Not possible"),
+            why=sentence(why),
+        )
         return HTMLResponse(page, status, dict(headers))
 
     def handlers(self) -> Mapping[Any, Handler]:

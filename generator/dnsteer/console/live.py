@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
@@ -32,6 +32,7 @@ from dnsteer.console.seen import Seen
 from dnsteer.console.topic import Page, Topic
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
+from dnsteer.metrics.tasks import run_together
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
 
@@ -52,6 +53,7 @@ _TIMEOUT = 5.0
 LATE = 8.0
 """Seconds that a reading may wait for the switch until pages say that it does not answer."""
 T = TypeVar("T")
+Other = TypeVar("Other")
 
 
 class SharedReadings(Protocol):
@@ -65,6 +67,58 @@ class FullError(Exception):
     """So many browsers look already that another one is not served."""
 
 
+@dataclass
+class LiveState:
+    """What is kept of the pages between two looks at them."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    """The pages that somebody has looked at, by their key."""
+    versions: Iterator[int] = field(default_factory=lambda: count(1))
+    states: States = field(default_factory=States)
+    """The recorded states, as they were read last."""
+    picture: Picture | None = None
+    changes: int = 0
+    """How often what pages show has changed."""
+    pictured: int = 0
+    """How often it had when the picture was made."""
+    not_read: tuple[AttentionItem, ...] = ()
+    """That counters are not read, where a defect prevents it."""
+    made: float = field(default_factory=time.monotonic)
+    """When pages that are looked at were made last."""
+    ended: bool = False
+    """Whether streams are to end."""
+
+    @property
+    def watchers(self) -> int:
+        """Browsers that are connected."""
+        return sum(topic.watchers for topic in self.topics.values())
+
+    @property
+    def watched(self) -> list[str]:
+        """The keys of the pages that somebody looks at."""
+        return [topic.key for topic in self.topics.values() if topic.watchers]
+
+    def forget_idle(self) -> None:
+        """Forget pages that nobody has looked at for longest, where there are many."""
+        idle = sorted((t for t in self.topics.values() if not t.watchers and t.key != FIRST), key=lambda t: t.used)
+        for topic in idle[: max(0, len(self.topics) - _MAX_TOPICS)]:
+            del self.topics[topic.key]
+
+
+class _Threads:
+    """A thread for each kind of work, so that none waits for a switch that another one asks."""
+
+    def __init__(self) -> None:
+        self.pages = ThreadPoolExecutor(1, "console")
+        self.slots = ThreadPoolExecutor(1, "console-slots")
+        self.states = ThreadPoolExecutor(1, "console-states")
+
+    def close(self) -> None:
+        """End them, once they are done with what they do."""
+        for thread in (self.pages, self.slots, self.states):
+            thread.shutdown(wait=False, cancel_futures=True)
+
+
 class LivePages:
     """The pages of the console. `run` must run while they are served."""
 
@@ -76,72 +130,69 @@ class LivePages:
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
         self.pages = pages
         self._desk = Desk(options)
-        self._thread = ThreadPoolExecutor(1, "console")
-        self._counter = ThreadPoolExecutor(1, "console-slots")
-        self._reader = ThreadPoolExecutor(1, "console-states")
-        self._topics: dict[str, Topic] = {}
+        self._threads, self._state = _Threads(), LiveState()
         self._changed = asyncio.Event()
         self._on_demand = OnDemand(self._switch, self.changed, predict)
         self._looked = asyncio.Event()
         self._sent = asyncio.Condition()
-        self._versions = count(1)
-        self._states: States = States()
-        self._picture: Picture | None = None
-        self._changes = self._pictured = 0
         self._making = asyncio.Lock()
-        self._not_read: tuple[AttentionItem, ...] = ()
-        self._ended = False
-        self._made = time.monotonic()
-        """When pages that are looked at were made last."""
         self.epoch = int(recorder.started.timestamp() * 1000)
 
     @property
     def watchers(self) -> int:
         """Browsers that are connected."""
-        return sum(topic.watchers for topic in self._topics.values())
+        return self._state.watchers
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled. Raises what ends one of its tasks."""
         self.recorder.changed = self.changed
-        reading = asyncio.create_task(self._read())
         try:
-            with suppress(Exception):  # a defect was said, and is shown to whoever asks
-                await self.page(FIRST)
-            while True:
-                await self._changed.wait()
-                await asyncio.sleep(_TOGETHER)
-                self._changed.clear()
-                await self._refresh()
+            await run_together(
+                {"the readings of counters": self._read(), "the making of pages": self._make()}, self.end
+            )
         finally:
             self.recorder.changed = lambda: None
-            self._ended = True  # asyncio.wait_for of Python 3.11 may forget that it was cancelled
-            reading.cancel()
-            with suppress(asyncio.CancelledError):
-                await reading
-            for thread in (self._thread, self._counter, self._reader):
-                thread.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
             self._on_demand.close()
+
+    async def _make(self) -> None:
+        """Make pages anew again and again, whenever what they show has changed."""
+        await self._attempt(self.page(FIRST), lambda _: None)  # a defect was said, and is shown to whoever asks
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(_TOGETHER)
+            self._changed.clear()
+            await self._refresh()
+
+    @staticmethod
+    async def _attempt(work: Awaitable[T], instead: Callable[[Exception], Other]) -> T | Other:
+        """What the work gives, or what is made *instead* of a defect that ends it.
+
+        Here alone any exception is taken: pages are made of whatever a record, a switch and its traffic hold, and what
+        nobody foresaw in one must stop neither the others nor /metrics. Whoever looks is told, and it is tried again.
+        """
+        try:
+            return await work
+        except Exception as err:  # noqa: BLE001  see above
+            return instead(err)
 
     def changed(self) -> None:
         """Note that what pages show is no longer so."""
-        self._changes += 1
+        self._state.changes += 1
         self._changed.set()
 
     async def end(self) -> None:
         """End all streams: the server would cut them off."""
-        self._ended = True
+        self._state.ended = True
         async with self._sent:
             self._sent.notify_all()
 
     async def _read(self) -> None:
         """Read counters again and again."""
-        while not self._ended:
+        while True:
             began = _cpu()
-            try:
-                await self._read_counters()
-                self._not_read = ()
-            except Exception as err:  # noqa: BLE001 nobody expects it: it is said on the pages, and tried again
-                self._not_read = (self._met("counters are not read", err),)
+            failed = await self._attempt(self._read_counters(), lambda err: self._met("counters are not read", err))
+            self._state.not_read = (failed,) if failed is not None else ()
             self.changed()
             cost = _cpu() - began
             self._looked.clear()
@@ -154,9 +205,9 @@ class LivePages:
     async def _read_counters(self) -> None:
         began = time.monotonic()
         metrics, at = await self._reading()
-        watched = [t.key.removeprefix("pool/") for t in self._topics.values() if t.watchers and t.key[:5] == "pool/"]
+        watched = [key.removeprefix("pool/") for key in self._state.watched if key.startswith("pool/")]
         count_slots = partial(self._read_slots, self.recorder.seen(), watched)
-        slots = await asyncio.get_running_loop().run_in_executor(self._counter, count_slots)
+        slots = await asyncio.get_running_loop().run_in_executor(self._threads.slots, count_slots)
         await self._work(self._desk.read, metrics, at)
         await self._work(self._desk.read_slots, slots, began)
 
@@ -191,47 +242,51 @@ class LivePages:
         return found
 
     async def _work(self, do: Callable[..., T], *args: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, do, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._threads.pages, do, *args)
 
     async def _see(self) -> Picture:
         """The picture as it is now, made anew if something has changed; who asks meanwhile waits for it."""
+        state = self._state
         async with self._making:
-            if self._picture is None or self._pictured != self._changes:
-                at, seen, time_now = self._changes, self.recorder.seen(), now()
-                try:
-                    picture = await self._work(self._desk.picture, seen, self.recorder.steps(), time_now)
-                except Exception as err:  # noqa: BLE001 as in _read
-                    picture = Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),))
-                self._picture = replace(picture, items=(*self._not_read, *picture.items))
-                self._pictured = at
-            return self._picture
+            if state.picture is None or state.pictured != state.changes:
+                at, seen, time_now = state.changes, self.recorder.seen(), now()
+                picture = await self._attempt(
+                    self._work(self._desk.picture, seen, self.recorder.steps(), time_now),
+                    lambda err: Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),)),
+                )
+                state.picture = replace(picture, items=(*state.not_read, *picture.items))
+                state.pictured = at
+            return state.picture
 
     async def _refresh(self) -> None:
         """Make what browsers look at anew."""
         await self._see()
-        for topic in [t for t in self._topics.values() if t.watchers or t.key == FIRST]:
+        for topic in [t for t in self._state.topics.values() if t.watchers or t.key == FIRST]:
             await self._update(topic)
-        self._made = time.monotonic()
+        self._state.made = time.monotonic()
         async with self._sent:
             self._sent.notify_all()
 
     async def _update(self, topic: Topic, *, wait: bool = False) -> None:
         """Make a page's parts anew. *wait*: for a reading of its own too, which other pages must not wait for."""
-        picture = self._picture
+        picture = self._state.picture
         if picture is None or (topic.picture is picture and not self._on_demand.reads(topic.key)):
             return
-        watched = [each.key for each in self._topics.values() if each.watchers]
-        try:
-            if topic.key == "changes":
-                await self._read_states(picture.seen)
-            read = await self._on_demand.read(topic.key, picture, watched, wait=wait)
-            content = await self._work(self.pages.content, topic.key, picture, self._desk, self._states, read)
-        except NoPageError:
-            content = Content("gone")
-        except Exception as err:  # noqa: BLE001 nobody expects it: the other pages and /metrics go on
-            content = defect_content(self._defects.page(topic.key, err))
-        topic.update(content, next(self._versions))
+        content = await self._attempt(
+            self._content(topic.key, picture, wait=wait), lambda err: defect_content(self._defects.page(topic.key, err))
+        )
+        topic.update(content, next(self._state.versions))
         topic.picture = None if content.shape == DEFECT else picture
+
+    async def _content(self, key: str, picture: Picture, *, wait: bool) -> Content:
+        """What a page consists of; of one that there is not any more, that it is gone."""
+        try:
+            if key == "changes":
+                await self._read_states(picture.seen)
+            read = await self._on_demand.read(key, picture, self._state.watched, wait=wait)
+            return await self._work(self.pages.content, key, picture, self._desk, self._state.states, read)
+        except NoPageError:
+            return Content("gone")
 
     async def _read_states(self, seen: Seen) -> None:
         """Read the recorded states where they have changed."""
@@ -241,20 +296,20 @@ class LivePages:
             if record
             else None
         )
-        if key == self._states.key or record is None:
+        if key == self._state.states.key or record is None:
             return
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._reader, partial(_states, self._switch, seen))
-            self._states = States(key, tuple(found))
+            found = await loop.run_in_executor(self._threads.states, partial(_states, self._switch, seen))
+            self._state.states = States(key, tuple(found))
         except (SwitchError, OSError) as err:
-            self._states = States(None, self._states.states, str(err))
+            self._state.states = States(None, self._state.states.states, str(err))
 
     async def states(self) -> tuple[Seen, States]:
         """What is known now, and the recorded states."""
         picture = await self._see()
         await self._read_states(picture.seen)
-        return picture.seen, self._states
+        return picture.seen, self._state.states
 
     async def page(self, key: str) -> Page:
         """The page as it is now; its status is 400 for a wrong question, 500 for a defect. Raises NoPageError."""
@@ -264,12 +319,12 @@ class LivePages:
     async def _topic(self, key: str) -> Topic:
         """What a page has, up to date. Raises NoPageError."""
         picture = await self._see()
-        topic = self._topics.get(key)
+        topic = self._state.topics.get(key)
         if topic is None:
             await self._work(self.pages.check, key, picture)
-            topic = self._topics.setdefault(key, Topic(key))
+            topic = self._state.topics.setdefault(key, Topic(key))
         topic.used = time.monotonic()
-        self._forget()
+        self._state.forget_idle()
         await self._update(topic, wait=True)
         if topic.shape == "gone":
             raise NoPageError(key)
@@ -277,25 +332,21 @@ class LivePages:
 
     async def _begin(self, topic: Topic) -> Page:
         """Make a page, which is kept."""
-        picture = topic.picture or self._picture
+        picture = topic.picture or self._state.picture
         assert picture is not None
         version, shape, since = topic.version, topic.shape, f"{self.epoch}.{topic.version}"
         parts = {name: value for name, (_, value) in topic.parts.items()}
         numbers = {name: value for name, (_, value) in topic.numbers.items()}
         make = partial(self._work, self.pages.page, topic.key, picture)
         status = 400 if shape.startswith(REFUSED) else 500 if shape == DEFECT else 200
-        try:
-            text = await make(shape, parts, numbers, since, self._desk)
-        except Exception as err:  # noqa: BLE001 as in _update; made again for whoever asks again
-            content = defect_content(self._defects.page(topic.key, err))
-            return Page(500, await make(content.shape, content.parts, content.numbers, since, self._desk))
-        topic.page = version, Page(status, text)
+        made = await self._attempt(
+            make(shape, parts, numbers, since, self._desk),
+            lambda err: defect_content(self._defects.page(topic.key, err)),
+        )
+        if isinstance(made, Content):  # not kept, so that it is made again for whoever asks again
+            return Page(500, await make(made.shape, made.parts, made.numbers, since, self._desk))
+        topic.page = version, Page(status, made)
         return topic.page[1]
-
-    def _forget(self) -> None:
-        idle = sorted((t for t in self._topics.values() if not t.watchers and t.key != FIRST), key=lambda t: t.used)
-        for topic in idle[: max(0, len(self._topics) - _MAX_TOPICS)]:
-            del self._topics[topic.key]
 
     async def stream(self, key: str, since: str) -> AsyncIterator[bytes]:
         """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
@@ -307,11 +358,11 @@ class LivePages:
         if self.watchers >= MAX_STREAMS:
             return
         topic.watchers += 1
-        self._topics[topic.key] = topic
+        self._state.topics[topic.key] = topic
         self._looked.set()
         try:
             yield b"retry: 2000\n" + self._beat()  # it is connected
-            while not self._ended:
+            while not self._state.ended:
                 if topic.version > version:
                     message = topic.since(version, self.epoch)
                     version = topic.version
@@ -323,7 +374,7 @@ class LivePages:
 
     def _beat(self) -> bytes:
         """That the agent is there, and how many seconds ago it made what browsers see: a part of it may hang."""
-        age = int(time.monotonic() - self._made)
+        age = int(time.monotonic() - self._state.made)
         return f'event: beat\ndata: {{"age":{age}}}\n\n'.encode()
 
     async def _news(self, topic: Topic, version: int) -> bool:
@@ -331,7 +382,7 @@ class LivePages:
 
         async def newer() -> None:
             async with self._sent:
-                await self._sent.wait_for(lambda: self._ended or topic.version > version)
+                await self._sent.wait_for(lambda: self._state.ended or topic.version > version)
 
         try:
             await asyncio.wait_for(newer(), BEAT)

@@ -105,9 +105,10 @@ def _load(picture: Picture) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for letter, unit in (("q", "queries"), ("p", "packets")):
         found = [
-            rate for key, rate in picture.rates.items()
+            rate
+            for key, rate in picture.rates.items()
             if isinstance(key, tuple) and key[0] == "vip" and key[-1] == unit and rate is not None
-        ]  # fmt: skip
+        ]
         values[letter] = numbers.rounded(sum(found)) if found else None
     return values
 
@@ -117,10 +118,15 @@ def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) ->
         flow, judgement = each.flow, each.predicted
         reasons = tuple(dict.fromkeys((r.text or r.name, _cited(profile, r)) for r in judgement.reasons))
         yield FlowRow(
-            n, each, owners_in_words(each.owners), ", ".join(_match(flow)),
-            flow.text.partition("actions:")[2].partition(", dp-extra-info")[0], reasons,
-            each.missing and (flow.thread, flow.ufid) in view.late, tuple(owner.vip for owner in each.owners),
-        )  # fmt: skip
+            n,
+            each,
+            owners_in_words(each.owners),
+            ", ".join(_match(flow)),
+            flow.text.partition("actions:")[2].partition(", dp-extra-info")[0],
+            reasons,
+            each.missing and (flow.thread, flow.ufid) in view.late,
+            tuple(owner.vip for owner in each.owners),
+        )
 
 
 def _match(flow: DatapathFlow) -> Iterable[str]:

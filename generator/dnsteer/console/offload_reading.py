@@ -18,7 +18,8 @@ from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import read_figures
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
+from dnsteer.metrics.tasks import start_task
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.observe import FlowJudge, wrong_settings
 from dnsteer.offload.profile import JUDGED_AS, profile
@@ -123,7 +124,7 @@ class OffloadWatch:
             return
         if self._computing is not None:
             self._computing.cancel()
-        self._computing = asyncio.create_task(self._compute(predict, known))
+        self._computing = start_task("the prediction", self._compute(predict, known))
 
     async def _compute(self, predict: Predict, known: Known) -> None:
         found = await predict(known.state)

@@ -92,11 +92,15 @@ def _rows(
         turns = list(desk.log.turns.get((view.title, backend.name), ()))
         rows.append(
             BackendRow(
-                number, backend, tuple(addresses), ranges(held.get(backend.name, ())),
-                len(held.get(backend.name, ())) / view.slots, tuple(segments(turns, begin, end)),
+                number,
+                backend,
+                tuple(addresses),
+                ranges(held.get(backend.name, ())),
+                len(held.get(backend.name, ())) / view.slots,
+                tuple(segments(turns, begin, end)),
                 "; ".join(whys.values()),
             )
-        )  # fmt: skip
+        )
     return rows
 
 

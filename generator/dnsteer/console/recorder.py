@@ -1,20 +1,15 @@
-"""What the console takes notice of in the agent's work, beside the metrics: what the agent knows, and each change."""
+"""What the console takes notice of in the agent's work: what the agent knows, and each change."""
 
 from __future__ import annotations
 
 from dnsteer.console.seen import Side
 from dnsteer.console.seen_recorder import SeenRecorder
-from dnsteer.metrics.agent import AgentMetrics
 
 _MAX_STEPS = 1000
 """Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""
 
 
-class SeenMetrics(SeenRecorder, AgentMetrics):
-    """Keeps what the agent knows, and its metrics."""
-
-
-class ConsoleRecorder(SeenMetrics):
+class ConsoleRecorder(SeenRecorder):
     """Keeps what the console shows. *changed* is called on the event loop when any of it does."""
 
     _steps: tuple[Side, ...] = ()

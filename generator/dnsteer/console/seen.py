@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.model.spec import Vip
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge

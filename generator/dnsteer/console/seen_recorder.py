@@ -6,14 +6,24 @@ as a whole and never changed, so that any thread may read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from dnsteer.console.seen import DriftCounts, Seen, Side
 from dnsteer.deploy.times import now
-from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
+from dnsteer.metrics.observer import (
+    AgentObserver,
+    Check,
+    CheckTurn,
+    Duration,
+    KeptChange,
+    Known,
+    Look,
+    PanicChange,
+    Severity,
+)
 from dnsteer.status.agent_knowledge import (
     NOTHING_KNOWN,
     FailingCheck,
@@ -24,11 +34,10 @@ from dnsteer.status.agent_knowledge import (
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
 
-class SeenRecorder(Recorder):
+class SeenRecorder(AgentObserver):
     """Keeps what the agent knows. *changed* is called on the event loop when any of it changes."""
 
     def __init__(self, clock: Callable[[], datetime] = now) -> None:
-        super().__init__()
         self.changed: Callable[[], None] = lambda: None
         self._clock = clock
         self.started = clock()
@@ -56,7 +65,8 @@ class SeenRecorder(Recorder):
         )
 
     def tell(self, bridge: str) -> Any:
-        """See Recorder."""
+        """What is known of a bridge, as the control socket tells it, by any thread; None where nothing is, or of another
+        bridge than the agent's."""
         if bridge != self._followed[0] or self._stands_by:
             return None
         why, since = self._trouble
@@ -66,28 +76,26 @@ class SeenRecorder(Recorder):
         return replace(self._agent, troubles=(*troubles, *self._agent.troubles)).to_value()
 
     def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
-        """See Recorder."""
-        super().bridge_is(name, held=held, switch=switch)
+        """See AgentObserver."""
         _, known, record = self._followed
         self._followed = (name, known, record) if held else (name, None, None)
         if self._stands_by is held:
             self._stands_by = not held
             self.changed()
 
-    def adopted(self, known: Known, checks: Iterable[Check]) -> None:
-        """See Recorder."""
-        every = list(checks)
-        super().adopted(known, every)
+    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+        """See AgentObserver."""
         bridge, _, record = self._followed
         self._followed = bridge, known, record
-        self._checks, self._failing_targets = frozenset(every), {}
+        self._checks, self._failing_targets = frozenset(checks), {}
         self._before = {(one.pool, one.backend, one.check): one.since for one in self._agent.failing}
         panics = tuple(one for one in self._agent.panics if one.pool in known.spec.pools)
         self._know(state=known.state.number, failing=(), panics=panics)
+        for turn in failing:
+            self.turned(turn)
 
     def followed(self, record: BridgeRecord, decision: str = "") -> None:
-        """See Recorder."""
-        super().followed(record, decision)
+        """See AgentObserver."""
         bridge, known, _ = self._followed
         try:
             overlay, number = record.overlay, record.number
@@ -108,17 +116,15 @@ class SeenRecorder(Recorder):
     def stepped(self, side: Side) -> None:
         """The overlay or the state that is applied has changed."""
 
-    def turned(
-        self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = (), at: str = ""
-    ) -> None:
-        """See Recorder."""
-        super().turned(check, healthy=healthy, why=why, services=services, at=at)
+    def turned(self, turn: CheckTurn) -> None:
+        """See AgentObserver."""
+        check = turn.check
         if check not in self._checks:
             return  # of a state that is no longer applied
         failing = self._failing_targets.setdefault(check, {})
-        failing.pop(at, None)
-        if not healthy:
-            failing[at] = why, services
+        failing.pop(turn.at, None)
+        if not turn.healthy:
+            failing[turn.at] = turn.why, turn.services
         before = next((c for c in self._agent.failing if (c.pool, c.backend, c.check) == check), None)
         others = tuple(one for one in self._agent.failing if one is not before)
         if not failing:
@@ -131,56 +137,60 @@ class SeenRecorder(Recorder):
         reason = next(reversed(failing.values()))[0]
         self._know(failing=(*others, FailingCheck(*check, reason, since, alone)))
 
-    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
-        """See Recorder."""
-        super().panicked(pool, panics=panics, decision=decision)
+    def panicked(
+        self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
+    ) -> None:
+        """See AgentObserver."""
         before = next((one for one in self._agent.panics if one.pool == pool), None)
-        others = tuple(one for one in self._agent.panics if one is not before)
-        self._know(panics=(*others, before or PoolPanic(pool, self._clock(), decision)) if panics else others)
+        panics = tuple(one for one in self._agent.panics if one is not before)
+        if services:
+            panic, alone = before or PoolPanic(pool, self._clock(), decision), services if all(services) else ()
+            panics = (*panics, replace(panic, services=alone))
+        self._know(panics=panics)
 
-    def panics_for(self, pool: str, services: tuple[str, ...]) -> None:
-        """See Recorder."""
-        super().panics_for(pool, services)
-        alone = services if all(services) else ()
-        panics = (replace(one, services=alone) if one.pool == pool else one for one in self._agent.panics)
-        self._know(panics=tuple(panics))
-
-    def kept(self, pool: str, backends: Collection[str]) -> None:
-        """See Recorder."""
-        super().kept(pool, backends)
+    def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
+        """See AgentObserver."""
         others = [name for name in self._agent.kept if name.partition("/")[0] != pool]
         self._know(kept=(*others, *(f"{pool}/{name}" for name in backends)))
 
-    def unannounced(self, vips: Mapping[str, UnannouncedVip]) -> None:
-        """See Recorder."""
-        super().unannounced(vips)
-        if tuple(vips.values()) != self._agent.unannounced:
-            self._know(unannounced=tuple(vips.values()))
+    def announces(
+        self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
+    ) -> None:
+        """See AgentObserver."""
+        if tuple(unannounced.values()) != self._agent.unannounced:
+            self._know(unannounced=tuple(unannounced.values()))
 
-    def troubled(self, trouble: Trouble) -> None:
-        """See Recorder."""
-        super().troubled(trouble)
-        others = tuple(one for one in self._agent.troubles if one.about != trouble.about)
-        self._know(troubles=(*others, trouble))
+    def fails(self, what: str, said: str, level: Severity = "warning") -> None:
+        """See AgentObserver."""
+        about = _about(what)
+        before = next((one for one in self._agent.troubles if one.about == about), None)
+        if before is None or before.text != said:
+            others = tuple(one for one in self._agent.troubles if one is not before)
+            self._know(troubles=(*others, Trouble(about, said, self._clock(), level)))
 
-    def relieved(self, about: str) -> None:
-        """See Recorder."""
-        super().relieved(about)
-        left = tuple(one for one in self._agent.troubles if one.about != about)
+    def works(self, what: str, said: str) -> None:
+        """See AgentObserver."""
+        self._relieve(lambda about: about == _about(what))
+
+    def forget(self, *begins: str) -> None:
+        """See AgentObserver."""
+        self._relieve(lambda about: about.startswith(tuple(map(_about, begins))))
+
+    def _relieve(self, over: Callable[[str], bool]) -> None:
+        left = tuple(one for one in self._agent.troubles if not over(one.about))
         if left != self._agent.troubles:
             self._know(troubles=left)
 
-    def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
-        """See Recorder."""
-        super().looked(flows, settings, foreign, repaired=repaired)
-        drift = DriftCounts(flows, settings, foreign, repaired)
+    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+        """See AgentObserver."""
+        super().looked(found, repaired=repaired, seconds=seconds, decision=decision)
+        drift = DriftCounts(found.flows, found.settings, len(found.foreign), repaired)
         if drift != self._drift:
             self._drift = drift
             self.changed()
 
-    def failed(self, why: str = "") -> None:
-        """See Recorder."""
-        super().failed(why)
+    def failed(self, why: str) -> None:
+        """See AgentObserver."""
         self._failed_now = True
         before, since = self._trouble
         if why != before:
@@ -188,8 +198,7 @@ class SeenRecorder(Recorder):
             self.changed()
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
-        """See Recorder. A turn of the loop in which nothing failed ends what troubled it."""
-        super().took(what, seconds, decision)
+        """See AgentObserver. A turn of the loop in which nothing failed ends what troubled it."""
         if what != "loop":
             return
         if self._trouble[0] and not self._failed_now:
@@ -200,3 +209,8 @@ class SeenRecorder(Recorder):
     def _know(self, **changes: Any) -> None:
         self._agent = replace(self._agent, **changes)
         self.changed()
+
+
+def _about(what: str) -> str:
+    """What a trouble is about, as it is shown."""
+    return what.removeprefix("the ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,6 +23,7 @@ from dnsteer.console.verbs import RunVerb
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.server import AGAIN, MetricsPages, Say, serve_application
 from dnsteer.metrics.server import metrics_application as metrics_application
+from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.tools import SwitchError
 
 
@@ -39,9 +40,9 @@ class Security:
         """The context of TLS; None without."""
         return self.tls.context if self.tls is not None else None
 
-    def watches(self) -> list[Coroutine[Any, Any, None]]:
-        """What must run beside the server."""
-        return [self.tls.watch()] if self.tls is not None else []
+    def watches(self) -> dict[str, Coroutine[Any, Any, None]]:
+        """What must run beside the server, by what it is."""
+        return {"the watch over the certificate": self.tls.watch()} if self.tls is not None else {}
 
     def read_again(self) -> None:
         """Read the files again, whether they have changed or not."""
@@ -119,10 +120,18 @@ class AwaitedSecurity:
 
 
 async def serve_console(
-    host: str, port: int, metrics: MetricsPages, recorder: ConsoleRecorder, switch: TargetSwitch, say: Say,
-    options: str = "", security: Security = Security(), run_verb: RunVerb | None = None, predict: Predict | None = None,
+    host: str,
+    port: int,
+    metrics: MetricsPages,
+    recorder: ConsoleRecorder,
+    switch: TargetSwitch,
+    say: Say,
+    options: str = "",
+    security: Security = Security(),
+    run_verb: RunVerb | None = None,
+    predict: Predict | None = None,
     listens: Callable[[int], None] = lambda _: None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have; *listens* is
     called with the port once it can be reached.
     """
@@ -132,7 +141,7 @@ async def serve_console(
     access = Access(security.tokens, say, secure=security.tls is not None)
     app = console_application(live, metrics.page, host, access, security.hosts, verbs)
     serving = serve_application(host, port, app, say, "console", "/", security.context, listens, **SERVER)
-    await _all([live.run(), serving, *security.watches()], live.end)
+    await run_together({"the pages": live.run(), "the server": serving, **security.watches()}, live.end)
 
 
 async def serve_metrics_behind(host: str, port: int, metrics: MetricsPages, say: Say, security: Security) -> None:
@@ -140,21 +149,4 @@ async def serve_metrics_behind(host: str, port: int, metrics: MetricsPages, say:
     access = Access(security.tokens, say, secure=security.tls is not None, browsers=False)
     app = RequestGuard(metrics_application(metrics), host, access, security.hosts)
     serving = serve_application(host, port, app, say, "metrics", "/metrics", security.context)
-    await _all([serving, *security.watches()])
-
-
-async def _all(works: Sequence[Coroutine[Any, Any, None]], end: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Work until cancelled, or until one of several works ends; *end* is awaited before the others are cancelled."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        if end is not None:
-            await end()
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+    await run_together({"the server": serving, **security.watches()})

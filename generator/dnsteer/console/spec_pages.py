@@ -100,9 +100,13 @@ class SpecPages:
     """The pages. *states* reads the recorded states."""
 
     def __init__(
-        self, access: Access, changes: ChangePages | None, states: Callable[[], Awaitable[tuple[Seen, States]]],
-        run_verb: RunVerb | None, render: Callable[..., str],
-    ) -> None:  # fmt: skip
+        self,
+        access: Access,
+        changes: ChangePages | None,
+        states: Callable[[], Awaitable[tuple[Seen, States]]],
+        run_verb: RunVerb | None,
+        render: Callable[..., str],
+    ) -> None:
         self._access, self._changes, self._states = access, changes, states
         self._run_verb, self._render = run_verb, render
         self._thread = ThreadPoolExecutor(1, "console-specs")
@@ -137,9 +141,16 @@ class SpecPages:
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
         text = _as_is if visitor.role == "change" else masked
         page = partial(
-            self._render, "state.html", seen=seen, visitor=visitor, page="changes", view=view, current=current,
-            may_roll_back=not refusal and number != current, text=text,
-        )  # fmt: skip
+            self._render,
+            "state.html",
+            seen=seen,
+            visitor=visitor,
+            page="changes",
+            view=view,
+            current=current,
+            may_roll_back=not refusal and number != current,
+            text=text,
+        )
         return HTMLResponse(await self._work(page))
 
     def _view(self, states: Sequence[AppliedState], number: int) -> StateView:
@@ -204,9 +215,16 @@ class SpecPages:
         code: int = 0,
     ) -> str:
         return self._render(
-            "plan.html", seen=seen, visitor=visitor, page="changes", spec=spec, file=file, ended=ended, said=said,
+            "plan.html",
+            seen=seen,
+            visitor=visitor,
+            page="changes",
+            spec=spec,
+            file=file,
+            ended=ended,
+            said=said,
             code=code,
-        )  # fmt: skip
+        )
 
 
 def _sent(fields: Mapping[str, str]) -> bytes:

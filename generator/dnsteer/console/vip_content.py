@@ -74,9 +74,13 @@ def vip_page(name: str, views: Sequence[PoolView], picture: Picture, desk: Desk)
     address, end = _example(vip)
     asked = {"client": _CLIENT[address.version], "port": "40000", "vip": str(address), "service": _service(end)}
     return {
-        "name": name, "vip": vip, "views": views, "services": services_of(vip), "path": f"/path?{urlencode(asked)}",
+        "name": name,
+        "vip": vip,
+        "views": views,
+        "services": services_of(vip),
+        "path": f"/path?{urlencode(asked)}",
         "line": desk.traffic.lines([("vip", name, "queries")])[("vip", name, "queries")],
-    }  # fmt: skip
+    }
 
 
 def services_of(vip: Vip) -> list[str]:

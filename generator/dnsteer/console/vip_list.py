@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from dnsteer.console.desk import Picture
 from dnsteer.console.vip_filter import VipFilter
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.status.agent_knowledge import AgentKnowledge, UnannouncedVip

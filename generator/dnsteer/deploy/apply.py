@@ -75,7 +75,8 @@ def _changes_now(wanted: Wanted, found: SwitchDiff, tables: Tables) -> TableChan
     if not found.adds_ports:
         return found.flows
     gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
-    return replace(compare_tables(wanted.lines, wanted.groups, tables), restore=gone)
+    changes = compare_tables(wanted.lines, wanted.groups, tables)
+    return replace(changes, restore=gone, renumbered=found.flows.renumbered)
 
 
 def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tables) -> list[str]:
@@ -114,6 +115,7 @@ def apply_state(
     progress: Progress,
     *,
     needs_extension: bool = True,
+    grace: float = GRACE,
     keep: Callable[[UnwrittenError], Callable[[], None]] | None = None,
 ) -> ApplyResult:
     """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
@@ -127,8 +129,9 @@ def apply_state(
         found = _diff_state(switch, wanted, database, client, needs_extension=needs_extension)
         entry = JournalEntry(wanted.bridge.name, state, overlay, keep=keep)
         applied = apply_change(
-            wanted, found, entry, session, database, client, needs_extension=needs_extension, progress=progress
-        )
+            wanted, found, entry, session, database, client, grace=grace, needs_extension=needs_extension,
+            progress=progress,
+        )  # fmt: skip
     for warning in applied.warnings:
         progress(f"warning: {warning}")
     return applied

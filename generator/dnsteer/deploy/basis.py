@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
 
 from dnsteer.deploy.caller import CALLER
 from dnsteer.slots.maintenance import Overlay
@@ -12,18 +11,6 @@ from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 OUTDATED = "the switch has changed since the preview; nothing was changed"
-
-
-@dataclass
-class Basis:
-    """What a verb rests on. *expected* is the fingerprint of the record that was previewed; empty for the preview itself.
-
-    *found* is the fingerprint of the record that the verb found first, *outdated* whether it was another than expected.
-    """
-
-    expected: str = ""
-    found: str = ""
-    outdated: bool = False
 
 
 def basis_hash(record: BridgeRecord | None) -> str:

@@ -9,10 +9,18 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dnsteer.deploy.basis import Basis
+
+@dataclass
+class Basis:
+    """What a verb rests on. *expected* is the fingerprint of the record that was previewed; empty for the preview itself.
+
+    *found* is the fingerprint of the record that the verb found first, *outdated* whether it was another than expected.
+    """
+
+    expected: str = ""
+    found: str = ""
+    outdated: bool = False
 
 
 @dataclass(frozen=True)

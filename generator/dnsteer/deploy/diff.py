@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dnsteer.deploy.wanted import Wanted
 from dnsteer.render.flows import parse_flow
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.renumbering import other_numbers, uses_numbers
 from dnsteer.switch.restart_fence import with_fence
-from dnsteer.switch.settings import WAITS, Level, SettingsInput, deviations
+from dnsteer.switch.settings import WAITS, Level, deviations
+from dnsteer.switch.settings_input import SettingsInput
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.order import PIPELINE
@@ -22,7 +25,7 @@ from dnsteer.tables.order import PIPELINE
 if TYPE_CHECKING:
     from dnsteer.extension.handover import Handover
 
-_EXTENSION = PIPELINE.tables["extension"].number
+_EXTENSION = PIPELINE.holding("exits").number
 _SHORT = 5.0
 """Seconds for an extension that is not needed: a switch that waits for its flows must not wait for it."""
 
@@ -35,7 +38,7 @@ class SwitchDiff:
     tracker's smallest one, where it matters and there is a bridge.
     """
 
-    before: db.Bridge | None
+    before: Bridge | None
     differ: list[br.BridgeDifference]
     tables: Tables
     flows: TableChanges
@@ -97,6 +100,8 @@ def compute_and_diff(
     if reclaim:
         _reclaim(tables, wanted)
     flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables), tables)
+    if before is not None and uses_numbers(flows.remove, other_numbers(before)):
+        flows = replace(flows, renumbered=True)
     handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []
@@ -113,7 +118,7 @@ def compute_and_diff(
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
 
 
-def _read_tables(wanted: Wanted, client: OpenFlow, before: db.Bridge | None, timeout: float) -> Tables:
+def _read_tables(wanted: Wanted, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:
     """Read the tables, if there are any."""
     if before is None or br.lacks_protocol(before):
         client.end_dump()

@@ -93,9 +93,14 @@ class ProgramChange:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "socket": self.socket, "loads": self.loads, "away": self.away or None, "added": self.added,
-            "removed": self.removed, "changed": self.changed, "text": self.words,
-        }  # fmt: skip
+            "socket": self.socket,
+            "loads": self.loads,
+            "away": self.away or None,
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "text": self.words,
+        }
 
 
 def change_of(found: Handover) -> ProgramChange:

@@ -92,12 +92,23 @@ def make_goal(
     )
     returned = tuple(a for a in sourced.returned if weights[a.pool, a.backend] != a.weight)
     return Goal(
-        loaded, current.without(ended).put_by_start(returned), record, applied, system, switch_name,
-        note or sourced.note, time, ended=ended, expired=tuple(a for a in before if a not in set(current)),
-        returned=returned, warnings=sourced.warnings, notes=kept,
-        waits=record.waits if record else session.waits(), restores=sourced.restores,
+        loaded,
+        current.without(ended).put_by_start(returned),
+        record,
+        applied,
+        system,
+        switch_name,
+        note or sourced.note,
+        time,
+        ended=ended,
+        expired=tuple(a for a in before if a not in set(current)),
+        returned=returned,
+        warnings=sourced.warnings,
+        notes=kept,
+        waits=record.waits if record else session.waits(),
+        restores=sourced.restores,
         rolls_back=sourced.rolls_back,
-    )  # fmt: skip
+    )
 
 
 def _agent_cannot_end(spec: Spec, known: Sequence[Membership], entry: Maintenance) -> bool:
@@ -125,11 +136,23 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
     loaded = goal.loaded
     extended, elsewhere = _extended(wanted)
     return AppliedState(
-        loaded.file, loaded.document.text, loaded.digest, __version__, stamp(goal.time), operator_name(),
-        tuple(wanted.plan.members), {name: vip.pool for name, vip in loaded.spec.vips.items()}, goal.note,
-        ended=goal.ended, extended=extended, elsewhere=elsewhere, decision=decision_id(), workers=worker_counts(loaded.spec),
-        restores=goal.restores, rolls_back=goal.rolls_back,
-    )  # fmt: skip
+        loaded.file,
+        loaded.document.text,
+        loaded.digest,
+        __version__,
+        stamp(goal.time),
+        operator_name(),
+        tuple(wanted.plan.members),
+        {name: vip.pool for name, vip in loaded.spec.vips.items()},
+        goal.note,
+        ended=goal.ended,
+        extended=extended,
+        elsewhere=elsewhere,
+        decision=decision_id(),
+        workers=worker_counts(loaded.spec),
+        restores=goal.restores,
+        rolls_back=goal.rolls_back,
+    )
 
 
 def _extended(wanted: Wanted) -> tuple[tuple[str, ...], tuple[int, ...]]:

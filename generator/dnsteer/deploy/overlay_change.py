@@ -332,8 +332,8 @@ def _repair(at: _LockedSwitch, after: Overlay, differing: Differing, found: _Loo
 
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
     """Read the pools' slots and the flow with the marker from the switch."""
-    tables = client.dump(only=f"table={PIPELINE.tables['state'].number}")
-    slot, pool = PIPELINE.tables["slot"], PIPELINE.registers["pool"]
+    tables = client.dump(only=f"table={PIPELINE.holding('state').number}")
+    slot, pool = PIPELINE.holding("slots"), PIPELINE.registers["pool"]
     for members in touched:
         one = client.dump(only=f"table={slot.number},{pool.field}={register_value(members.number)}")
         tables.flows.update((key, flow) for key, flow in one.flows.items() if not _is_of_probes(flow))

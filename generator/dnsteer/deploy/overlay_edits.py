@@ -12,6 +12,7 @@ from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
+from dnsteer.spec.hints import near
 from dnsteer.spec.worker_names import names_of
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
@@ -42,9 +43,17 @@ def take_out(
             found = overlay.find(pool, member.name, kind)
             if found is None:
                 wanted = Maintenance(
-                    pool, member.name, kind, stamp(time), operator_name(), note, until, over, 0 if over else DRAINED,
+                    pool,
+                    member.name,
+                    kind,
+                    stamp(time),
+                    operator_name(),
+                    note,
+                    until,
+                    over,
+                    0 if over else DRAINED,
                     decision=decision,
-                )  # fmt: skip
+                )
             else:
                 wanted = replace(found, note=note or found.note, until=until or found.until)
                 if over and over != found.over:
@@ -112,8 +121,6 @@ def member_of(state: AppliedState, pool: str, backend: str) -> Member:
     found = next((m for m in here if m.name == backend), None)
     if found is not None:
         return found
-    from dnsteer.spec.schema_errors import near  # here, since it loads all that the quick verbs do without
-
     if here:
         hint = near(backend, sorted({*state.workers.get(pool, {}), *(m.name for m in here)}))
         raise SwitchError(f"pool {pool} has no backend {backend!r}; {hint}")

@@ -29,7 +29,7 @@ def overlay_flows(
         elif owners:
             plan.rows.add([group_row(members, owners)])
     pool = f"{PIPELINE.registers['pool'].field}="
-    slots = flow_lines(render_table(plan, PIPELINE.tables["slot"], notes=False))
+    slots = flow_lines(render_table(plan, PIPELINE.holding("slots"), notes=False))
     own = [line for line in slots if pool in line]
-    number = flow_lines(render_table(plan, PIPELINE.tables["state"]))
+    number = flow_lines(render_table(plan, PIPELINE.holding("state")))
     return dict.fromkeys([*own, *number]), list(groups_of(plan))

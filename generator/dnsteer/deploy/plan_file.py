@@ -91,9 +91,13 @@ def apply_plan(
 ) -> Deployed:
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
-        plan.source, switch, plan.options, confirm=confirm, progress=progress,
+        plan.source,
+        switch,
+        plan.options,
+        confirm=confirm,
+        progress=progress,
         review=lambda summary: _refuse_moved(plan, summary),
-    )  # fmt: skip
+    )
 
 
 def preview_again(plan: PlanFile, switch: TargetSwitch) -> PlanSummary:

@@ -9,9 +9,10 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.spec.errors import some_of
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.settings import SettingsInput, repair_settings
+from dnsteer.switch.settings_input import SettingsInput
 from dnsteer.switch.state import REMOVED
 from dnsteer.switch.table_changes import lines_to_restore
 from dnsteer.switch.tools import SwitchError
@@ -67,11 +68,11 @@ def finish_ports(wanted: Wanted, tables: Tables, database: db.Database, client: 
     """Enable ports and remove old ones, after the bundle. Returns whether anything changed."""
     have = _bridge(database, wanted.bridge.name)
     seen = SettingsInput(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
-    changed = repair_settings(seen, database, client.ofctl)
+    changed = br.repair_settings(seen, database, client.ofctl)
     return br.finish(database, wanted.bridge, have) or changed
 
 
-def _bridge(database: db.Database, name: str) -> db.Bridge:
+def _bridge(database: db.Database, name: str) -> Bridge:
     have = database.bridge(name)
     if have is None:
         raise SwitchError(REMOVED.format(name))

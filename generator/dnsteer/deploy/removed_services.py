@@ -9,8 +9,9 @@ from dnsteer.render.flows import Flow
 from dnsteer.spec import derived
 from dnsteer.spec.errors import some_of
 from dnsteer.spec.model.spec import Spec, Vip
-from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 
+_SERVICE = cookie(Category.SERVICE, 0) >> OBJECT_BITS
 _ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
 
 
@@ -35,8 +36,9 @@ def removed_services(old: Spec, new: Spec) -> list[str]:
 
 def removed_by_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
     """The same from the flows that are removed, if their spec is unknown."""
-    table, kept = PIPELINE.tables["vip"].number, {str(a) for vip in new.vips.values() for a in vip.addresses}
-    found = {m[1] for f in removed if f.table == table and (m := _ADDRESS.search(f.match))} - kept
+    kept = {str(a) for vip in new.vips.values() for a in vip.addresses}
+    services = (flow for flow in removed if flow.cookie >> OBJECT_BITS == _SERVICE)
+    found = {m[1] for flow in services if (m := _ADDRESS.search(flow.match))} - kept
     return [f"{address}, which has flows, removed: its clients will get no answer" for address in sorted(found)]
 
 

@@ -35,9 +35,12 @@ class Restored:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "bridge": self.bridge, "changed": self.changed, "state": self.state, "text": self.text,
+            "bridge": self.bridge,
+            "changed": self.changed,
+            "state": self.state,
+            "text": self.text,
             "warnings": [*self.warnings],
-        }  # fmt: skip
+        }
 
 
 def restore(

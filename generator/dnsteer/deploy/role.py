@@ -15,8 +15,8 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.derived import family_of
-from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.model.types import Address
 from dnsteer.switch.openflow import STANDBY_COOKIE, Key, OpenFlow
 from dnsteer.switch.role import Role, RoleName, RoleSession, is_standby, role_of, this_boot
 from dnsteer.switch.session import Session
@@ -27,6 +27,7 @@ from dnsteer.tables.order import PIPELINE
 _PRIORITY = 65_100
 _SOLICITATION = "icmp6,icmp_type=135,icmp_code=0"
 _OURS = f"cookie={STANDBY_COOKIE:#x}/-1"
+_ADDRESSES = PIPELINE.holding("addresses").number
 
 
 @dataclass(frozen=True)
@@ -43,24 +44,27 @@ class RoleChange:
     failed: SwitchError | None = None
 
 
-def standby_flows(spec: Spec | None) -> list[Flow]:
+def standby_flows(spec: Spec | None, number: int = _ADDRESSES) -> list[Flow]:
     """The flows that keep a switch from answering for its VIPs and gateways. Where probes come from stays known.
 
-    Without a spec, which cannot be read then, it answers for nothing at all.
+    Without a spec, which cannot be read then, it answers for nothing at all. *number* is that of the table that answers.
     """
-    return [parse_flow(line) for line in _lines(spec)]
+    return [parse_flow(line) for line in _lines(spec, number)]
 
 
-def _lines(spec: Spec | None) -> Iterator[str]:
-    head = f"cookie={STANDBY_COOKIE:#x}, table={PIPELINE.tables['ingress'].number}, priority="
-    onward = f"goto_table:{PIPELINE.tables['neighbor'].number}"
+def _lines(spec: Spec | None, number: int) -> Iterator[str]:
+    head = f"cookie={STANDBY_COOKIE:#x}, table={PIPELINE.first.number}, priority="
+    onward = f"goto_table:{number}"
     probe = spec.switch.probe if spec is not None else None
     for address in [own.ip for own in probe.addresses] if probe is not None else []:
-        family: Family = family_of(address)
-        match = f"arp,arp_tpa={address}" if family == "ipv4" else f"{_SOLICITATION},nd_target={address}"
-        yield f"{head}{_PRIORITY + 1},{match} actions={onward}"
+        yield f"{head}{_PRIORITY + 1},{_request_for(address)} actions={onward}"
     for match in ("arp", _SOLICITATION):
         yield f"{head}{_PRIORITY},{match} actions=drop"
+
+
+def _request_for(address: Address) -> str:
+    """Return what matches neighbour requests for an address."""
+    return f"arp,arp_tpa={address}" if family_of(address) == "ipv4" else f"{_SOLICITATION},nd_target={address}"
 
 
 def role_flows(record: BridgeRecord, remote: str, spec: Spec | None) -> list[Flow]:
@@ -84,7 +88,7 @@ def bring_role(session: Session, client: OpenFlow, bridge: str, spec: Spec | Non
     so of several that do this at once, the last one brings those of the last role.
     """
     differed, record = False, session.record_of(bridge)
-    while lines := _lines_for(client, role_flows(record, session.remote, spec)):
+    while lines := _lines_for(client, _flows_now(client, spec) if is_standby(record, session.remote) else []):
         differed = True
         if dry_run:
             break
@@ -93,6 +97,18 @@ def bring_role(session: Session, client: OpenFlow, bridge: str, spec: Spec | Non
         if record.ids.get(ROLE_KEY) == brought.ids.get(ROLE_KEY):
             break
     return differed
+
+
+def _flows_now(client: OpenFlow, spec: Spec | None) -> list[Flow]:
+    """Return the flows of a switch on standby for the tables that it has.
+
+    Those of another version may have other numbers: the table that answers is the one with flows for the probes' addresses.
+    """
+    probe = spec.switch.probe if spec is not None else None
+    if probe is None:
+        return standby_flows(spec)
+    found = {flow.table for flow in client.dump(only=_request_for(probe.addresses[0].ip)).flows.values()}
+    return standby_flows(spec, found.pop() if len(found) == 1 else _ADDRESSES)
 
 
 def _lines_for(client: OpenFlow, flows: Iterable[Flow]) -> list[str]:
@@ -125,7 +141,7 @@ def change_role(
             if role != before or (role is None and ROLE_KEY in record.ids):
                 session.record_role(record, role)
         except UnwrittenError:  # such as of a full disk: it does not answer at least until the agent looks
-            if name == "standby" and (lines := _lines_for(client, standby_flows(spec))):
+            if name == "standby" and (lines := _lines_for(client, _flows_now(client, spec))):
                 client.bundle(lines)
             raise
         try:

@@ -46,8 +46,13 @@ class StateSource:
         kept = _by_number(found)
         older = _origin(kept, state.number) < _origin(kept, record.number)
         return SourcedSpec(
-            loaded, note, tuple(returned), tuple(unknown), restores=state.number, rolls_back=record.number if older else 0,
-        )  # fmt: skip
+            loaded,
+            note,
+            tuple(returned),
+            tuple(unknown),
+            restores=state.number,
+            rolls_back=record.number if older else 0,
+        )
 
 
 def target_of_rollback(switch: TargetSwitch, bridge: str | None, number: int | None) -> AppliedState:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from dnsteer.deploy.apply import apply_change
+from dnsteer.deploy.apply import apply_change, apply_state
 from dnsteer.deploy.basis import refuse_outdated
 from dnsteer.deploy.bounded import bounded_lines
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
@@ -120,9 +120,12 @@ def _deploy_if_agreed(
             # ask
             if not agreement.covers(summary.question):
                 return summary, None
+            if found.flows.renumbered and _changes_more(goal, wanted):
+                at = _renumber(at, bridge, goal, options, progress)
+                goal, wanted, found = _plan_and_diff(source, at, options)
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
-            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, record, summary.role)
+            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, at.record, summary.role)
             result = apply_change(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
@@ -185,6 +188,27 @@ def _plan_and_diff(
         wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needs_extension=needs_extension
     )
     return goal, wanted, found
+
+
+def _changes_more(goal: Goal, wanted: Wanted) -> bool:
+    """Whether a state that this version can load is applied, and what is wanted is another one."""
+    if goal.applied is None or wanted.applied_spec is None:
+        return False
+    return wanted.plan.digest != goal.applied.digest or goal.overlay != goal.overlay_before
+
+
+def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progress: Progress) -> _Connections:
+    """Load the applied state with the table numbers of this version, before it is changed.
+
+    Packets in flight need flows of the old state in the tables where the new one has them, and a table that has gone to
+    another number would lose those flows.
+    """
+    assert goal.applied is not None
+    progress(f"the tables have numbers of another version: loading state {goal.applied.number} with the new ones first")
+    apply_state(
+        at.switch, at.session, goal.applied, goal.overlay_before, progress, needs_extension=False, grace=options.grace
+    )
+    return replace(at, record=at.session.record(bridge))
 
 
 def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:

@@ -159,8 +159,9 @@ class Sending:
 
     def _send_later(self, todo: TableChanges) -> None:
         if todo:
+            what = "in the tables' old numbers" if todo.renumbered else "of the return path"
             self.progress(
-                f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows of the return path are removed"
+                f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows {what} are removed"
             )
             self._pause(self.grace)
             self._send_bundle(todo.bundle())

@@ -19,6 +19,11 @@ from dnsteer.switch.tools import SwitchError
 if TYPE_CHECKING:
     from dnsteer.deploy.extension import ProgramChange
 
+_RENUMBERED = (
+    "another version of dnsteer made the tables, with other numbers: they get the numbers of this one, which loses no "
+    "query; the counters of their flows begin again"
+)
+
 
 def summarize(
     goal: Goal, wanted: Wanted, found: SwitchDiff, before: Assignment, after: Assignment, *, preview: bool
@@ -53,7 +58,7 @@ def summarize(
         named=_named(goal.switch_name, goal.name),
         ended=[f"{a.title} is over (it was until {a.until})" for a in goal.expired]
         + [f"{a.title} ends: {_why_ended(a, goal)}" for a in goal.ended],
-        notes=list(goal.notes),
+        notes=[*goal.notes, *([_RENUMBERED] if found.flows.renumbered else [])],
         returned=[
             f"{a.title} applies again; it ended when the backend was removed{_why(a)}" for a in goal.returned
         ],

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from dnsteer.deploy.extension import ProgramChange
 
 _COUNTED = (
-    ("flows_added", "add", "flow"), ("flows_changed", "replace", "flow"), ("flows_removed", "remove", "flow"),
-    ("groups_added", "add_groups", "group"), ("groups_changed", "replace_groups", "group"),
-    ("groups_removed", "remove_groups", "group"), ("others_restored", "restore", "foreign flow or group"),
-)  # fmt: skip
+    ("flows_added", "add", "flow"),
+    ("flows_changed", "replace", "flow"),
+    ("flows_removed", "remove", "flow"),
+    ("groups_added", "add_groups", "group"),
+    ("groups_changed", "replace_groups", "group"),
+    ("groups_removed", "remove_groups", "group"),
+    ("others_restored", "restore", "foreign flow or group"),
+)
 _THINGS = {"vip": "VIP"}
 """Objects of the spec as they are written."""
 

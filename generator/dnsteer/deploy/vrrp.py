@@ -23,8 +23,12 @@ _LINE = re.compile(r'(?:INSTANCE|GROUP) "([^"]*)" (\S+)')
 _STOP = "STOP"
 """The last state that keepalived writes, while it waits for its scripts to end, for a second at most."""
 ROLES: dict[str, RoleName] = {
-    "MASTER": "active", "BACKUP": "standby", "FAULT": "standby", _STOP: "standby", "DELETED": "standby",
-}  # fmt: skip
+    "MASTER": "active",
+    "BACKUP": "standby",
+    "FAULT": "standby",
+    _STOP: "standby",
+    "DELETED": "standby",
+}
 """The role for each state of VRRP. keepalived writes other words too, which are none."""
 _AGAIN = 1.0
 """Seconds until a role that the switch did not take is tried again."""

@@ -36,9 +36,18 @@ def give_weight(
             if found is None:
                 begin = 0 if over else DRAINED
                 wanted = Maintenance(
-                    pool, member.name, "weight", stamp(time), operator_name(), note, until, over, begin, weight=weight,
+                    pool,
+                    member.name,
+                    "weight",
+                    stamp(time),
+                    operator_name(),
+                    note,
+                    until,
+                    over,
+                    begin,
+                    weight=weight,
                     decision=decision,
-                )  # fmt: skip
+                )
             else:
                 wanted = replace(found, note=note or found.note, until=until or found.until)
                 again = found.weight == weight

@@ -11,9 +11,9 @@ from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.announced import announced_vips
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.schema_errors import near
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.withdrawals import Withdrawal, WithdrawalSession, withdrawals_of
@@ -58,9 +58,13 @@ def announce_edit(vips: Collection[str]) -> Edit:
 
 
 def change_withdrawals(
-    switch: TargetSwitch, bridge: str | None, vips: Collection[str], edit: Callable[[Collection[str]], Edit], *,
+    switch: TargetSwitch,
+    bridge: str | None,
+    vips: Collection[str],
+    edit: Callable[[Collection[str]], Edit],
+    *,
     dry_run: bool,
-) -> Withdrawing:  # fmt: skip
+) -> Withdrawing:
     """Change what is withdrawn of the VIPs that are named, or of all where none is. Raises SwitchError."""
     with WithdrawalSession(switch.remote, switch.timeout) as session:
         record = session.record_of(bridge)

@@ -85,5 +85,7 @@ def _printable(text: str) -> str:
 
 
 LINE: Mapping[Format, Callable[[Event], str]] = {
-    Format.TEXT: as_text, Format.LOGFMT: as_logfmt, Format.JSON: event_as_json,
-}  # fmt: skip
+    Format.TEXT: as_text,
+    Format.LOGFMT: as_logfmt,
+    Format.JSON: event_as_json,
+}

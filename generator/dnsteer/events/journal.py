@@ -37,9 +37,11 @@ def is_journal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
 def encoded(event: Event, message: str) -> bytes:
     """An event as the journal takes it, with *message* as its text."""
     fields = {
-        "MESSAGE": message, "PRIORITY": str(PRIORITY[event.level]), "SYSLOG_IDENTIFIER": IDENTIFIER,
+        "MESSAGE": message,
+        "PRIORITY": str(PRIORITY[event.level]),
+        "SYSLOG_IDENTIFIER": IDENTIFIER,
         **{f"DNSTEER_{name.upper()}": value_text(v) for name, v in values(event).items() if name not in _NATIVE},
-    }  # fmt: skip
+    }
     return b"".join(_field(name, value) for name, value in fields.items())
 
 

@@ -15,7 +15,7 @@ Until the bundle is committed, everything can be undone. After a kill, the next 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,12 +35,14 @@ from dnsteer.tables.order import PIPELINE
 
 SETTLE = 0.5
 """Seconds until flows that were added early take effect in the datapath, whose flows are revalidated about that often."""
-_TABLE = PIPELINE.tables["extension"].number
-_INGRESS = PIPELINE.tables["ingress"].number
-_EGRESS = PIPELINE.tables["egress"].number
-_BACK = frozenset(PIPELINE.tables[name].number for name in ("return", "fragment"))
+_TABLE = PIPELINE.holding("exits").number
+_INGRESS = PIPELINE.first.number
+_BACK = frozenset(
+    t.number for t in PIPELINE.tables.values() if t.traffic and {"answers", "fragments"}.issuperset(t.traffic)
+)
+"""Tables that nothing passes but answers."""
 _ANSWER = f"{PIPELINE.registers['path'].field}={register_value(ANSWER)},"
-_LEADS_BACK = tuple(f"goto_table:{n}" for n in (PIPELINE.tables["return"].number, _TABLE))
+_LEADS_BACK = tuple(f"goto_table:{n}" for n in (*sorted(_BACK), _TABLE))
 _PASSING = cookie(Category.EXTENSION, 3)
 """Cookie of exits that exist only while the program changes. The plan's exits have object number 1 or an even one."""
 _BEFORE_OTHERS, _AFTER_OTHERS = 110, 90  # the plan's exits have priority 100
@@ -124,22 +126,26 @@ class Handover:
         """Split the table changes *todo*, which turn *tables* into the plan's flows *lines*, into stages."""
         was = list(_exits(f for f in _flows(tables) if f.table == _TABLE))
         become = list(_exits(parse_flow(line) for line in lines if f"table={_TABLE}," in line))
-        macs, new = _macs(self.running), _macs(self.wanted)
         now, later = todo.split_for_grace()
-        early = list[Flow]()
+        passing, returning = list[Flow](), list[Flow]()
         if was and self.loads:
-            egress = port_name(plan.extension.egress.name) if plan.extension else ""
-            found = ((m, _find(was, egress, m), _find(become, egress, m)) for m in sorted(new))
-            early = [_passing(egress, m, a) for m, b, a in found if a and a != b and (not b or m not in macs)]
-        passing = {f.key for f in early}
-        if was and self.loads:
-            early += [f for f in todo.add if _is_way_back(plan, f, {e.came_by for e in was})]
-        stay = list(_staying(was, become, macs - new)) if self.keeps else []
-        refuse_blocked([f for f in early if f.key in passing] + stay, tables)
+            passing = list(self._passing_early(plan, was, become))
+            ways = {e.came_by for e in was}
+            returning = [f for f in todo.add if _is_way_back(plan, f, ways)]
+        stay = list(_staying(was, become, _macs(self.running) - _macs(self.wanted))) if self.keeps else []
+        refuse_blocked([*passing, *stay], tables)
         keys = {f.key for f in stay}
-        gone = tuple(f for f in now.remove if f.key not in keys) + tuple(f for f in early if f.key in passing)
-        now = replace(now, add=(*now.add, *stay), remove=gone)
-        return FlowStages(tuple(early), now, replace(later, remove=(*later.remove, *stay)))
+        now = replace(now, add=(*now.add, *stay), remove=(*(f for f in now.remove if f.key not in keys), *passing))
+        return FlowStages((*passing, *returning), now, replace(later, remove=(*later.remove, *stay)))
+
+    def _passing_early(self, plan: Plan, was: Sequence[_Exit], become: Sequence[_Exit]) -> Iterator[Flow]:
+        """Yield exits for frames to MAC addresses of the new program whose action the old exits lack or change."""
+        egress = port_name(plan.extension.egress.name) if plan.extension else ""
+        known = _macs(self.running)
+        for mac in sorted(_macs(self.wanted)):
+            before, after = _find(was, egress, mac), _find(become, egress, mac)
+            if after and after != before and (not before or mac not in known):
+                yield _passing(egress, mac, after)
 
 
 def _flows(tables: Tables) -> Iterator[Flow]:
@@ -186,9 +192,7 @@ def _is_way_back(plan: Plan, flow: Flow, came_by: Collection[str]) -> bool:
 
     *came_by* are ports that already have exits: no others are added there, since a frame might match either.
     """
-    if flow.table == _EGRESS:
-        return flow.match.startswith(_ANSWER)
-    if flow.table in _BACK or flow.cookie >> OBJECT_BITS & 0xFF == Category.GATEWAY:
+    if flow.match.startswith(_ANSWER) or flow.table in _BACK or flow.cookie >> OBJECT_BITS & 0xFF == Category.GATEWAY:
         return True
     if flow.table == _TABLE:
         return all(e.came_by not in came_by for e in _exits([flow]))

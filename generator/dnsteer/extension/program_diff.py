@@ -160,9 +160,34 @@ def combine(old: Program, new: Program, unserved: Collection[Key] = ()) -> Combi
     """
     here = {key_of(v) for v in new["vips"]}
     kept = [_unprobed(v) for v in old["vips"] if v["slots"] and key_of(v) not in here and key_of(v) not in unserved]
+    names = _names_in_both(old, new)
+    needed = {slot for v in kept for slot in v["slots"]} | _answering(old, new)
+    known = {b["name"] for b in new["backends"]}
+    more: list[ProgramBackend] = [
+        {**b, "name": names[b["name"]]}
+        for b in old["backends"]
+        if b["name"] in needed and names[b["name"]] not in known
+    ]
+    renamed: list[ProgramVip] = [{**vip, "slots": [names[slot] for slot in vip["slots"]]} for vip in kept]
+    left_out = [vip["name"] for vip in renamed if _answers_clash(vip, new["vips"])]
+    old_vips = _named_anew((v for v in renamed if not _answers_clash(v, new["vips"])), new["vips"])
+    program: Program = {**new, "vips": [*new["vips"], *old_vips], "backends": [*new["backends"], *more]}
+    if old_vips and old.get("tunnel"):
+        program["tunnel"] = {**old["tunnel"], **new.get("tunnel", {})}
+    return CombinedProgram(program, tuple(left_out))
+
+
+def _named_anew(vips: Iterable[ProgramVip], others: Iterable[ProgramVip]) -> list[ProgramVip]:
+    """These VIPs, with a name of their own each that *others* has too."""
+    taken = {v["name"] for v in others}
+    return [{**v, "name": v["name"] if v["name"] not in taken else _unused(v["name"], taken)} for v in vips]
+
+
+def _names_in_both(old: Program, new: Program) -> dict[str, str]:
+    """The name of each *old* backend in a program that has those of the *new* one too."""
     backends = {b["name"]: b for b in new["backends"]}
     homes = {_address(b["address"]): b["name"] for b in new["backends"] if b.get("address")}
-    names: dict[str, str] = {}
+    names = dict[str, str]()
     for b in old["backends"]:
         there, home = backends.get(b["name"]), homes.get(_address(b.get("address", "")))
         if home is not None:
@@ -171,22 +196,7 @@ def combine(old: Program, new: Program, unserved: Collection[Key] = ()) -> Combi
             names[b["name"]] = b["name"]
         else:
             names[b["name"]] = _unused(b["name"], backends, [other["name"] for other in old["backends"]])
-    needed = {slot for v in kept for slot in v["slots"]} | _answering(old, new)
-    old_ones: list[ProgramBackend] = [{**b, "name": names[b["name"]]} for b in old["backends"] if b["name"] in needed]
-    more = [b for b in old_ones if b["name"] not in backends]
-    vips, left_out = list(new["vips"]), list[str]()
-    taken = {v["name"] for v in vips}
-    for vip in kept:
-        vip = {**vip, "slots": [names[slot] for slot in vip["slots"]]}
-        if _answers_clash(vip, new["vips"]):
-            left_out.append(vip["name"])
-            continue
-        vip["name"] = vip["name"] if vip["name"] not in taken else _unused(vip["name"], taken)
-        vips.append(vip)
-    program: Program = {**new, "vips": vips, "backends": [*new["backends"], *more]}
-    if len(vips) > len(new["vips"]) and old.get("tunnel"):
-        program["tunnel"] = {**old["tunnel"], **new.get("tunnel", {})}
-    return CombinedProgram(program, tuple(left_out))
+    return names
 
 
 def _unprobed(vip: ProgramVip) -> ProgramVip:

@@ -114,9 +114,15 @@ def _spawn(
     environment = {name: value for name, value in python_environment().items() if not name.startswith("DNSTEER_")}
     with LOG.open("ab") as log:
         process = subprocess.Popen(
-            netns_exec(names.SWITCH_NAMESPACE, argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
-            env=environment, start_new_session=True, pass_fds=[passed.fileno()] if passed is not None else (),
-        )  # fmt: skip
+            netns_exec(names.SWITCH_NAMESPACE, argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=environment,
+            start_new_session=True,
+            pass_fds=[passed.fileno()] if passed is not None else (),
+        )
     started.append(process)
     return process
 

@@ -31,7 +31,4 @@ def checked_zones(spec: Spec) -> Mapping[str, str]:
 
 
 def _text(name: str, serial: int) -> str:
-    return (
-        f"$TTL 300\n{name} SOA ns.{ZONE}. hostmaster.{ZONE}. {serial} 3600 600 86400 300\n"
-        f"{name} NS ns.{ZONE}.\n"
-    )  # fmt: skip
+    return f"$TTL 300\n{name} SOA ns.{ZONE}. hostmaster.{ZONE}. {serial} 3600 600 86400 300\n{name} NS ns.{ZONE}.\n"

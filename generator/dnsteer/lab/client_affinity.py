@@ -84,8 +84,12 @@ def ask_from(
         times = 1 if transport == "tcp" else times  # a used TCP port stays in TIME_WAIT
     asks = [(local, port) for _ in range(times) for local, port in zip(locals_, ports, strict=True)]
     given = {
-        "server": str(target.address), "port": target.endpoint.port, "transport": transport, "name": WHOAMI, "asks": asks,
-    }  # fmt: skip
+        "server": str(target.address),
+        "port": target.endpoint.port,
+        "transport": transport,
+        "name": WHOAMI,
+        "asks": asks,
+    }
     argv = [sys.executable, "-I", str(Path(whoami.__file__).resolve())]
     answers: list[str | None] = json.loads(
         run(netns_exec(lab.client().namespace, argv), stdin=json.dumps(given), timeout=60 + len(asks) / _PACE)

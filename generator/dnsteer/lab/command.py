@@ -72,9 +72,15 @@ def run(argv: Sequence[str], *, stdin: str | None = None, timeout: float = 20.0)
     """
     try:
         done = subprocess.run(
-            argv, input=stdin if stdin is not None else "", capture_output=True, text=True, timeout=timeout,
-            env=program_environment(), check=False, preexec_fn=_die_with(os.getpid()),
-        )  # fmt: skip
+            argv,
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=program_environment(),
+            check=False,
+            preexec_fn=_die_with(os.getpid()),
+        )
     except subprocess.TimeoutExpired as err:
         raise LabCommandError(argv, f"did not end within {timeout:g} s") from err
     except (OSError, subprocess.SubprocessError) as err:
@@ -94,9 +100,15 @@ def start_background(namespace: str, argv: Sequence[str], log: Path, more: Mappi
     with log.open("ab") as output:
         try:
             subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**program_environment(), **more},
-                timeout=20, check=True, preexec_fn=_die_with(os.getpid()),
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**program_environment(), **more},
+                timeout=20,
+                check=True,
+                preexec_fn=_die_with(os.getpid()),
+            )
         except (OSError, subprocess.SubprocessError) as err:
             raise LabCommandError(command, f"could not be started: {err}") from err
 

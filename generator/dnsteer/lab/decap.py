@@ -62,7 +62,11 @@ def attach(
     default the global addresses of lo. So assign the addresses before calling this.
     """
     run(netns_exec(namespace, ["ip", "-force", "link", "set", "dev", device, "xdp", "obj", str(program), "sec", "xdp"]))
-    options = [word for option, values in (("remote", remotes), ("local", locals_), ("vip", vips))
-               for value in values for word in (f"--{option}", value)]  # fmt: skip
+    options = [
+        word
+        for option, values in (("remote", remotes), ("local", locals_), ("vip", vips))
+        for value in values
+        for word in (f"--{option}", value)
+    ]
     control = [sys.executable, str(sources_dir() / "decapctl.py")]
     run(netns_exec(namespace, [*control, "allow", device, *options]))

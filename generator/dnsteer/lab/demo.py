@@ -228,9 +228,15 @@ class _Demo:
         first = traffic.reserve_ports(local, target.source_ports)
         for window in range(target.windows):
             yield Load(
-                str(address), port, target.endpoint.protocol.value, clients=target.clients, outstanding=OUTSTANDING,
-                repeats=repeats, local=local, first_port=first + window * target.clients,
-            )  # fmt: skip
+                str(address),
+                port,
+                target.endpoint.protocol.value,
+                clients=target.clients,
+                outstanding=OUTSTANDING,
+                repeats=repeats,
+                local=local,
+                first_port=first + window * target.clients,
+            )
 
     def sweep(self) -> None:
         """Send a few queries to every slot of every target, then count the megaflows, which expire after 10 s idle."""
@@ -250,9 +256,12 @@ class _Demo:
             wanted = max(LEAST_QUERIES, min(wanted, MAX_QUERIES // 2))
             seen = self._query_counts()
             load = Load(
-                str(target.address), target.endpoint.port, clients=1, outstanding=OUTSTANDING,
+                str(target.address),
+                target.endpoint.port,
+                clients=1,
+                outstanding=OUTSTANDING,
                 repeats=-(-wanted // traffic.queries_in_file()),
-            )  # fmt: skip
+            )
             result = self._run(target, "one socket", load)
             expected.add(target.pool, target.reached, result.sent - result.interrupted, 1)
             gained = {name: n for name, n in self._counts_since(seen).items() if n or expected.queries.get(name)}
@@ -284,11 +293,22 @@ class _Demo:
         """What was measured, and what is wrong with it."""
         counted = extension_counters.read().since(self.counters_before) if self.counters_before is not None else None
         return DemoReport(
-            bridge=self.spec.switch.bridge, runs=self.runs, seen=self.seen, expected=self.expected,
-            flows=self.flows, passes=self.passes, one_socket=self.one_socket, clients=self.clients, moved=self.moved,
-            extension=counted, left_out=self.left_out, notes=list(self.lab.notes), machine=self.machine,
-            time=datetime.now(timezone.utc).isoformat(timespec="seconds"), file=self.file,
-        )  # fmt: skip
+            bridge=self.spec.switch.bridge,
+            runs=self.runs,
+            seen=self.seen,
+            expected=self.expected,
+            flows=self.flows,
+            passes=self.passes,
+            one_socket=self.one_socket,
+            clients=self.clients,
+            moved=self.moved,
+            extension=counted,
+            left_out=self.left_out,
+            notes=list(self.lab.notes),
+            machine=self.machine,
+            time=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            file=self.file,
+        )
 
 
 def _passes() -> Counters:

@@ -65,10 +65,14 @@ def demo_page(measured: Mapping[str, Any]) -> str:
     agent = measured.get("agent")
     problems = [*(load["problems"] if load else ()), *(agent["problems"] if agent else ())]
     values = {
-        "load": load, "targets": _targets(load) if load else (), "backends": _backends(load) if load else (),
-        "agent": agent, "failover": _failover(agent) if agent else None, "problems": problems,
+        "load": load,
+        "targets": _targets(load) if load else (),
+        "backends": _backends(load) if load else (),
+        "agent": agent,
+        "failover": _failover(agent) if agent else None,
+        "problems": problems,
         "most": _most(load) if load else 0.0,
-    }  # fmt: skip
+    }
     return page.make(_PAGES, "demo.html", values)
 
 
@@ -88,10 +92,14 @@ def _targets(load: Mapping[str, Any]) -> list[ChartedTarget]:
         by_vip = [run for run in runs if (run["target"], run["path"]) == (name, "vip")]
         out.append(
             ChartedTarget(
-                name, rates["qps"], rates["direct_qps"], sum(run["sent"] for run in by_vip),
-                sum(run["lost"] for run in by_vip), replace(chart, lines=tuple(lines), dots=tuple(dots)),
+                name,
+                rates["qps"],
+                rates["direct_qps"],
+                sum(run["sent"] for run in by_vip),
+                sum(run["lost"] for run in by_vip),
+                replace(chart, lines=tuple(lines), dots=tuple(dots)),
             )
-        )  # fmt: skip
+        )
     return out
 
 
@@ -130,10 +138,11 @@ def _failover(agent: Mapping[str, Any]) -> FailoverView:
     bands = [(colour(n), answered[name]) for n, name in servers]
     named = [*((str(n), f"l{colour(n)}", answered[name]) for n, name in servers), ("lost", "on-lost", lost)]
     answers = replace(
-        chart, areas=tuple(charts.stacked([*bands, ("lost", lost)], edges, x, y)),
+        chart,
+        areas=tuple(charts.stacked([*bands, ("lost", lost)], edges, x, y)),
         labels=tuple(charts.band_labels(named, edges, x, y)),
         marks=charts.marks([at for at, _ in moments], x),
-    )  # fmt: skip
+    )
     below, x, y = charts.frame(_WIDE, _LOW, span, max(lost, default=0.0), title="seconds after the kill")
     return FailoverView(
         answers, replace(below, areas=tuple(charts.stacked([("lost", lost)], edges, x, y))), servers, moments

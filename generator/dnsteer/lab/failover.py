@@ -122,8 +122,11 @@ class _Load:
         flows = [(str(target.address), target.endpoint.port, first + number) for number in range(ports)]
         self._process = subprocess.Popen(
             client_command(lab, [sys.executable, "-m", "dnsteer.lab.stream"]),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=python_environment(),
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=python_environment(),
+        )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"local": local, "flows": flows, "name": WHOAMI, "rate": QPS}) + "\n")
         self._process.stdin.flush()

@@ -127,13 +127,23 @@ def summed_up(
     own = [q for q in queries if before.get(q.flow) == server]
     others = [q for q in queries if before.get(q.flow) != server]
     return Failover(
-        target, backend, server, tuple(pids), round(noticed - killed, 3), round(moved - killed, 3),
-        round(healthy - started, 3), round(whole - started, 3),
-        _clients(own, before, killed, started, whole), _clients(others, before, killed, started, whole),
+        target,
+        backend,
+        server,
+        tuple(pids),
+        round(noticed - killed, 3),
+        round(moved - killed, 3),
+        round(healthy - started, 3),
+        round(whole - started, 3),
+        _clients(own, before, killed, started, whole),
+        _clients(others, before, killed, started, whole),
         sum(q.server is None for q in queries if q.sent >= started),
         tuple(line for line in said if " is " in line or " slots of pool " in line or line.startswith("decision ")),
-        round(started - killed, 3), _timeline(queries, killed), time, spec,
-    )  # fmt: skip
+        round(started - killed, 3),
+        _timeline(queries, killed),
+        time,
+        spec,
+    )
 
 
 STEP = 0.25
@@ -161,9 +171,13 @@ def _clients(
     moved = {q.flow for q in since if q.sent < started and q.server not in (None, before.get(q.flow))}
     back = {q.flow for q in since if q.sent >= whole and q.server == before.get(q.flow)}
     return ClientGroup(
-        len({q.flow for q in every}), len(since), len(lost), round(max(lost) - killed, 3) if lost else None, len(moved),
+        len({q.flow for q in every}),
+        len(since),
+        len(lost),
+        round(max(lost) - killed, 3) if lost else None,
+        len(moved),
         len(back),
-    )  # fmt: skip
+    )
 
 
 def add_to_report(report: Failover, file: Path) -> None:

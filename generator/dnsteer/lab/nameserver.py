@@ -168,9 +168,8 @@ def _last_line(index: int) -> str:
 
 
 def _certificate() -> None:
-    argv = [
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
-        "-subj", f"/CN={names.ZONE}", "-addext", f"subjectAltName=DNS:{names.ZONE}",
-        "-keyout", str(names.RUN_DIR / _KEY), "-out", str(names.RUN_DIR / _CERTIFICATE),
-    ]  # fmt: skip
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    subject = ["-subj", f"/CN={names.ZONE}", "-addext", f"subjectAltName=DNS:{names.ZONE}"]
+    files = ["-keyout", str(names.RUN_DIR / _KEY), "-out", str(names.RUN_DIR / _CERTIFICATE)]
+    argv = ["openssl", "req", "-x509", *key, "-days", "30", *subject, *files]
     run(netns_exec(names.SWITCH_NAMESPACE, argv))

@@ -21,19 +21,21 @@ def start(progress: Callable[[str], None]) -> None:
     found = re.search(r"\d+\.\d+\.\d+\S*", run(["ovs-vswitchd", "--version"]))
     # What the distribution's start script records, because programs read the version there.
     version = [f"ovs_version={found.group()}"] if found else []
-    _run(
-        "ovs-vsctl", f"--db={names.db_target()}", "--no-wait", "init", "--", "set", "Open_vSwitch", ".",
-        "external_ids:hostname=dnsteer-lab", *version,
-    )  # fmt: skip
+    columns = ["external_ids:hostname=dnsteer-lab", *version]
+    vsctl = ["ovs-vsctl", f"--db={names.db_target()}", "--no-wait"]
+    _run(*vsctl, "init", "--", "set", "Open_vSwitch", ".", *columns)
     start_switch()
 
 
 def start_database() -> None:
     """Start ovsdb-server, initially or after a crash."""
     _run(
-        "ovsdb-server", str(_DATABASE), f"--remote=punix:{names.DB_SOCKET}",
-        f"--unixctl={names.RUN_DIR / 'ovsdb-server.ctl'}", *_daemon("ovsdb-server"),
-    )  # fmt: skip
+        "ovsdb-server",
+        str(_DATABASE),
+        f"--remote=punix:{names.DB_SOCKET}",
+        f"--unixctl={names.RUN_DIR / 'ovsdb-server.ctl'}",
+        *_daemon("ovsdb-server"),
+    )
 
 
 def start_switch() -> None:

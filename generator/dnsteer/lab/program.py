@@ -28,9 +28,13 @@ class LabProgram:
     def __init__(self, namespace: str, argv: Sequence[str], more: Mapping[str, str] | None = None) -> None:
         self.argv = netns_exec(namespace, argv)
         self._process = subprocess.Popen(
-            self.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            self.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             env={**python_environment(), **(more or {})},
-        )  # fmt: skip
+        )
         self.lines: list[Line] = []
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()

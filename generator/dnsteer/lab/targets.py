@@ -88,9 +88,18 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[LoadTarget]:
                     # The target port is the service's own unless NAT changes it.
                     own_port = endpoint.target_port + backend.port_offset
                     yield LoadTarget(
-                        name, vip.pool, reached, pool.selection, address, endpoint, server, own, own_port,
-                        max(ports, FEW_SOCKETS), fields,
-                    )  # fmt: skip
+                        name,
+                        vip.pool,
+                        reached,
+                        pool.selection,
+                        address,
+                        endpoint,
+                        server,
+                        own,
+                        own_port,
+                        max(ports, FEW_SOCKETS),
+                        fields,
+                    )
 
 
 def _source_ports(selection: Selection, slots: int, fields: tuple[str, ...]) -> int:

@@ -9,7 +9,7 @@ devices that its program opens.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
@@ -18,7 +18,7 @@ from dnsteer.lab.errors import TopologyError
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
-from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
 
@@ -117,9 +117,13 @@ class Topology:
         transit = [names.TRANSIT_NAMESPACE] if len(self.clients) > 1 else []
         extension = [names.EXTENSION_NAMESPACE] if self.extension else []
         return [
-            names.SWITCH_NAMESPACE, *extension, *transit, *self.fabrics.values(), *(c.namespace for c in self.clients),
+            names.SWITCH_NAMESPACE,
+            *extension,
+            *transit,
+            *self.fabrics.values(),
+            *(c.namespace for c in self.clients),
             *(h.namespace for h in self.hosts),
-        ]  # fmt: skip
+        ]
 
     def servers(self) -> Iterator[tuple[Host, Server]]:
         """Every name server with its host."""
@@ -140,42 +144,50 @@ def served_as(endpoint: Endpoint) -> str | None:
 
 def plan_network(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     """The topology of *spec*. Raises TopologyError for the few valid specs that the lab cannot build."""
-    switch = spec.switch
-    with_hop = [name for name, up in switch.uplinks.items() if up.next_hop is not None]
-    asked = with_hop or list(switch.uplinks)
     macs = _lab_macs(spec)
+    topology = Topology(spec, _clients(spec, macs), [], {}, {}, [])
+    _Hosts(topology).add_all()
+    _set_lab_macs(topology, macs)
+    for port in (*spec.switch.uplinks, *spec.switch.ports):
+        if port in spec.switch.uplinks or sum(port in h.segments for h in topology.hosts) != 1:
+            topology.fabrics[port] = f"{names.PREFIX}net-{port}"
+    extension, bringup = spec.switch.extension, spec.switch.bringup
+    if extension is not None:
+        topology.extension = {p.port: p.device or p.port for p in (extension.ingress, extension.egress)}
+    if bringup is not None and bringup.mtu is not None:
+        tunneled = any(host.tunneled for host in topology.hosts)
+        topology.mtu = min(bringup.mtu, MAX_TUNNEL_MTU) if tunneled else bringup.mtu
+    _check(topology, most_servers)
+    topology.notes += _notes(topology)
+    return topology
+
+
+def _clients(spec: Spec, macs: Iterator[str]) -> list[Client]:
+    """A client behind each uplink with a next hop, or, where none has one, behind each uplink."""
+    uplinks = spec.switch.uplinks
+    with_hop = {name: uplink for name, uplink in uplinks.items() if uplink.next_hop is not None}
     told_apart = any(spec.pools[vip.pool].selection is Selection.CLIENT for vip in spec.vips.values())
-    clients = [
+    return [
         Client(
             name,
             i,
             f"{names.PREFIX}c-{name}",
-            switch.uplinks[name].next_hop or next(macs),
+            uplink.next_hop or next(macs),
             names.client_addresses(i),
             names.direct_addresses(i),
             next(macs),
             names.MANY_ADDRESSES if told_apart and not i else (),
         )
-        for i, name in enumerate(asked)
+        for i, (name, uplink) in enumerate((with_hop or uplinks).items())
     ]
-    topology = Topology(spec, clients, [], {}, {}, [])
-    _Hosts(topology).add_all()
-    at: dict[Address, str] = {}
-    for _, server in topology.servers():  # those of one host have one
-        server.lab_mac = next((at[a] for a in server.addresses if a in at), "") or next(macs)
-        at |= dict.fromkeys(server.addresses, server.lab_mac)
-    for port in (*switch.uplinks, *switch.ports):
-        if port in switch.uplinks or sum(port in h.segments for h in topology.hosts) != 1:
-            topology.fabrics[port] = f"{names.PREFIX}net-{port}"
-    if switch.extension is not None:
-        part = switch.extension
-        topology.extension = {port.port: port.device or port.port for port in (part.ingress, part.egress)}
-    if switch.bringup is not None and switch.bringup.mtu is not None:
-        tunneled = any(host.tunneled for host in topology.hosts)
-        topology.mtu = min(switch.bringup.mtu, MAX_TUNNEL_MTU) if tunneled else switch.bringup.mtu
-    _check(topology, most_servers)
-    topology.notes += _notes(topology)
-    return topology
+
+
+def _set_lab_macs(topology: Topology, macs: Iterator[str]) -> None:
+    """Give each name server the MAC address of its direct queries; those that share an address share one."""
+    mac_of = dict[Address, str]()
+    for _, server in topology.servers():
+        server.lab_mac = next((mac_of[a] for a in server.addresses if a in mac_of), "") or next(macs)
+        mac_of |= dict.fromkeys(server.addresses, server.lab_mac)
 
 
 def _lab_macs(spec: Spec) -> Iterator[str]:
@@ -237,33 +249,35 @@ class _Hosts:
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 10_000))) if n not in taken)
 
     def _serve(self, host: Host, server: Server, vip: Vip, backend: Backend) -> None:
-        families = {derived.family_of(a) for a in _addresses(backend)}
+        """Add what a VIP requires of one of its backends."""
+        mode = MODES[vip.forwarding]
         pool = self.spec.pools[vip.pool]
-        addresses = [
-            a
-            for a in vip.addresses
-            if backend in derived.members(pool, MODES[vip.forwarding].reach(derived.family_of(a)))
-        ]
+        addresses = [a for a in vip.addresses if backend in derived.members(pool, mode.reach(derived.family_of(a)))]
         if not addresses:
             return
-        passes = MODES[vip.forwarding].answers_pass(self.spec.switch, backend)
-        mode = MODES[vip.forwarding]
-        owns = mode.owns_vip
         host.tunneled |= mode.tunnels
         server.small |= mode.translates
-        if passes:
+        owned = addresses if mode.owns_vip else []
+        if mode.answers_pass(self.spec.switch, backend):
             host.passes = True
-            answers = families | ({derived.family_of(a) for a in addresses} if owns else set())
-            for family in (f for f in FAMILIES if f in answers):
-                gateway = _nearest(self.spec.switch.gateways, server.addresses, 4 if family == "ipv4" else 6)
-                if gateway is not None and all(g.version != gateway.version for g in host.gateways):
-                    host.gateways.append(gateway)
-        elif owns:
+            self._add_gateways(host, server, {derived.family_of(a) for a in (*_addresses(backend), *owned)})
+        elif owned:
             host.answers_by += [c.uplink for c in self.topology.clients if c.uplink not in host.answers_by]
-            host.straight += [a for a in addresses if a not in host.straight]
-        if owns:
-            host.vips += [a for a in addresses if a not in host.vips]
-        own_here = [a for a in server.addresses if derived.family_of(a) in families]
+            host.straight += [a for a in owned if a not in host.straight]
+        host.vips += [a for a in owned if a not in host.vips]
+        self._add_services(host, server, vip, backend, owned)
+
+    def _add_gateways(self, host: Host, server: Server, families: Collection[Family]) -> None:
+        """Add the virtual gateway of each family in which the host's answers pass the switch."""
+        for family in (f for f in FAMILIES if f in families):
+            gateway = _nearest(self.spec.switch.gateways, server.addresses, 4 if family == "ipv4" else 6)
+            if gateway is not None and all(g.version != gateway.version for g in host.gateways):
+                host.gateways.append(gateway)
+
+    def _add_services(self, host: Host, server: Server, vip: Vip, backend: Backend, owned: Sequence[Address]) -> None:
+        """Let the server listen at what a VIP serves, on its own addresses of the backend's families and on *owned* VIPs."""
+        families = {derived.family_of(a) for a in _addresses(backend)}
+        own = [a for a in server.addresses if derived.family_of(a) in families]
         for endpoint in derived.endpoints(vip):
             kind = served_as(endpoint)
             if kind is None:
@@ -271,7 +285,7 @@ class _Hosts:
             port = endpoint.target_port + server.port_offset
             if kind == "dot":
                 server.tls_port = server.tls_port or port
-            self._listen(host, server, [*own_here, *(addresses if owns else [])], port)
+            self._listen(host, server, [*own, *owned], port)
 
     @staticmethod
     def _listen(host: Host, server: Server, addresses: list[Address], port: int) -> None:
@@ -291,8 +305,8 @@ def _nearest(gateways: list[Address], own: list[Address], version: int) -> Addre
 
 
 def _check(topology: Topology, most_servers: int) -> None:
-    spec = topology.spec
-    ports = [*spec.switch.uplinks, *spec.switch.ports, *topology.extension]
+    """Raise TopologyError for what the lab cannot build."""
+    ports = [*topology.spec.switch.uplinks, *topology.spec.switch.ports, *topology.extension]
     servers = sum(1 for _ in topology.servers())
     if servers > most_servers or len(ports) > MAX_PORTS:
         raise TopologyError(
@@ -300,29 +314,47 @@ def _check(topology: Topology, most_servers: int) -> None:
             f"the spec has {servers} and {len(ports)}"
         )
     for port in [*ports, *topology.extension.values()]:
-        if port == "lo" or os.sep in port:
-            raise TopologyError(f"the lab cannot name an interface {port!r}: every namespace has one of that name")
-        if len(port) > _DEVICE_NAME:
-            raise TopologyError(f"the lab cannot name an interface {port!r}: Linux takes {_DEVICE_NAME} characters")
+        _check_interface_name(port)
     for host in topology.hosts:
-        if host.tunneled and len(host.servers) > 1:
-            both = " and ".join(server.name for server in host.servers[:2])
-            raise TopologyError(
-                f"backends {both} are behind one router, and get queries in tunnels; the lab has one server for each MAC "
-                "address then: give them different ones"
-            )
+        _check_tunnels(host)
     for client in topology.clients:
         for host in topology.hosts:
-            if host.mac == client.mac and client.uplink in host.segments:
-                raise TopologyError(
-                    f"backend {host.servers[0].name} and the next hop of {client.uplink} share the MAC address {host.mac}; "
-                    "the lab has a namespace for each: give one of them another MAC"
-                )
-    own = {a for c in topology.clients for a in (*c.addresses, *c.direct)}
-    many = [network for c in topology.clients for network in c.many]
-    theirs = [*spec.switch.gateways, *(a for v in spec.vips.values() for a in v.addresses)]
-    theirs += [a for _, s in topology.servers() for a in s.addresses]
-    clash = sorted((a for a in theirs if a in own or any(a in network for network in many)), key=str)
+            _check_macs(client, host)
+    _check_client_addresses(topology)
+
+
+def _check_interface_name(port: str) -> None:
+    if port == "lo" or os.sep in port:
+        raise TopologyError(f"the lab cannot name an interface {port!r}: every namespace has one of that name")
+    if len(port) > _DEVICE_NAME:
+        raise TopologyError(f"the lab cannot name an interface {port!r}: Linux takes {_DEVICE_NAME} characters")
+
+
+def _check_tunnels(host: Host) -> None:
+    if host.tunneled and len(host.servers) > 1:
+        both = " and ".join(server.name for server in host.servers[:2])
+        raise TopologyError(
+            f"backends {both} are behind one router, and get queries in tunnels; the lab has one server for each MAC "
+            "address then: give them different ones"
+        )
+
+
+def _check_macs(client: Client, host: Host) -> None:
+    if host.mac == client.mac and client.uplink in host.segments:
+        raise TopologyError(
+            f"backend {host.servers[0].name} and the next hop of {client.uplink} share the MAC address {host.mac}; "
+            "the lab has a namespace for each: give one of them another MAC"
+        )
+
+
+def _check_client_addresses(topology: Topology) -> None:
+    """Refuse addresses of the spec that clients of the lab have."""
+    spec = topology.spec
+    clients = {a for c in topology.clients for a in (*c.addresses, *c.direct)}
+    networks = [network for c in topology.clients for network in c.many]
+    of_spec = [*spec.switch.gateways, *(a for v in spec.vips.values() for a in v.addresses)]
+    of_spec += [a for _, s in topology.servers() for a in s.addresses]
+    clash = sorted((a for a in of_spec if a in clients or any(a in network for network in networks)), key=str)
     if clash:
         raise TopologyError(f"{clash[0]} of the spec is the address of a client of the lab: use another one")
 

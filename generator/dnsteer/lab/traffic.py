@@ -36,9 +36,14 @@ def run_in_client(
     command = client_command(lab, argv, uplink=uplink)
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=program_environment(), check=False,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=program_environment(),
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as err:
         raise LabCommandError(command, f"did not end within {timeout:g} s") from err
 
@@ -92,9 +97,14 @@ def _answer(text: str) -> Answer | None:
     section = text.partition(";; ANSWER SECTION:\n")[2].partition("\n\n")[0]
     records = tuple(line.split(None, 4)[4] for line in section.splitlines() if line)
     return Answer(
-        header.group(1), records, tuple(flags.group(1).split() if flags else ()), int(received.group(1)),
-        source.group(1) if source else "", nsid.group(1) if nsid else "", text,
-    )  # fmt: skip
+        header.group(1),
+        records,
+        tuple(flags.group(1).split() if flags else ()),
+        int(received.group(1)),
+        source.group(1) if source else "",
+        nsid.group(1) if nsid else "",
+        text,
+    )
 
 
 def query_counters(lab: LabState) -> dict[str, dict[str, int]]:
@@ -238,9 +248,13 @@ def start_dnsperf(lab: LabState, load: Load) -> RunningLoad:
     argv += [] if load.repeats is None else ["-n", str(load.repeats)]
     argv += [] if load.max_qps is None else ["-Q", str(load.max_qps)]
     process = subprocess.Popen(
-        netns_exec(client.namespace, argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env=program_environment(),
-    )  # fmt: skip
+        netns_exec(client.namespace, argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=program_environment(),
+    )
     return RunningLoad(process, argv)
 
 

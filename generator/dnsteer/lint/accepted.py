@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.spec.errors import Path, show_path
+from dnsteer.spec.hints import near
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.lint import Accept
-from dnsteer.spec.schema_errors import near
 
 NOTHING_TO_ACCEPT = Code("DNS050", Severity.WARNING, "An accepted finding does not occur")
 

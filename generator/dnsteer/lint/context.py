@@ -13,9 +13,9 @@ from dnsteer.offload.examine import Examination, JudgedFlow
 from dnsteer.offload.judge import Reason
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.errors import DefinitionError, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.schema_errors import near
 
 SWITCH: Path = ("switch",)
 """The path of findings about the switch rather than one VIP or pool."""
@@ -58,9 +58,14 @@ class LintContext:
         return self.examination.profile
 
     def finding(
-        self, code: Code, path: Path, text: str, advice: str = "",
-        judged: Iterable[JudgedFlow] = (), reasons: tuple[Reason, ...] = (),
-    ) -> LintFinding:  # fmt: skip
+        self,
+        code: Code,
+        path: Path,
+        text: str,
+        advice: str = "",
+        judged: Iterable[JudgedFlow] = (),
+        reasons: tuple[Reason, ...] = (),
+    ) -> LintFinding:
         """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows.
 
         Raises DefinitionError for a path that begins with no key of the spec.

@@ -116,31 +116,40 @@ def _too_many(
     examination: Examination, path: PacketPath, owner: Owner, judged: Sequence[JudgedFlow], vip: Path
 ) -> Iterator[_Problem]:
     """Report a service with over SPARE_RULES more datapath flows than its slots, or hash values, at all uplinks need."""
-    flows = [j.flow for j in judged if isinstance(j.flow, DatapathFlow)]
     hashed = path.selection == "dp-hash"
-    count = examination.flow_count(
-        j for j in judged if hashed or not (isinstance(j.flow, DatapathFlow) and j.flow.recirculated)
-    )
+    count = examination.flow_count(j for j in judged if hashed or not _is_recirculated(j))
     uplinks = len(examination.loaded.spec.switch.uplinks)
     part = examination.extension_parts.get(owner)
-    needed = uplinks * (1 + examination.hash_values(owner) if hashed else path.slots)
     if part is not None:
-        needed = uplinks + part.returned
+        needed, usual = uplinks + part.returned, {*_PORTS, "in_port"}
+        what = f"queries to the extension and {part.returned} backends behind it"
+    elif hashed:
+        values = examination.hash_values(owner)
+        needed, usual, what = uplinks * (1 + values), {*_PORTS}, f"{values} values of the hash"
+    else:
+        needed, usual, what = uplinks * path.slots, {*_PORTS}, f"{path.slots} slots"
     if count <= needed + SPARE_RULES:
         return
-    values: dict[str, set[object]] = defaultdict(set)
-    for flow in flows:
-        for matched in flow.match:
-            values[matched.key].add((matched.value, matched.mask))
-    usual = {*_PORTS, "dp_hash", "recirc_id"} if hashed else {*_PORTS, "in_port"} if part is not None else {*_PORTS}
-    many = [f"{len(found)} of {key}" for key, found in values.items() if len(found) > 1 and key not in usual]
-    what = f"{examination.hash_values(owner)} values of the hash" if hashed else f"{path.slots} slots"
-    if part is not None:
-        what = f"queries to the extension and {part.returned} backends behind it"
+    if hashed:
+        usual = {*_PORTS, "dp_hash", "recirc_id"}
+    many = [f"{n} of {key}" for key, n in _matched_values(judged).items() if n > 1 and key not in usual]
     what += f" at {uplinks} uplinks" if uplinks > 1 else ""
     text = f"{count} datapath flows for {what}" + (f"; multiplied by: {', '.join(many)}" if many else "")
     advice = "use fewer routers per switch" + ("" if hashed else ", or fewer slots")
     yield _Problem(RULES, vip, text, advice, tuple(judged[:1]))
+
+
+def _is_recirculated(judged: JudgedFlow) -> bool:
+    return isinstance(judged.flow, DatapathFlow) and judged.flow.recirculated
+
+
+def _matched_values(judged: Sequence[JudgedFlow]) -> dict[str, int]:
+    """How many values of each field the flows match."""
+    values = defaultdict[str, set[object]](set)
+    for flow in (j.flow for j in judged):
+        for matched in flow.match if isinstance(flow, DatapathFlow) else ():
+            values[matched.key].add((matched.value, matched.mask))
+    return {key: len(found) for key, found in values.items()}
 
 
 def _widths(examination: Examination, judged: JudgedFlow) -> tuple[str, tuple[Reason, ...]]:

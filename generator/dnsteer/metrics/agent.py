@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections import Counter as Tally
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
@@ -14,10 +14,13 @@ from prometheus_client.metrics import MetricWrapperBase
 from dnsteer import __version__
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
-from dnsteer.metrics.recorder import Check, Duration, Known, Recorder
+from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, Duration, KeptChange, Known, Look, PanicChange
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import BridgeRecord, DamagedError
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.overlay_change import OverlayChange
 
 _KINDS = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
 _M = TypeVar("_M", bound=MetricWrapperBase)
@@ -25,7 +28,7 @@ _THIS_MACHINE = socket.gethostname() or "unnamed"
 """What the switch is called while nothing else is known of it."""
 
 
-class AgentMetrics(Recorder):
+class AgentMetrics(AgentObserver):
     """The agent's own metrics in *registry*, without the labels that all have, and what it knows of the switch."""
 
     def __init__(self) -> None:
@@ -87,7 +90,7 @@ class AgentMetrics(Recorder):
         return self.common[BRIDGE]
 
     def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
-        """See Recorder."""
+        """See AgentObserver."""
         common = {SWITCH: switch or _THIS_MACHINE, BRIDGE: name}
         if common != self.common:
             self.common = common
@@ -95,21 +98,22 @@ class AgentMetrics(Recorder):
         if not held:
             self.known = self.record = None
 
-    def adopted(self, known: Known, checks: Iterable[Check]) -> None:
-        """See Recorder."""
-        every = list(checks)
+    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+        """See AgentObserver."""
         self.known = known
-        self._targets.set(len(every))
+        self._targets.set(len(checks))
         self._unhealthy = Tally()
         for metric in (self._healthy, self._panic, self._kept):
             metric.clear()
-        for check in every:
+        for check in checks:
             self._healthy.labels(*check).set(1)
             self._panic.labels(check[0]).set(check[0] in self._panicking)
             self._kept.labels(check[0]).set(self._keeping.get(check[0], 0))
-        self._forget(set(every))
+        self._forget_checks(set(checks))
+        for turn in failing:
+            self.turned(turn)
 
-    def _forget(self, checks: set[Check]) -> None:
+    def _forget_checks(self, checks: set[Check]) -> None:
         """Forget the results of checks that are gone, so that the number of series stays bounded."""
         for check in self._seen - checks:
             for outcome in ("good", "bad"):
@@ -126,7 +130,7 @@ class AgentMetrics(Recorder):
         self._seen = checks
 
     def followed(self, record: BridgeRecord, decision: str = "") -> None:
-        """See Recorder."""
+        """See AgentObserver."""
         try:
             number, overlay = record.number, record.overlay
         except DamagedError:
@@ -139,89 +143,90 @@ class AgentMetrics(Recorder):
         self._number, self._overlay, self.record = number, overlay, record
 
     def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
-        """See Recorder."""
+        """See AgentObserver."""
         if check not in self._seen:
             return  # of a state that is no longer applied
         self._results.labels(*check, "good" if good else "bad").inc()
         self._answers.labels(*_answers(check)).observe(took, _exemplar(decision))
 
-    def turned(
-        self, check: Check, *, healthy: bool, why: str = "", services: tuple[str, ...] = (), at: str = ""
-    ) -> None:
-        """See Recorder."""
+    def turned(self, turn: CheckTurn) -> None:
+        """See AgentObserver."""
+        check = turn.check
         if check not in self._seen:
             return
-        self._unhealthy[check] = max(0, self._unhealthy[check] + (-1 if healthy else 1))
+        self._unhealthy[check] = max(0, self._unhealthy[check] + (-1 if turn.healthy else 1))
         self._healthy.labels(*check).set(not self._unhealthy[check])
 
-    def panicked(self, pool: str, *, panics: bool, decision: str = "") -> None:
-        """See Recorder."""
-        self._panic.labels(pool).set(panics)
-        if panics:
+    def panicked(
+        self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
+    ) -> None:
+        """See AgentObserver."""
+        self._panic.labels(pool).set(bool(services))
+        if services:
             self._panics.labels(pool).inc(pool not in self._panicking)
             self._panicking.add(pool)
         else:
             self._panicking.discard(pool)
 
-    def kept(self, pool: str, backends: Collection[str]) -> None:
-        """See Recorder."""
+    def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
+        """See AgentObserver."""
         self._keeping[pool] = len(backends)
         self._kept.labels(pool).set(len(backends))
 
     def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
-        """See Recorder."""
+        """See AgentObserver."""
         self._metric.clear()
         for backend, value in metric.items():
             self._metric.labels(*backend).set(value)
 
-    def announces(self, vips: Mapping[str, bool], held: Mapping[str, float]) -> None:
-        """See Recorder."""
+    def announces(
+        self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
+    ) -> None:
+        """See AgentObserver."""
         self._held_vips.clear()
         for vip, until in held.items():
             self._held_vips.labels(vip).set(until)
         self._announced.clear()
         for vip, announced in vips.items():
             self._announced.labels(vip).set(announced)
-
-    def unannounced(self, vips: Mapping[str, UnannouncedVip]) -> None:
-        """See Recorder."""
         self._unannounced.clear()
-        for name, vip in vips.items():
-            cause = "people" if vip.by_people else "health" if vip.withdrawn else "routing"
-            self._unannounced.labels(name, cause, vip.why[:MAX_REASON]).set(1)
+        for name, one in unannounced.items():
+            cause = "people" if one.by_people else "health" if one.withdrawn else "routing"
+            self._unannounced.labels(name, cause, one.why[:MAX_REASON]).set(1)
 
     def role(self, *, standby: bool) -> None:
-        """See Recorder."""
+        """See AgentObserver."""
         self._standby.set(standby)
 
-    def moved(self, slots: int) -> None:
-        """See Recorder."""
-        self._moved.inc(slots)
+    def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
+        """See AgentObserver."""
+        self._moved.inc(sum(move.moved for move in change.moves))
 
-    def looked(self, flows: int, settings: int, foreign: int, *, repaired: bool) -> None:
-        """See Recorder."""
-        self._differences.set(0 if repaired else flows + settings)
-        self._foreign.set(foreign)
-        for kind, found in (("flows", flows), ("settings", settings)):
-            self._found.labels(kind).inc(found)
+    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+        """See AgentObserver."""
+        self._times["look_duration"].observe(seconds, _exemplar(decision))
+        self._differences.set(0 if repaired else found.flows + found.settings)
+        self._foreign.set(len(found.foreign))
+        for kind, differ in (("flows", found.flows), ("settings", found.settings)):
+            self._found.labels(kind).inc(differ)
             if repaired:
-                self._repaired.labels(kind).inc(found)
+                self._repaired.labels(kind).inc(differ)
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
-        """See Recorder."""
+        """See AgentObserver."""
         self._times[what if what == "decision_wait" else f"{what}_duration"].observe(seconds, _exemplar(decision))
 
-    def failed(self, why: str = "") -> None:
-        """See Recorder."""
+    def failed(self, why: str) -> None:
+        """See AgentObserver."""
         self._errors.inc()
 
-    def defect(self, part: str) -> None:
-        """See Recorder."""
+    def defect(self, part: str, said: str = "") -> None:
+        """See AgentObserver."""
         self._defects.labels(part.removeprefix("the ")).inc()
 
-    def unrecorded(self, now: bool) -> None:
-        """See Recorder."""
-        self._unrecorded.set(now)
+    def unrecorded(self, said: str) -> None:
+        """See AgentObserver."""
+        self._unrecorded.set(bool(said))
 
 
 def _exemplar(decision: str) -> dict[str, str] | None:

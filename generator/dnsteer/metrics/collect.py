@@ -23,11 +23,12 @@ from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
+from dnsteer.metrics.observer import Known
 from dnsteer.metrics.ports import read_ports
-from dnsteer.metrics.recorder import Known
 from dnsteer.metrics.switch_metrics import read_switch_metrics
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
+from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import service_name
@@ -42,12 +43,13 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.thread_counters import NotUnderstoodError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
-from dnsteer.tables.cookies import Category, cookie
-from dnsteer.tables.order import TABLES
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.vip import TRANSPORT
 
 TIMEOUT = 5.0
 """Seconds that the switch may take to answer: less than Prometheus waits."""
+_STATE, _OBJECT = PIPELINE.holding("state").number, (1 << OBJECT_BITS) - 1
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
 _DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
@@ -106,9 +108,10 @@ class Collector:
         if bridge := common[BRIDGE]:
             try:
                 client = self._switch.client(bridge)
-                recorded = _as_recorded(client, record)
+                state = client.state_flow()
+                recorded = _as_recorded(state, record)
                 if known is not None and record is not None:
-                    self._read_flows(client, known, record.extended)
+                    self._read_flows(client, known, record.extended, own_numbers=state is None or state.table == _STATE)
                 up = True
             except (SwitchError, OSError):
                 pass
@@ -133,7 +136,8 @@ class Collector:
         of_switch = {SWITCH: common[SWITCH]}
         return [*made.metrics.values(), *own, *(_with_labels(metric, of_switch) for metric in others)]
 
-    def _read_flows(self, client: OpenFlow, known: Known, extended: bool) -> None:
+    def _read_flows(self, client: OpenFlow, known: Known, extended: bool, *, own_numbers: bool) -> None:
+        """Read the counters; unless the tables have their *own numbers*, it is not known which table drops what."""
         if self._labels[0] is not known:
             self._labels = known, _labels_of(known)
             every = dict.fromkeys(self._labels[1].values())  # several flows count for one
@@ -143,7 +147,7 @@ class Collector:
         sample = counters.take_counters(client, idle=False)  # a counter that is not there begins at 0
         if extended:
             self._read_extension(known)
-        dropped = client.ofctl("dump-flows", _PIPELINE, "--stats")
+        dropped = client.ofctl("dump-flows", _PIPELINE, "--stats") if own_numbers else ""
         ports = client.ofctl("dump-ports", names=True)
 
         def readings() -> Iterator[tuple[Hashable, CounterReading]]:
@@ -355,11 +359,11 @@ def _out(backend: BackendView) -> tuple[str, str] | None:
     return None
 
 
-def _as_recorded(client: OpenFlow, record: BridgeRecord | None) -> bool:
-    """Whether the tables carry the record's number, or that of the change that is under way. Raises SwitchError."""
-    found = client.marker()
-    if record is None:
+def _as_recorded(state: Flow | None, record: BridgeRecord | None) -> bool:
+    """Whether the tables carry the record's number, or that of the change that is under way."""
+    if record is None or state is None:
         return False
+    found = state.cookie & _OBJECT
     with suppress(DamagedError):
         return found == record.marker or (record.pending is not None and found == record.pending.marker)
     return False

@@ -11,7 +11,7 @@ from dnsteer.metrics.pool_families import POOLS
 from dnsteer.metrics.switch_families import SWITCH
 from dnsteer.metrics.traffic_families import TRAFFIC
 from dnsteer.spec.errors import DefinitionError
-from dnsteer.spec.schema_errors import near
+from dnsteer.spec.hints import near
 
 FAMILIES: tuple[Family, ...] = (*TRAFFIC, *POOLS, *SWITCH, *AGENT)
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -24,17 +24,7 @@ def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
     """Return the modes by their name in the spec. Raises DefinitionError for what a contributor forgot."""
     found: dict[Forwarding, Mode] = {}
     for mode in modes:
-        if not isinstance(mode, Mode):
-            raise DefinitionError(f"{_file(mode)}: {type(mode).__name__} in MODES is not derived from modes.base.Mode")
-        if not hasattr(mode, "word"):
-            raise DefinitionError(
-                f"{_file(mode)}: forwarding mode {type(mode).__name__} has no word: its name in the spec"
-            )
-        if not isinstance(mode.word, Forwarding):
-            raise DefinitionError(
-                f"{_file(mode)}: the word of forwarding mode {type(mode).__name__} is {mode.word!r}; expected a member of "
-                "Forwarding (spec/model/spec.py)"
-            )
+        _check_word(mode)
         if mode.word in found:
             raise DefinitionError(
                 f"{_file(mode)}: {type(mode).__name__} has the word {mode.word.value}, which is that of "
@@ -47,31 +37,53 @@ def by_word(modes: Iterable[Mode]) -> dict[Forwarding, Mode]:
                 f"forwarding {word.value} has no mode: write dnsteer/modes/{word.value}.py and add it to MODES in "
                 "dnsteer/modes/__init__.py"
             )
-    for what in ("number", "program"):
-        used: dict[object, str] = {}
-        for mode in found.values():
-            value = getattr(mode, what)
-            if value and value in used:
-                free = f"; {next(n for n in count(1) if n not in used)} is free" if what == "number" else ""
-                raise DefinitionError(
-                    f"{_file(mode)}: forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}{free}"
-                )
-            used[value] = mode.word.value
+    _check_unique("number", found.values())
+    _check_unique("program", found.values())
     for mode in found.values():
-        if mode.number and type(mode).forward_rows is Mode.forward_rows:
-            raise DefinitionError(
-                f"{_file(mode)}: forwarding mode {mode.word.value} has number {mode.number}, so the switch "
-                "forwards, but no forward_rows"
-            )
-        if not mode.number and type(mode).forward_rows is not Mode.forward_rows:
-            raise DefinitionError(
-                f"{_file(mode)}: forwarding mode {mode.word.value} has forward_rows, and no number for register mode"
-            )
-        if type(mode).backend_end is Mode.backend_end:
-            raise DefinitionError(
-                f"{_file(mode)}: forwarding mode {mode.word.value} has no backend_end: what identifies a backend's packets"
-            )
+        _check_rows(mode)
     return found
+
+
+def _check_word(mode: Mode) -> None:
+    if not isinstance(mode, Mode):
+        raise DefinitionError(f"{_file(mode)}: {type(mode).__name__} in MODES is not derived from modes.base.Mode")
+    if not hasattr(mode, "word"):
+        raise DefinitionError(f"{_file(mode)}: forwarding mode {type(mode).__name__} has no word: its name in the spec")
+    if not isinstance(mode.word, Forwarding):
+        raise DefinitionError(
+            f"{_file(mode)}: the word of forwarding mode {type(mode).__name__} is {mode.word!r}; expected a member of "
+            "Forwarding (spec/model/spec.py)"
+        )
+
+
+def _check_unique(what: str, modes: Iterable[Mode]) -> None:
+    """Refuse two modes with one value of the attribute *what*; a mode may have none."""
+    used: dict[object, str] = {}
+    for mode in modes:
+        value = getattr(mode, what)
+        if value and value in used:
+            free = f"; {next(n for n in count(1) if n not in used)} is free" if what == "number" else ""
+            raise DefinitionError(
+                f"{_file(mode)}: forwarding modes {used[value]} and {mode.word.value} both have {what} {value!r}{free}"
+            )
+        used[value] = mode.word.value
+
+
+def _check_rows(mode: Mode) -> None:
+    """Refuse a mode whose number and rows do not agree, or that does not say what identifies a backend's packets."""
+    if mode.number and type(mode).forward_rows is Mode.forward_rows:
+        raise DefinitionError(
+            f"{_file(mode)}: forwarding mode {mode.word.value} has number {mode.number}, so the switch "
+            "forwards, but no forward_rows"
+        )
+    if not mode.number and type(mode).forward_rows is not Mode.forward_rows:
+        raise DefinitionError(
+            f"{_file(mode)}: forwarding mode {mode.word.value} has forward_rows, and no number for register mode"
+        )
+    if type(mode).backend_end is Mode.backend_end:
+        raise DefinitionError(
+            f"{_file(mode)}: forwarding mode {mode.word.value} has no backend_end: what identifies a backend's packets"
+        )
 
 
 MODES = by_word((Dsr(), Nat(), Ipip(), Siit()))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError, Finding, Path
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Switch, Vip
 from dnsteer.spec.model.types import Address
@@ -79,8 +80,6 @@ class Mode(ABC):
         """Refuse what no mode has, since a name with a slip would be a default that stays. Raises DefinitionError."""
         for name in vars(cls):
             if not name.startswith("_") and not hasattr(Mode, name) and name not in Mode.__annotations__:
-                from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
-
                 known = [known for known in dir(Mode) if not known.startswith("_")]
                 raise DefinitionError(
                     f"{cls.__module__.replace('.', '/')}.py: a mode has no {name}; {near(name, known)}"
@@ -147,9 +146,14 @@ class Mode(ABC):
 
 
 def forward_row(
-    ctx: Context, slots: PoolSlots, index: int, mode: Mode, family: Reach, address: str = "",
+    ctx: Context,
+    slots: PoolSlots,
+    index: int,
+    mode: Mode,
+    family: Reach,
+    address: str = "",
     ports: tuple[PortRewrite, ...] = (),
-) -> ForwardRow:  # fmt: skip
+) -> ForwardRow:
     """Return the forward row of a pool's backend at *index*.
 
     *family* is that of the queries where a field of the IP header is rewritten, so one row for each; else ANY.

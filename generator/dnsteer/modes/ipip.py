@@ -72,10 +72,11 @@ class Ipip(OwnsVip):
                     if end is not None and own is None and end.version not in told:
                         told.add(end.version)
                         yield scope.finding(
-                            ("switch", "extension"), f'no "ipv{end.version}"',
+                            ("switch", "extension"),
+                            f'no "ipv{end.version}"',
                             f"a source address for tunnels over IPv{end.version}",
                             f"VIP {name} has one to {end} ({scope.where(('pools', vip.pool, 'backends', i))})",
-                        )  # fmt: skip
+                        )
 
     def target(self, backend: Backend, family: Family) -> str:
         """Return the address at which the tunnel ends."""

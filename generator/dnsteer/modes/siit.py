@@ -71,9 +71,11 @@ class Siit(Mode):
                 path: Path = ("vips", name, "addresses", i)
                 if address.version == 6:
                     yield scope.finding(
-                        path, f"{address} with forwarding siit", "an IPv4 address",
+                        path,
+                        f"{address} with forwarding siit",
+                        "an IPv4 address",
                         "IPv6 clients need no translation: make it a VIP of its own, with forwarding: dsr or nat",
-                    )  # fmt: skip
+                    )
                     continue
                 for backend in derived.members(pool, "ipv6"):
                     assert backend.ipv6 is not None
@@ -88,7 +90,7 @@ class Siit(Mode):
                                 f"both {address} and {first}",
                                 "one VIP address for what comes from a backend's address and port",
                                 f"give each VIP backend addresses of its own; see {scope.where(where)}",
-                            )  # fmt: skip
+                            )
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[TranslatedRow]:
         """Yield the answers to translate: a row per backend and service."""

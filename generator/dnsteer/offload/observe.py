@@ -145,9 +145,13 @@ class FlowJudge:
 
 
 def observe(
-    loaded: Loaded, profile: Profile, switch: SwitchCommands, running: RunningSwitch,
-    *, wait: Callable[[float], None] = time.sleep,
-) -> Observation:  # fmt: skip
+    loaded: Loaded,
+    profile: Profile,
+    switch: SwitchCommands,
+    running: RunningSwitch,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+) -> Observation:
     """Compare a running switch with *profile*. Missing flows are checked twice, since offload follows the first packets.
 
     Raises SwitchError or UnavailableError if the switch cannot be queried.

@@ -109,23 +109,28 @@ class Owners:
         family, proto = flow.family, flow.proto
         if not family or proto is None:
             return ()
-        destination, source = _exact(flow, f"{family}.dst"), _exact(flow, f"{family}.src")
         came_by, towards = flow.get("in_port"), _exact(flow, "eth.dst")
         given = (str(came_by.value) if came_by is not None else "", towards or 0, family, proto)
         if given in self._returned:
             return self._returned[given]
         name = {17: "udp", 6: "tcp"}.get(proto, "")
         dport, sport = (_exact(flow, f"{name}.{end}") if name else None for end in ("dst", "src"))
+        destination = _exact(flow, f"{family}.dst")
         if destination is not None and dport is not None and (destination, proto, dport) in self._queries:
             return (self._queries[destination, proto, dport],)
-        if source is not None and sport is not None and _is_translated(flow):
+        source = _exact(flow, f"{family}.src")
+        return self._answering(flow, source, proto, sport) if source is not None else ()
+
+    def _answering(self, flow: DatapathFlow, source: int, proto: int, sport: int | None) -> Iterable[Owner]:
+        """The owners of answers from an address and port, None where the port is not matched."""
+        if sport is not None and _is_translated(flow):
             return self._translated.get((source, proto, sport), ())
-        if source is not None and sport is not None and (source, proto, sport) in self._answers:
+        if sport is not None and (source, proto, sport) in self._answers:
             return (self._answers[source, proto, sport],)
-        if source is not None and (source, proto) in self._direct:
+        if (source, proto) in self._direct:
             return self._direct[source, proto]
-        fragment = flow.get(f"{family}.frag")
-        if source is not None and fragment is not None and fragment.value != "no":
+        fragment = flow.get(f"{flow.family}.frag")
+        if fragment is not None and fragment.value != "no":
             return self._fragments.get(source, ())
         return ()
 

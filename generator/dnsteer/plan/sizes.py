@@ -66,30 +66,12 @@ def flow_limit(flows: int) -> int:
 
 def sizes_of(spec: Spec, plan: Plan) -> Sizes:
     """The sizes of a plan and of its spec."""
-    rules: Counter[tuple[str, Family]] = Counter()
-    hashes = {row.pool: len(row.backends) for row in plan.rows.of(GroupRow)}
     uplinks = len(spec.switch.uplinks)
-    for service in plan.rows.of(ServiceRow):
-        # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
-        buckets = hashes.get(service.pool)
-        slots = 1 + hash_values_newer(buckets) if buckets else 1 << service.slot_bits
-        rules["queries", service.family] += slots * uplinks
-    at = _by_address(spec)
-    part = plan.extension
-    told_apart = len(MaskPolicy.native) if part is not None and part.translated else 1
-    for row in plan.rows.of(NatReturnRow):
-        ways = 1 if at[row.backend].port else uplinks
-        rules["answers", row.family] += ways * (told_apart if row.family == "ipv6" else 1)
-    pools: dict[str, set[str]] = {}
-    for vip in spec.vips.values():
-        for a in vip.addresses:
-            pools.setdefault(str(a), set()).add(vip.pool)
-    for answer in plan.rows.of(OwnReturnRow):
-        members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
-        behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
-        rules["answers", answer.family] += len(behind) * len(answer.protocols)
-    if part is not None:
-        rules += _through(part, at, uplinks)
+    backends = _by_address(spec)
+    rules = _of_queries(plan, uplinks)
+    rules.update(_of_answers(spec, plan, backends))
+    if plan.extension is not None:
+        rules += _through(plan.extension, backends, uplinks)
     used = {vip.pool for vip in spec.vips.values()}
     return Sizes(
         uplinks,
@@ -101,6 +83,37 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
     )
+
+
+def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:
+    """Count the flows of queries: one for each slot of a service, at each uplink."""
+    found: Counter[tuple[str, Family]] = Counter()
+    hashes = {row.pool: len(row.backends) for row in plan.rows.of(GroupRow)}
+    for service in plan.rows.of(ServiceRow):
+        # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
+        buckets = hashes.get(service.pool)
+        slots = 1 + hash_values_newer(buckets) if buckets else 1 << service.slot_bits
+        found["queries", service.family] += slots * uplinks
+    return found
+
+
+def _of_answers(spec: Spec, plan: Plan, backends: Mapping[str, Backend]) -> Counter[tuple[str, Family]]:
+    """Count the flows of answers that pass the switch: by the ports of their backends, or by all uplinks."""
+    found: Counter[tuple[str, Family]] = Counter()
+    part = plan.extension
+    told_apart = len(MaskPolicy.native) if part is not None and part.translated else 1
+    for row in plan.rows.of(NatReturnRow):
+        ways = 1 if backends[row.backend].port else len(spec.switch.uplinks)
+        found["answers", row.family] += ways * (told_apart if row.family == "ipv6" else 1)
+    pools: dict[str, set[str]] = {}
+    for vip in spec.vips.values():
+        for a in vip.addresses:
+            pools.setdefault(str(a), set()).add(vip.pool)
+    for answer in plan.rows.of(OwnReturnRow):
+        members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
+        behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
+        found["answers", answer.family] += len(behind) * len(answer.protocols)
+    return found
 
 
 def _through(part: ExtensionPlan, at: Mapping[str, Backend], uplinks: int) -> Counter[tuple[str, Family]]:

@@ -65,10 +65,13 @@ def uneven(loaded: Loaded) -> Iterator[Finding]:
             path = ("pools", name)
             found = f"{slots} slots, which give backend {backend} {float(error):+.1%} against its weight"
             yield Finding(
-                loaded.document.line(path), path, found, "shares within 10 % of the weights'",
+                loaded.document.line(path),
+                path,
+                found,
+                "shares within 10 % of the weights'",
                 _more_slots(sets, slots, derived.most_slots(loaded.spec, pool)),
                 "pools with shares that are more than 10 % off their weights'",
-            )  # fmt: skip
+            )
 
 
 def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str:

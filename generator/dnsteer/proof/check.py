@@ -73,11 +73,13 @@ def _attempt(loaded: Loaded, per_service: int | None, progress: Progress) -> Che
 
 def _all_backups(loaded: Loaded) -> Overlay:
     """The overlay with which the backends of all backups have slots, as the agent would give them."""
-    return Overlay(tuple(
-        Maintenance(name, backend, "backup", "", "", weight=weight)
-        for name, pool in loaded.spec.pools.items()
-        for backend, weight in standby_weights(loaded.spec, pool).items()
-    ))  # fmt: skip
+    return Overlay(
+        tuple(
+            Maintenance(name, backend, "backup", "", "", weight=weight)
+            for name, pool in loaded.spec.pools.items()
+            for backend, weight in standby_weights(loaded.spec, pool).items()
+        )
+    )
 
 
 def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> CheckReport:

@@ -62,8 +62,8 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
                 )
     if not any(", priority=0 actions=" in line for line in reversed(lines)):
         raise TemplateError(
-            f"{file}: no flow for all other packets; end it with cookie={{{{ plan.pipeline.cookie | hex }}}}, "
-            f"table=@{table.name}, priority=0 actions=drop"
+            f"{file}: no flow for all other packets: none of priority=0 was rendered for this spec; let it stand outside of "
+            "{% if %}, or leave it out, and one is added as miss= of the table says"
         )
 
 

@@ -168,4 +168,4 @@ def render_groups(plan: Plan, file: str = "spec") -> str:
 
 
 def _render_groups(plan: Plan, file: str, *, notes: bool) -> str:
-    return _render(_GROUPS, plan, PIPELINE.tables["slot"], file, notes=notes, masks=None)
+    return _render(_GROUPS, plan, PIPELINE.holding("slots"), file, notes=notes, masks=None)

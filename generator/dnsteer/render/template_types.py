@@ -18,6 +18,7 @@ from jinja2 import nodes
 from jinja2.runtime import LoopContext
 
 from dnsteer.render.templates import unwildcard
+from dnsteer.spec.hints import near
 from dnsteer.tables.table import TemplateError
 
 UNKNOWN: Any = object()
@@ -201,8 +202,6 @@ class TemplateReader:
         return UNKNOWN if found is Any else found
 
     def _mistake(self, line: int, what: str, name: str, known: Any) -> None:
-        from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
-
         found = line, f"{what}; {near(name, sorted(known))}"
         if found not in self.mistakes:
             self.mistakes.append(found)

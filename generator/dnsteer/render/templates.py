@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,22 @@ import jinja2
 from dnsteer import __version__
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import show_path
+from dnsteer.spec.hints import near
 from dnsteer.tables.fields import FIELDS, SCRATCH
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline
 from dnsteer.tables.return_ import PREFIX
 from dnsteer.tables.slot import GroupRow, SlotTable
 from dnsteer.tables.subject import Subject
-from dnsteer.tables.table import TemplateError
+from dnsteer.tables.table import ALL_TRAFFIC, Register, Table, TemplateError
 
-_FLOWS = ("tables/", "groups/")
-_TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)")
-_LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)")
+_TABLES = "tables/"
+_FLOWS = (_TABLES, "groups/")
+_TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)(?:\.(\w+))?")
+_LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)(?:\.(\w+))?")
+_NEXT = "next"
+"""In place of a table's name: the table that follows in the order, `next.KIND` for packets of a kind of `Traffic`."""
+_OWN_MISS = re.compile(r"\bpriority=0 actions=")
 _UNNAMED_TABLE = re.compile(r"(?:goto_table:|\btable=|resubmit\(\w*,)(?!@)")
 _FLOW_OF = re.compile(r"^(?:cookie=.*?)?\btable=@(\w+)", re.MULTILINE)
 _NAME = re.compile(r"@(\w+)(?:\.(\w+)|(\[))?")
@@ -49,77 +55,173 @@ def templates_dir() -> Path:
 
 def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
     """Return the source of a flow template with every `@name` replaced. Raises TemplateError with file and line."""
-
-    def fail(at: int, what: str, word: str = "", known: Iterable[str] = ()) -> TemplateError:
-        from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
-
-        hint = f"; {near(word, known)}" if word else ""
-        return TemplateError(f"{file}:{source.count(chr(10), 0, at) + 1}: {what}{hint}")
-
-    def table(m: re.Match[str]) -> str:
-        if m[2] not in pipeline.tables:
-            raise fail(m.start(), f"no table @{m[2]}", m[2], pipeline.tables)
-        return f"{m[1]}{pipeline.tables[m[2]].number}"
-
-    own = pipeline.tables.get(Path(file).stem)
-
-    def name(m: re.Match[str]) -> str:
-        register = pipeline.registers.get(m[1])
-        if own is not None and register is not None and not m[2]:
-            owner, until = pipeline.owners[register.name], pipeline.tables[register.until]
-            if not owner.number <= own.number <= until.number:
-                live = f"{owner.name} ({owner.number}) to {until.name} ({until.number})"
-                advice = "use a register that is live here"
-                if own.number > until.number:
-                    advice = f"set until={own.name!r} in {owner.file}, or {advice}"
-                raise fail(
-                    m.start(), f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only; {advice}"
-                )
-        if m[2]:
-            if register is None or m[2] not in register.values:
-                raise fail(m.start(), f"no value {m[0]}", m[2], register.values if register is not None else ())
-            return register_value(register.values[m[2]])
-        if m[3]:
-            nxm = register.nxm if register else FIELDS[m[1]][0] if m[1] in FIELDS else None
-            if nxm is None:
-                raise fail(m.start(), f"no register or field @{m[1]}", m[1], [*pipeline.registers, *FIELDS])
-            return f"{nxm}["
-        if register is None:
-            if m[1] in pipeline.tables:
-                raise fail(m.start(), f"@{m[1]} is a table; write goto_table:@{m[1]}")
-            raise fail(m.start(), f"no register @{m[1]}", m[1], pipeline.registers)
-        return register.field
-
-    if unnamed := _UNNAMED_TABLE.search(source):
-        raise fail(unnamed.start(), f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME")
-    if raw := _RAW_REGISTER.search(source):
-        names = [f"@{r.name}" for r in pipeline.registers.values() if r.number == int(raw[1] or raw[2])]
-        raise fail(raw.start(), f"{raw[0]} without the name of a register; write {' or '.join(names) or '@NAME'}")
+    template = _FlowTemplate(source, file, pipeline)
+    template.check_numbers()
     # Line breaks stay where they are, so that the lines of errors are those of the file.
-    text = _NAME.sub(name, _TO_TABLE.sub(table, source))
-    for named in (*_MATCHED.finditer(source), *_SET.finditer(source)):
-        if named["value"].split(".")[0] != f"@{named['register']}":
-            known = pipeline.registers[named["register"]].values if named["register"] in pipeline.registers else ()
-            raise fail(named.start(), f"{named['value']} is no value of @{named['register']}", named["value"], known)
-    if own is not None:
-        for flow in _FLOW_OF.finditer(source):
-            if flow[1] != own.name:
-                raise fail(flow.start(), f"a flow of table {flow[1]}; here are those of table {own.name}")
-        for jump in _LEADS_TO.finditer(source):
-            to = pipeline.tables[jump[1]]
-            if to.number <= own.number:
-                raise fail(jump.start(), f"table {own.name} ({own.number}) cannot lead back to {to.name} ({to.number})")
+    text = _NAME.sub(template.replace_name, _TO_TABLE.sub(template.replace_table, source))
+    template.check_values()
+    template.check_jumps()
     return _COMMENT.sub(r'{% if notes %}# \1{{ "\\n" }}{% endif %}', text)
+
+
+@dataclass(frozen=True)
+class _FlowTemplate:
+    """The *source* of the template *file*, whose names are those of a *pipeline*."""
+
+    source: str
+    file: str
+    pipeline: Pipeline
+
+    @cached_property
+    def own(self) -> Table | None:
+        """The table of the template's name."""
+        return self.pipeline.tables.get(Path(self.file).stem)
+
+    def replace_table(self, m: re.Match[str]) -> str:
+        """Return a jump to a table with its number."""
+        return f"{m[1]}{self._target(m.start(), m[2], m[3]).number}"
+
+    def _target(self, at: int, name: str, kind: str) -> Table:
+        """The table that a jump at character *at* leads to: by its name, or the next one for a *kind* of packets."""
+        own, tables = self.own, self.pipeline.tables
+        if name != _NEXT or own is None:
+            if name not in tables or kind:
+                what = f"no table @{name}{f'.{kind}' if kind else ''}"
+                raise self._mistake(at, what, name, [*tables, _NEXT])
+            return tables[name]
+        if kind and kind not in ALL_TRAFFIC:
+            raise self._mistake(at, f"no kind of packets {kind}", kind, ALL_TRAFFIC)
+        found = self.pipeline.next_table(own, kind)
+        if found is None:
+            who = kind or " and ".join(own.traffic) or "no packets"
+            raise self._mistake(
+                at,
+                f"no table after {own.name} ({own.number}) is passed by {who}; write @next.KIND with one of "
+                f"{', '.join(ALL_TRAFFIC)}, or the table's name",
+            )
+        return found
+
+    def replace_name(self, m: re.Match[str]) -> str:
+        """Return what stands for a register, a value of one, or the name of a field before its bits."""
+        register = self.pipeline.registers.get(m[1])
+        if m[2]:
+            return self._value(m, register)
+        if register is not None:
+            self._check_live(m, register)
+        if m[3]:
+            return f"{self._field(m, register)}["
+        if register is not None:
+            return register.field
+        if m[1] in self.pipeline.tables:
+            raise self._mistake(m.start(), f"@{m[1]} is a table; write goto_table:@{m[1]}")
+        raise self._mistake(m.start(), f"no register @{m[1]}", m[1], self.pipeline.registers)
+
+    def _value(self, m: re.Match[str], register: Register | None) -> str:
+        values = register.values if register is not None else {}
+        if m[2] not in values:
+            raise self._mistake(m.start(), f"no value {m[0]}", m[2], values)
+        return register_value(values[m[2]])
+
+    def _field(self, m: re.Match[str], register: Register | None) -> str:
+        if register is not None:
+            return register.nxm
+        if m[1] in FIELDS:
+            return FIELDS[m[1]][0]
+        known = [*self.pipeline.registers, *FIELDS]
+        raise self._mistake(m.start(), f"no register or field @{m[1]}", m[1], known)
+
+    def _check_live(self, m: re.Match[str], register: Register) -> None:
+        """Refuse a register outside of the tables in which it is live."""
+        own = self.own
+        if own is None:
+            return
+        owner, until = self.pipeline.owners[register.name], self.pipeline.tables[register.until]
+        if owner.number <= own.number <= until.number:
+            return
+        live = f"{owner.name} ({owner.number}) to {until.name} ({until.number})"
+        advice = "use a register that is live here"
+        if own.number > until.number:
+            advice = f"set until={own.name!r} in {owner.file}, or {advice}"
+        raise self._mistake(
+            m.start(), f"register @{m[1]} in table {own.name} ({own.number}) is live from {live} only; {advice}"
+        )
+
+    def check_numbers(self) -> None:
+        """Refuse tables and registers that are named by their number."""
+        if unnamed := _UNNAMED_TABLE.search(self.source):
+            what = f"{unnamed[0]} without the name of a table: write {unnamed[0]}@NAME"
+            raise self._mistake(unnamed.start(), what)
+        if raw := _RAW_REGISTER.search(self.source):
+            registers = self.pipeline.registers.values()
+            names = " or ".join(f"@{r.name}" for r in registers if r.number == int(raw[1] or raw[2])) or "@NAME"
+            raise self._mistake(raw.start(), f"{raw[0]} without the name of a register; write {names}")
+
+    def check_values(self) -> None:
+        """Refuse a value of another register than that which is matched or set."""
+        registers = self.pipeline.registers
+        for named in (*_MATCHED.finditer(self.source), *_SET.finditer(self.source)):
+            register, value = named["register"], named["value"]
+            if value.split(".")[0] != f"@{register}":
+                known = registers[register].values if register in registers else ()
+                raise self._mistake(named.start(), f"{value} is no value of @{register}", value, known)
+
+    def check_jumps(self) -> None:
+        """Refuse flows of other tables, and jumps that do not lead on."""
+        own = self.own
+        if own is None:
+            return
+        for flow in _FLOW_OF.finditer(self.source):
+            if flow[1] != own.name:
+                what = f"a flow of table {flow[1]}; here are those of table {own.name}"
+                raise self._mistake(flow.start(), what)
+        for jump in _LEADS_TO.finditer(self.source):
+            to = self._target(jump.start(), jump[1], jump[2])
+            if to.number <= own.number:
+                what = f"table {own.name} ({own.number}) cannot lead back to {to.name} ({to.number})"
+                raise self._mistake(jump.start(), what)
+
+    def _mistake(self, at: int, what: str, word: str = "", known: Iterable[str] = ()) -> TemplateError:
+        """An error with the line of the character *at*, and a hint of which of the names *known* the *word* was to be."""
+        hint = f"; {near(word, known)}" if word else ""
+        return TemplateError(f"{self.file}:{self.source.count(chr(10), 0, at) + 1}: {what}{hint}")
+
+
+def with_miss(source: str, table: Table) -> str:
+    """Return the source of a table's template with the flow for all other packets at its end, unless it has its own."""
+    if _OWN_MISS.search(source):
+        return source
+    what, actions = ("dropped", "drop") if table.miss == "drop" else ("to the next table", f"goto_table:@{_NEXT}")
+    end = "" if not source or source.endswith("\n") else "\n"
+    head = f"cookie={{{{ plan.pipeline.cookie | hex }}}}, table=@{table.name}, priority=0"
+    return f"{source}{end}# what no other flow matches: {what}\n{head} actions={actions}\n"
+
+
+def _source(folder: Path, template: str, pipeline: Pipeline) -> str:
+    """Return the source of a template of flows or groups as it is rendered, with its names."""
+    source, name = (folder / template).read_text(), Path(template).stem
+    return (
+        with_miss(source, pipeline.tables[name]) if template.startswith(_TABLES) and name in pipeline.tables else source
+    )
 
 
 def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> tuple[str, ...]:
     """Return the names of the tables that the flows and groups of a table jump to, in pipeline order."""
     found: set[str] = set()
+    folder = folder or templates_dir()
     for part in _FLOWS:
-        file = (folder or templates_dir()) / part / f"{table}.j2"
-        if file.exists():
-            found.update(_LEADS_TO.findall(file.read_text()))
+        if (folder / part / f"{table}.j2").exists():
+            found |= _targets(_source(folder, f"{part}{table}.j2", pipeline), table, pipeline)
     return tuple(name for name in pipeline.tables if name in found)
+
+
+def _targets(source: str, table: str, pipeline: Pipeline) -> set[str]:
+    """Return the names of the tables that a source of a table leads to."""
+    own, found = pipeline.tables[table], set[str]()
+    for name, kind in _LEADS_TO.findall(source):
+        follower = pipeline.next_table(own, kind) if name == _NEXT else pipeline.tables.get(name)
+        if follower is not None:
+            found.add(follower.name)
+    return found
 
 
 def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> None:
@@ -129,7 +231,7 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
     leads to, and a register that no template uses.
     """
     folder = folder or templates_dir()
-    reached, named = {next(iter(pipeline.tables))}, set[str]()
+    reached, named = {pipeline.first.name}, set[str]()
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
             if file.stem not in pipeline.tables:
@@ -139,18 +241,18 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
                 raise TemplateError(
                     f"{part}{file.name}: table {file.stem} has no GroupRow in its uses, so it has no groups"
                 )
-            source = file.read_text()
+            source = _source(folder, f"{part}{file.name}", pipeline)
             resolve(source, f"{part}{file.name}", pipeline)
-            reached.update(_LEADS_TO.findall(source))
+            reached |= _targets(source, file.stem, pipeline)
             named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
     for table in pipeline.tables.values():
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
-        if table.reached and table.name not in reached:
+        if table.traffic and table.name not in reached:
             tables = list(pipeline.tables)
             raise TemplateError(
-                f"nothing leads to table {table.name}: no template has goto_table:@{table.name}; the table before it is "
-                f"{tables[tables.index(table.name) - 1]}"
+                f"nothing leads to table {table.name}: no template has goto_table:@{table.name}, or @next where "
+                f"{' or '.join(table.traffic)} go on; the table before it is {tables[tables.index(table.name) - 1]}"
             )
     for register in pipeline.registers:
         if register not in named and not register.startswith("scratch"):  # which `unwildcard` names
@@ -168,7 +270,11 @@ class _Loader(jinja2.FileSystemLoader):
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
         source, file, fresh = super().get_source(environment, template)
-        return resolve(source, template) if template.startswith(_FLOWS) else source, file, fresh
+        if template.startswith(_FLOWS):
+            own = PIPELINE.tables.get(Path(template).stem)
+            whole = with_miss(source, own) if own is not None and template.startswith(_TABLES) else source
+            source = resolve(whole, template)
+        return source, file, fresh
 
 
 class _Environment(jinja2.Environment):
@@ -235,14 +341,10 @@ def render_template(template: str, **values: Any) -> str:
 def _mistake(err: Exception, given: Iterable[str]) -> str:
     """What is wrong in a template, with the nearest of the names *given* to it where one is misspelt."""
     if isinstance(err, jinja2.UndefinedError) and (m := _UNDEFINED.match(str(err))):
-        from dnsteer.spec.schema_errors import near
-
         return f"nothing is called {m[1]} here; {near(m[1], sorted(given))}"
     if isinstance(err, AttributeError) and err.name and err.obj is None:
         return f"what should have {err.name} is None for this spec; let the lines stand in {{% if ... %}}"
     if isinstance(err, AttributeError) and err.name:
-        from dnsteer.spec.schema_errors import near
-
         known = [name for name in dir(err.obj) if not name.startswith("_")]
         return f"{type(err.obj).__name__} has no {err.name}; {near(err.name, known)}"
     return str(err) if isinstance(err, jinja2.TemplateError | TemplateError) else f"{type(err).__name__}: {err}"
@@ -286,8 +388,6 @@ def unwildcard(*names: str) -> str:
     for name in names:
         field, mark, part = name.partition("[")
         if field not in FIELDS:
-            from dnsteer.spec.schema_errors import near  # here, since the quick verbs do without
-
             raise TemplateError(f"no field {field}; {near(field, FIELDS)}")
         nxm, width = FIELDS[field]
         count = _width_of_part(name, field, part, width) if mark else width

@@ -8,7 +8,7 @@ from datetime import datetime
 from dnsteer.console.attention import Reached, attention
 from dnsteer.console.attention_item import AttentionItem, Command, Level, dnsteer, sentence
 from dnsteer.console.seen import Seen, Side
-from dnsteer.metrics.recorder import Known
+from dnsteer.metrics.observer import Known
 from dnsteer.report.gather import ReportFacts
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView
 from dnsteer.status.report import Status

@@ -110,8 +110,16 @@ def frame(
     x_ticks = tuple(Label(x(value), high - BOTTOM + 14, f"{value:g}") for value in ticks(*span, max(2, wide // 90)))
     y_ticks = tuple(Label(LEFT - 6, y(value), number(value)) for value in y_values)
     chart = Chart(
-        wide, high, LEFT, wide - RIGHT, top, high - BOTTOM, x_ticks=x_ticks, y_ticks=y_ticks, x_title=title,
-    )  # fmt: skip
+        wide,
+        high,
+        LEFT,
+        wide - RIGHT,
+        top,
+        high - BOTTOM,
+        x_ticks=x_ticks,
+        y_ticks=y_ticks,
+        x_title=title,
+    )
     return chart, x, y
 
 

@@ -69,10 +69,14 @@ def report_page(facts: ReportFacts, parts: Iterable[Maskable] = (), options: str
     found = items(facts, options)
     status = facts.status
     values = {
-        "facts": facts, "status": status, "items": found[:MAX_ITEMS], "more_items": len(found) - MAX_ITEMS,
-        "left_out": [part.value for part in Maskable if part in left], "python": platform.python_version(),
+        "facts": facts,
+        "status": status,
+        "items": found[:MAX_ITEMS],
+        "more_items": len(found) - MAX_ITEMS,
+        "left_out": [part.value for part in Maskable if part in left],
+        "python": platform.python_version(),
         **_switch_values(status, left),
-    }  # fmt: skip
+    }
     return page.make(page.FOLDER, "report.html", values, AddressMask() if Maskable.ADDRESSES in left else str)
 
 
@@ -92,17 +96,29 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
     spec = state.text if state is not None and not left - {Maskable.ADDRESSES} else ""
     shown = {section.view.title for section in pools}
     return {
-        "bridge": reading.record.bridge, "name": reading.record.name, "state": state,
-        "vips": vips, "more_vips": len(status.vips) - len(vips), "queries": _sum(v.rate.queries for v in status.vips),
-        "packets": _sum(v.rate.packets for v in status.vips), "services": services,
-        "pools": pools, "pool_lines": [(view, *_serving(view)) for view in status.pools], "shown": shown,
-        "entries": entries[:MAX_ENTRIES], "more_entries": len(entries) - MAX_ENTRIES,
+        "bridge": reading.record.bridge,
+        "name": reading.record.name,
+        "state": state,
+        "vips": vips,
+        "more_vips": len(status.vips) - len(vips),
+        "queries": _sum(v.rate.queries for v in status.vips),
+        "packets": _sum(v.rate.packets for v in status.vips),
+        "services": services,
+        "pools": pools,
+        "pool_lines": [(view, *_serving(view)) for view in status.pools],
+        "shown": shown,
+        "entries": entries[:MAX_ENTRIES],
+        "more_entries": len(entries) - MAX_ENTRIES,
         "drift": [d.text(state.file if state is not None else "") for d in status.drift or ()],
-        "checked": status.drift is not None, "more_drift": (status.drift_count or 0) - len(status.drift or ()),
-        "warnings": status.warnings[:MAX_WARNINGS], "more_warnings": len(status.warnings) - MAX_WARNINGS,
-        "spec": spec if len(spec) <= MAX_SPEC else "", "spec_is_long": len(spec) > MAX_SPEC,
-        "spec_left_out": state is not None and not spec, "open": spec.count("\n") <= _OPEN_LINES,
-    }  # fmt: skip
+        "checked": status.drift is not None,
+        "more_drift": (status.drift_count or 0) - len(status.drift or ()),
+        "warnings": status.warnings[:MAX_WARNINGS],
+        "more_warnings": len(status.warnings) - MAX_WARNINGS,
+        "spec": spec if len(spec) <= MAX_SPEC else "",
+        "spec_is_long": len(spec) > MAX_SPEC,
+        "spec_left_out": state is not None and not spec,
+        "open": spec.count("\n") <= _OPEN_LINES,
+    }
 
 
 def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
@@ -172,11 +188,16 @@ def _section(status: Status, pool: Membership, view: PoolView, vips: int, *, dra
     whole, addresses = sum(weights.values()), _addresses(status.loaded, view.name)
     rows = tuple(
         ReportRow(
-            numbers[b.name], b, addresses(b.name), ranges(held.get(b.name, ())), weights.get(b.name, b.weight),
-            weights.get(b.name, 0) / whole if whole else 0.0, (b.slots or 0) / view.slots,
+            numbers[b.name],
+            b,
+            addresses(b.name),
+            ranges(held.get(b.name, ())),
+            weights.get(b.name, b.weight),
+            weights.get(b.name, 0) / whole if whole else 0.0,
+            (b.slots or 0) / view.slots,
         )
         for b in view.backends
-    )  # fmt: skip
+    )
     most = max((max(row.wanted, row.share) for row in rows), default=0.0)
     return PoolSection(view, rows, vips, slot_map(owners, numbers, ()) if draw and owners else None, most)
 

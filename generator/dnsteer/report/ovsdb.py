@@ -12,9 +12,16 @@ from dnsteer.switch.tools import SwitchError
 
 _DB = "Open_vSwitch"
 _STATISTICS = (
-    "rx_packets", "rx_bytes", "rx_dropped", "rx_errors", "rx_missed_errors", "tx_packets", "tx_bytes", "tx_dropped",
+    "rx_packets",
+    "rx_bytes",
+    "rx_dropped",
+    "rx_errors",
+    "rx_missed_errors",
+    "tx_packets",
+    "tx_bytes",
+    "tx_dropped",
     "tx_errors",
-)  # fmt: skip
+)
 _OF_INTERFACE = ("type", "admin_state", "link_state", "link_speed", "mac_in_use", "mtu")
 _OF_BRIDGE = ("datapath_type", "datapath_version", "fail_mode", "protocols", "stp_enable", "rstp_enable")
 _OF_SWITCH = ("ovs_version", "db_version", "dpdk_version", "doca_version", "system_type", "system_version")
@@ -134,5 +141,7 @@ def _set(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    return ", ".join(str(each[1]) if isinstance(each, list) else str(each).lower() if isinstance(each, bool) else str(each)
-                     for each in _set(value))  # fmt: skip
+    return ", ".join(
+        str(each[1]) if isinstance(each, list) else str(each).lower() if isinstance(each, bool) else str(each)
+        for each in _set(value)
+    )

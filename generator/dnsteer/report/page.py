@@ -40,13 +40,20 @@ def make(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], 
         return value if isinstance(value, Markup) else mask(value) if isinstance(value, str) else value
 
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, FOLDER, _CONSOLE / "pages"]), autoescape=True,
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=printed,
-    )  # fmt: skip
+        loader=jinja2.FileSystemLoader([folder, FOLDER, _CONSOLE / "pages"]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=printed,
+    )
     env.filters.update(
-        number=numbers.number, moment=numbers.moment, ranges=numbers.ranges, colour=drawing.colour,
+        number=numbers.number,
+        moment=numbers.moment,
+        ranges=numbers.ranges,
+        colour=drawing.colour,
         variant=drawing.variant,
-    )  # fmt: skip
+    )
     env.globals.update(version=__version__, percent=numbers.percent, interactive=False, words=WORDS)
     css = style()
     # The style is hashed as it stands in the file, so it is not escaped: it is ours, and has no `<`.

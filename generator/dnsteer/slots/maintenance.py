@@ -14,9 +14,14 @@ from typing import Any, Literal
 
 Kind = Literal["drain", "down", "health", "weight", "backup", "balance", "spill"]
 STATE_WORDS: dict[Kind, str] = {
-    "drain": "drained", "down": "down", "health": "unhealthy", "weight": "at weight", "backup": "in as a backup at weight",
-    "balance": "given slots of others", "spill": "given slots of busy backends",
-}  # fmt: skip
+    "drain": "drained",
+    "down": "down",
+    "health": "unhealthy",
+    "weight": "at weight",
+    "backup": "in as a backup at weight",
+    "balance": "given slots of others",
+    "spill": "given slots of busy backends",
+}
 """What a backend is called with an entry of that kind."""
 OF_THE_AGENT: tuple[Kind, ...] = ("health", "backup", "balance", "spill")
 """What the agent writes, and ends by itself."""
@@ -183,13 +188,18 @@ class Overlay:
 
         One that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
-        return json.dumps([
+        return json.dumps(
             [
-                a.pool, a.backend, a.gone, *([] if a.weight is None else [a.weight, a.was]),
-                *filter(None, [a.service, list(a.slots)]),
+                [
+                    a.pool,
+                    a.backend,
+                    a.gone,
+                    *([] if a.weight is None else [a.weight, a.was]),
+                    *filter(None, [a.service, list(a.slots)]),
+                ]
+                for a in self.entries
             ]
-            for a in self.entries
-        ])  # fmt: skip
+        )
 
     def to_json(self) -> str:
         """Return the overlay as recorded in OVSDB, without decisions: equal overlays are equal text."""
@@ -244,9 +254,17 @@ def _plain(decision: str) -> str:
 
 
 _DEFAULTS: dict[str, Any] = {
-    "note": "", "until": "", "over": 0, "gone": DRAINED, "paced": "", "returns": "", "weight": None, "was": None,
-    "service": "", "slots": (),
-}  # fmt: skip
+    "note": "",
+    "until": "",
+    "over": 0,
+    "gone": DRAINED,
+    "paced": "",
+    "returns": "",
+    "weight": None,
+    "was": None,
+    "service": "",
+    "slots": (),
+}
 _TYPES: dict[str, tuple[type, ...]] = {
     "over": (int, float),
     "gone": (int,),

@@ -10,10 +10,12 @@ from dnsteer.spec.model.spec import Backend, Protocol, Spec
 from dnsteer.spec.workers import Worker
 
 SPOKEN = {
-    CheckKind.DNS: (Protocol.UDP, "dns", 53), CheckKind.TCP: (Protocol.TCP, "dns", 53),
-    CheckKind.TLS: (Protocol.TCP, "dot", 853), CheckKind.QUIC: (Protocol.UDP, "doq", 853),
+    CheckKind.DNS: (Protocol.UDP, "dns", 53),
+    CheckKind.TCP: (Protocol.TCP, "dns", 53),
+    CheckKind.TLS: (Protocol.TCP, "dot", 853),
+    CheckKind.QUIC: (Protocol.UDP, "doq", 853),
     CheckKind.HTTPS: (Protocol.TCP, "doh", 443),
-}  # fmt: skip
+}
 """Protocol, service and default port that a check is about."""
 
 

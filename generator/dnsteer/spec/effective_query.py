@@ -53,18 +53,15 @@ class EffectiveQuery:
 def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
     """Return what a check of *pool* asks, and expects."""
     query, expect, resolver = check.query, check.query.expect, pool.serves == "resolver"
-    chaos = query.rdclass == "CH"
-    name = query.name or ("id.server." if chaos else ".")
+    name = query.name or ("id.server." if query.rdclass == "CH" else ".")
     rcodes = tuple(expect.rcode) or (LIVENESS if _asks_nothing(pool, check) else ("NOERROR",))
     of_zones = tuple(rcode for rcode in rcodes if rcode in _OF_ZONES and query.rdclass == "IN")
-    aa = True if expect.aa is None and pool.serves == "authoritative" and of_zones else expect.aa
-    recursion = True if expect.recursion_available is None and resolver and of_zones else expect.recursion_available
-    answers = expect.answers
-    if answers is None:
-        answers = int(rcodes != LIVENESS and "NOERROR" in rcodes)
+    aa, aa_rcodes = _flag(expect.aa, pool.serves == "authoritative", rcodes, of_zones)
+    recursion, recursion_rcodes = _flag(expect.recursion_available, resolver, rcodes, of_zones)
+    answers = int(rcodes != LIVENESS and "NOERROR" in rcodes) if expect.answers is None else expect.answers
     return EffectiveQuery(
         name=name,
-        type=query.type or ("TXT" if chaos else "SOA" if not resolver else "NS" if name == "." else "A"),
+        type=query.type or _default_type(query.rdclass, name, resolver),
         rdclass=query.rdclass,
         recursion=resolver if query.recursion is None else query.recursion,
         cd=query.cd,
@@ -72,14 +69,32 @@ def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
         edns_size=query.edns_size or (_EDNS_SIZE if query.do else 0),
         rcodes=rcodes,
         aa=aa,
-        aa_rcodes=() if aa is None else of_zones if expect.aa is None else rcodes,
+        aa_rcodes=aa_rcodes,
         recursion_available=recursion,
-        recursion_rcodes=() if recursion is None else of_zones if expect.recursion_available is None else rcodes,
+        recursion_rcodes=recursion_rcodes,
         answers=answers,
         answer=tuple(expect.answer),
         serial_at_least=expect.serial_at_least,
         serial_lag=expect.serial_lag,
     )
+
+
+def _default_type(rdclass: str, name: str, resolver: bool) -> str:
+    """The type of records that is asked for where the spec does not say it."""
+    if rdclass == "CH":
+        return "TXT"
+    if not resolver:
+        return "SOA"
+    return "NS" if name == "." else "A"
+
+
+def _flag(
+    said: bool | None, usual: bool, rcodes: tuple[str, ...], of_zones: tuple[str, ...]
+) -> tuple[bool | None, tuple[str, ...]]:
+    """The value of a flag, and the response codes with which it counts: as *said*, else those of servers that have it."""
+    if said is not None:
+        return said, rcodes
+    return (True, of_zones) if usual and of_zones else (None, ())
 
 
 def effective_timeout(pool: Pool, check: HealthCheck) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
+from dnsteer.spec.hints import near, show_value
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.balance import Balance
@@ -29,9 +30,12 @@ from dnsteer.spec.model.query import Expect, Query
 from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
+_UNIONS = (
+    ("vips", "*", "services", "*"),
+    ("vips", "*", "announce"),
+    ("switch", "announce", "when_none_pass"),
+)  # where a value is a mapping or a word
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
-_MAX_KNOWN = 2000  # known words that are looked at
-_MAX_COMPARED = 100  # known words that a wrong one is compared with
 _MAX_KEY = 64  # characters of a wrong key that are looked at
 _ALIKE = 0.85  # how alike a key of another part must be, where 1 is the same
 
@@ -43,36 +47,6 @@ _PLAIN = {
     "bool_type": "true or false",
     "too_short": "at least one entry",
 }
-
-
-def near(word: object, known: Iterable[str]) -> str:
-    """A hint that names the nearest known word, or lists the known ones."""
-    words = list(islice(known, _MAX_KNOWN))
-    if not words:
-        return "there are none yet"
-    text = str(word).lower()
-    if len(text) <= 64:
-        folded = {w.lower(): w for w in reversed(words)}
-        if len(folded) > _MAX_COMPARED:
-            alike = (w for w in reversed(folded) if w[:1] == text[:1] and abs(len(w) - len(text)) <= 2)
-            folded = {w: folded[w] for w in islice(alike, _MAX_COMPARED)}
-        match = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
-        if match:
-            return f'did you mean "{folded[match[0]]}"?'
-    return f"known here: {', '.join(words[:8])}{', ...' if len(words) > 8 else ''}"
-
-
-def show_value(value: Any) -> str:
-    """A value as the operator wrote it, short."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping" if value else "an empty mapping"
-    if isinstance(value, list):
-        return "a list" if value else "an empty list"
-    return f'"{shorten(value)}"' if isinstance(value, str) else str(value)
 
 
 def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
@@ -100,16 +74,14 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
 def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
     """The document's path of a location: pydantic's own steps left out, a missing key too."""
     path = loc
-    if path[:1] == ("pools",) and path[2:3] == ("health",) and path[:4] not in doc.lines:
+    if _leads_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
         path = (*path[:3], *path[4:])  # a single check, written without a list
-    if path[:1] == ("vips",) and path[2:3] == ("services",) and len(path) > 4 and path[4] in _UNION_TAGS:
-        path = (*path[:4], *path[5:])
-    if path[:1] == ("vips",) and path[2:3] == ("announce",) and len(path) > 3 and path[3] in _UNION_TAGS:
-        path = (*path[:3], *path[4:])
+    for union in _UNIONS:
+        at = len(union)
+        if _leads_to(path[:at], union) and path[at : at + 1] and path[at] in _UNION_TAGS:
+            path = (*path[:at], *path[at + 1 :])
     if path and isinstance(path[-1], int) and path not in doc.lines and path[:-1] in doc.lines:
         path = path[:-1]  # a single word of a list, written without it
-    if path[:3] == ("switch", "announce", "when_none_pass") and len(path) > 3 and path[3] in _UNION_TAGS:
-        path = (*path[:3], *path[4:])
     if path and path[-1] == _KEY and kind != "extra_forbidden":
         path = path[:-1]
     return path[:-1] if kind == "missing" else path
@@ -158,92 +130,68 @@ def _wrong_kind(path: Path, kind: str, value: Any) -> str:
     return _describe(path)
 
 
-_PARTS: dict[str, type[BaseModel]] = {"pools": Pool, "vips": Vip, "uplinks": Uplink, "ports": Port}
-_TITLES: tuple[tuple[str, type[BaseModel]], ...] = (
-    ("the document", Spec),
-    ("switch", Switch),
-    ("an uplink", Uplink),
-    ("a pool", Pool),
-    ("a backend", Backend),
-    ("the backup of a pool", Backup),
-    ("the balance of a pool", Balance),
-    ("the source of a metric", MetricSource),
-    ("a health check", HealthCheck),
-    ("the query of a health check", Query),
-    ("the expected answer of a health check", Expect),
-    ("a VIP", Vip),
-    ("a service", Service),
-    ("switch.bringup", BringUp),
-    ("switch.bringup.hugepages", Hugepages),
-    ("a scalable function", ScalableFunction),
-    ("switch.probe", Probe),
-    ("switch.announce", Announce),
-    ("switch.announce.when_none_pass", LastResort),
-    ("the announce of a VIP", VipAnnounce),
-    ("switch.gratuitous", Gratuitous),
-    ("switch.console", Console),
-    ("switch.extension", Extension),
-    ("a port of the extension", ExtensionPort),
-    ("switch.extension.budgets", Budgets),
-    ("lint", Lint),
-    ("an accepted finding", Accept),
+@dataclass(frozen=True)
+class _Part:
+    """A mapping of the spec: what it is called, its *model*, and where it is: `*` is any name or index, `#` an index.
+
+    Without *title* it is not named in hints.
+    """
+
+    title: str
+    model: type[BaseModel]
+    places: tuple[str, ...]
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to such a mapping."""
+        return any(_leads_to(path, place.split(".") if place else []) for place in self.places)
+
+
+def _leads_to(path: Path, steps: Sequence[str]) -> bool:
+    return len(path) == len(steps) and all(
+        isinstance(found, int) if step == "#" else step in ("*", found) for step, found in zip(steps, path, strict=True)
+    )
+
+
+_PARTS = (
+    _Part("the document", Spec, ("",)),
+    _Part("switch", Switch, ("switch",)),
+    _Part("an uplink", Uplink, ("switch.uplinks.*",)),
+    _Part("", Port, ("switch.ports.*",)),  # its keys are those of an uplink, too
+    _Part("a pool", Pool, ("pools.*",)),
+    _Part("a backend", Backend, ("pools.*.backends.*",)),
+    _Part("the backup of a pool", Backup, ("pools.*.backup",)),
+    _Part("the balance of a pool", Balance, ("pools.*.balance",)),
+    _Part("the source of a metric", MetricSource, ("pools.*.balance.source",)),
+    _Part("a health check", HealthCheck, ("pools.*.health", "pools.*.health.#")),
+    _Part("the query of a health check", Query, ("pools.*.health.query", "pools.*.health.#.query")),
+    _Part(
+        "the expected answer of a health check",
+        Expect,
+        ("pools.*.health.query.expect", "pools.*.health.#.query.expect"),
+    ),
+    _Part("a VIP", Vip, ("vips.*",)),
+    _Part("a service", Service, ("vips.*.services.*",)),
+    _Part("switch.bringup", BringUp, ("switch.bringup",)),
+    _Part("switch.bringup.hugepages", Hugepages, ("switch.bringup.hugepages",)),
+    _Part("a scalable function", ScalableFunction, ("switch.bringup.functions.*",)),
+    _Part("switch.probe", Probe, ("switch.probe",)),
+    _Part("switch.announce", Announce, ("switch.announce",)),
+    _Part("switch.announce.when_none_pass", LastResort, ("switch.announce.when_none_pass",)),
+    _Part("the announce of a VIP", VipAnnounce, ("vips.*.announce",)),
+    _Part("switch.gratuitous", Gratuitous, ("switch.gratuitous",)),
+    _Part("switch.console", Console, ("switch.console",)),
+    _Part("switch.extension", Extension, ("switch.extension",)),
+    _Part("a port of the extension", ExtensionPort, ("switch.extension.ingress", "switch.extension.egress")),
+    _Part("switch.extension.budgets", Budgets, ("switch.extension.budgets",)),
+    _Part("lint", Lint, ("lint",)),
+    _Part("an accepted finding", Accept, ("lint.accept.*",)),
 )
+_TITLED = tuple(part for part in _PARTS if part.title)
 
 
 def _model_at(path: Path) -> type[BaseModel] | None:
     """The model that describes the mapping at *path*."""
-    match path:
-        case ():
-            return Spec
-        case ("switch",):
-            return Switch
-        case ("switch", ("uplinks" | "ports") as part, _) | (("pools" | "vips") as part, _):
-            return _PARTS[str(part)]
-        case ("switch", "bringup"):
-            return BringUp
-        case ("switch", "bringup", "hugepages"):
-            return Hugepages
-        case ("switch", "bringup", "functions", _):
-            return ScalableFunction
-        case ("switch", "probe"):
-            return Probe
-        case ("switch", "announce"):
-            return Announce
-        case ("switch", "announce", "when_none_pass"):
-            return LastResort
-        case ("vips", _, "announce"):
-            return VipAnnounce
-        case ("switch", "gratuitous"):
-            return Gratuitous
-        case ("switch", "console"):
-            return Console
-        case ("switch", "extension"):
-            return Extension
-        case ("switch", "extension", "ingress" | "egress"):
-            return ExtensionPort
-        case ("switch", "extension", "budgets"):
-            return Budgets
-        case ("lint",):
-            return Lint
-        case ("lint", "accept", _):
-            return Accept
-        case ("pools", _, "backends", _):
-            return Backend
-        case ("pools", _, "backup"):
-            return Backup
-        case ("pools", _, "balance"):
-            return Balance
-        case ("pools", _, "balance", "source"):
-            return MetricSource
-        case ("pools", _, "health") | ("pools", _, "health", int()):
-            return HealthCheck
-        case ("pools", _, "health", "query") | ("pools", _, "health", int(), "query"):
-            return Query
-        case ("pools", _, "health", "query", "expect") | ("pools", _, "health", int(), "query", "expect"):
-            return Expect
-        case ("vips", _, "services", _):
-            return Service
-    return None
+    return next((part.model for part in _PARTS if part.is_at(path)), None)
 
 
 def _keys(path: Path) -> list[str]:
@@ -263,14 +211,14 @@ def _elsewhere(key: str, keys: list[str]) -> str:
     places = _places(key)
     if places:
         return f'"{key}" is a key of {places}'
-    known = [name for _, model in _TITLES for name in keys_of(model)]
+    known = [name for part in _TITLED for name in keys_of(part.model)]
     alike = difflib.get_close_matches(key[:_MAX_KEY].lower(), known, n=1, cutoff=_ALIKE)
     return f'"{alike[0]}" is a key of {_places(alike[0])}' if alike else "no key of the spec has this name: remove it"
 
 
 def _places(key: str) -> str:
     """The parts that have a key."""
-    return " and of ".join(title for title, model in _TITLES if key in keys_of(model))
+    return " and of ".join(part.title for part in _TITLED if key in keys_of(part.model))
 
 
 def _field(path: Path) -> FieldInfo | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -87,17 +88,27 @@ def explain_error(err: yaml.YAMLError, text: str) -> Finding:
     last = len(rows) - 1 - (len(rows) > 2 and not rows[-1])  # the line that the last line end opens is none
     line = min(mark.line + 1, last) if mark is not None else 0
     began = min(start.line + 1, last) if start is not None else line
-    found, hint = f"a YAML error ({problem})", ""
-    for part, meaning, advice in _MEANING:
-        if part in problem:
-            found = f"{meaning} (YAML: {problem})"
-            hint = advice.replace("{start}", str(began)).replace("{line}", str(line))
-            break
+    found, hint = _meaning(problem, began, line)
     if "cannot start any token" in problem and line < len(rows) and mark.column < len(rows[line]):
         found, hint = f'a value that begins with "{rows[line][mark.column]}"', "put quotes around it"
+    hint = _invisible(rows, line) or hint
+    return Finding(began if any(part in problem for part in _AT_START) else line, (), found, "well-formed YAML", hint)
+
+
+def _meaning(problem: str, began: int, line: int) -> tuple[str, str]:
+    """What a parser's complaint means, and what to do about it; *began* is the line of the construct that it is about."""
+    for part, meaning, advice in _MEANING:
+        if part in problem:
+            return f"{meaning} (YAML: {problem})", advice.replace("{start}", str(began)).replace("{line}", str(line))
+    return f"a YAML error ({problem})", ""
+
+
+def _invisible(rows: Sequence[str], line: int) -> str:
+    """What to do about a character that nobody sees, in a line or in the indent of the one before; empty without one."""
+    hint = ""
     for number in (line, line - 1):
         row = rows[number] if 0 < number < len(rows) else ""
         for character, name in _INVISIBLE.items():
             if character in row[: len(row) - len(row.lstrip())] or (character in row and number == line):
                 hint = f"line {number} holds {name}: use spaces"
-    return Finding(began if any(part in problem for part in _AT_START) else line, (), found, "well-formed YAML", hint)
+    return hint

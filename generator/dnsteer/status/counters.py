@@ -21,7 +21,7 @@ from dnsteer.tables.vip import TRANSPORT
 if TYPE_CHECKING:
     from dnsteer.spec.model.types import Address
 
-_VIP, _FORWARD = PIPELINE.tables["vip"].number, PIPELINE.tables["forward"].number
+_SERVICES, _BACKENDS = PIPELINE.holding("services").number, PIPELINE.holding("backends").number
 _REGISTERS = tuple(PIPELINE.registers[name].field for name in ("pool", "backend", "transport"))
 _PROTOCOLS = {number: name for name, number in TRANSPORT.items()}
 _FLOW = re.compile(
@@ -75,7 +75,7 @@ Sample = Mapping[tuple[Key, str], Count]
 def take_counters(client: OpenFlow, *, idle: bool = True) -> Sample:
     """All counters now; without *idle* only those that are not 0, which is quicker. Raises as OpenFlow does."""
     found: dict[tuple[Key, str], Count] = {}
-    for table in (_VIP, _FORWARD):
+    for table in (_SERVICES, _BACKENDS):
         text = client.ofctl("dump-flows", f"table={table}", "--stats")
         found.update(
             parse_counters(text if idle else "\n".join(line for line in text.splitlines() if _IDLE not in line))
@@ -145,5 +145,5 @@ def wait_for_round(client: OpenFlow) -> bool:
 
 
 def _sum(client: OpenFlow) -> str:
-    m = _SUM.search(client.ofctl("dump-aggregate", f"table={_VIP}"))
+    m = _SUM.search(client.ofctl("dump-aggregate", f"table={_SERVICES}"))
     return m[1] if m else ""

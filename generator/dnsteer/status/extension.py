@@ -77,12 +77,17 @@ class ExtensionView:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "socket": self.socket, "reachable": not self.away, "reason": self.away or None, "state": self.state,
-            "loads": self.answer.get("loads"), "up_seconds": self.answer.get("up_seconds"),
-            "used_of_budget": self.answer.get("used_of_budget"), "awaiting_removal": self.awaiting_removal,
+            "socket": self.socket,
+            "reachable": not self.away,
+            "reason": self.away or None,
+            "state": self.state,
+            "loads": self.answer.get("loads"),
+            "up_seconds": self.answer.get("up_seconds"),
+            "used_of_budget": self.answer.get("used_of_budget"),
+            "awaiting_removal": self.awaiting_removal,
             "dropped": self.dropped or None,
             "vips": [{"name": s.name, **self.rates.of([s]).as_json()} for s in self.served],
-        }  # fmt: skip
+        }
 
 
 def view_extension(switch: TargetSwitch, spec: Spec) -> ExtensionView:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.worker_names import names_of
+from dnsteer.status.pools import PoolView
 from dnsteer.status.report import Status
 from dnsteer.switch.tools import SwitchError
 
@@ -19,41 +20,51 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
     """
     if not names:
         return status
-    workers = status.reading.state.workers if status.reading.state is not None else {}
-    pools, backends, vips = set[str](), set[tuple[str, str]](), set[str]()
-    own_pools = {pool.name for pool in status.pools}
-    by_name = {vip.name: vip for vip in status.vips}
-    for name in names:
-        pool, slash, backend = name.partition("/")
-        if slash:
-            found = {(pool, each) for each in names_of(workers, pool, backend)}
-            if not found & {(p.name, b.name) for p in status.pools for b in p.backends}:
-                raise _unknown(name, status)
-            backends |= found
-        elif name not in own_pools and name not in by_name:
-            raise _unknown(name, status)
-        if name in own_pools:
-            pools.add(name)
-        if name in by_name:
-            vips.add(name)
-    of_vips = {by_name[name].pool for name in vips}
-    of_backends = {pool for pool, _ in backends} - pools - of_vips
-    whole = pools | of_vips
-    shown = [
-        pool if pool.name in whole
-        else replace(pool, backends=tuple(b for b in pool.backends if (pool.name, b.name) in backends))
-        for pool in status.pools
-        if pool.name in whole | of_backends
-    ]  # fmt: skip
-    shown = [pool for pool in shown if pool.backends]  # a family in which no named backend is
-    kept = [(pool.name, b.name) for pool in shown for b in pool.backends]
+    chosen = _choose(status, names)
+    whole = chosen.pools | {vip.pool for vip in status.vips if vip.name in chosen.vips}
+    in_part = {pool for pool, _ in chosen.backends} - whole
+    pools = list[PoolView]()
+    for pool in status.pools:
+        if pool.name in whole:
+            pools.append(pool)
+        elif pool.name in in_part:
+            backends = tuple(b for b in pool.backends if (pool.name, b.name) in chosen.backends)
+            pools.append(replace(pool, backends=backends))
+    pools = [pool for pool in pools if pool.backends]  # a family in which no named backend is
+    kept = [(pool.name, b.name) for pool in pools for b in pool.backends]
     overlay = status.reading.overlay
     if overlay is not None:
         overlay = Overlay(tuple(a for a in overlay if (a.pool, a.backend) in kept))
-    return replace(
-        status, pools=shown, reading=replace(status.reading, overlay=overlay),
-        vips=[vip for vip in status.vips if vip.name in vips or vip.pool in pools],
-    )  # fmt: skip
+    vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
+    return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What was named: pools, VIPs, and single backends, each with its pool."""
+
+    pools: set[str] = field(default_factory=set)
+    vips: set[str] = field(default_factory=set)
+    backends: set[tuple[str, str]] = field(default_factory=set)
+
+
+def _choose(status: Status, names: Sequence[str]) -> _Chosen:
+    """What *names* stand for; one may be that of a pool and of a VIP. Raises SwitchError for an unknown one."""
+    workers = status.reading.state.workers if status.reading.state is not None else {}
+    known = {(pool.name, b.name) for pool in status.pools for b in pool.backends}
+    pools, vips = {pool.name for pool in status.pools}, {vip.name for vip in status.vips}
+    chosen = _Chosen()
+    for name in names:
+        pool, slash, backend = name.partition("/")
+        found = {(pool, each) for each in names_of(workers, pool, backend)} if slash else set[tuple[str, str]]()
+        if not (found & known if slash else name in pools | vips):
+            raise _unknown(name, status)
+        chosen.backends.update(found)
+        if name in pools:
+            chosen.pools.add(name)
+        if name in vips:
+            chosen.vips.add(name)
+    return chosen
 
 
 def _unknown(name: str, status: Status) -> SwitchError:

@@ -27,9 +27,10 @@ from dnsteer.status.trace_words import trace_in_words
 from dnsteer.switch.trace import UNCHANGED, Trace, TracedFlow, read_trace
 from dnsteer.switch.unixctl import Appctl
 from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
-from dnsteer.tables.order import TABLES
+from dnsteer.tables.order import PIPELINE, TABLES
 
 _TABLES = {table.number: table for table in TABLES}
+_BACKENDS = PIPELINE.holding("backends").name
 _NUMBERS = {Protocol.UDP: wire.UDP, Protocol.TCP: wire.TCP}
 _OUTPUT = re.compile(r"output:(\S+)\Z")
 _GROUP = re.compile(r"group:(\d+)\Z")
@@ -194,7 +195,7 @@ class PathTracer:
         for flow, step in zip(trace.flows, view.way.steps, strict=True):
             if flow.cookie >> OBJECT_BITS == _SLOT:
                 view = replace(view, slot=flow.cookie & 0xFFFF)
-            if flow.cookie >> OBJECT_BITS == _BACKEND and step.table == "forward":
+            if flow.cookie >> OBJECT_BITS == _BACKEND and step.table == _BACKENDS:
                 view = replace(view, backend=step.about.removeprefix("backend ").partition(" of ")[0])
             for action in flow.actions:
                 m = _GROUP.match(action)

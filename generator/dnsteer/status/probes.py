@@ -151,10 +151,16 @@ def query_of(spec: Spec, pool: str) -> tuple[ProbeQuery, ProbeExpect]:
     return (
         ProbeQuery(asks.name, asks.type, asks.recursion, asks.rdclass, asks.cd, asks.do, asks.edns_size, timeout),
         ProbeExpect(
-            asks.rcodes, asks.aa, asks.aa_rcodes, asks.recursion_available, asks.recursion_rcodes, asks.answers, asks.answer,
+            asks.rcodes,
+            asks.aa,
+            asks.aa_rcodes,
+            asks.recursion_available,
+            asks.recursion_rcodes,
+            asks.answers,
+            asks.answer,
             asks.serial_at_least,
         ),
-    )  # fmt: skip
+    )
 
 
 def through_vips(switch: TargetSwitch, bridge: str | None, wanted: ProbeFilter) -> Probes:
@@ -194,8 +200,10 @@ def _served_by(spec: Spec, questions: Iterable[ProbeQuestion]) -> Iterator[Probe
     """Those whose service a spec has, with the pool and the backend that are to answer."""
     services = {
         (str(address), endpoint.protocol.value, endpoint.port)
-        for vip in spec.vips.values() for address in vip.addresses for endpoint in derived.endpoints(vip)
-    }  # fmt: skip
+        for vip in spec.vips.values()
+        for address in vip.addresses
+        for endpoint in derived.endpoints(vip)
+    }
     backends = {
         (p, b.name) for p, pool in spec.pools.items() for b in pool.backends if b.state is State.UP and b.weight
     }

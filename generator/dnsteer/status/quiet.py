@@ -29,8 +29,10 @@ def wait_until_quiet(
             raise SwitchError(f"whether packets still go there is unknown: {status.unreachable}")
         rates = {
             f"{pool.name}/{b.name}": b.rate.packets
-            for pool in status.pools for b in pool.backends if (pool.name, b.name) in backends
-        }  # fmt: skip
+            for pool in status.pools
+            for b in pool.backends
+            if (pool.name, b.name) in backends
+        }
         busy = {name: rate for name, rate in rates.items() if rate != 0}
         if not busy or time.monotonic() >= end:
             return busy

@@ -27,6 +27,9 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.withdrawals import withdrawal_warnings, withdrawals_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from dnsteer.slots.maintenance import Overlay
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.spec import Spec
     from dnsteer.status.extension import ExtensionView
@@ -291,39 +294,12 @@ class Observer:
         status.agent = view_agent(self.switch, reading.record, loaded.spec if loaded else None)
         status.pools = view_pools(members, reading.overlay, rates, time_now, status.agent.knowledge or NOTHING_KNOWN)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
-        if self._drift is not None:
-            drift = [d for d in self._drift[2] if not d.warns]
-            status.drift, status.drift_count = drift[: self.most_drift], len(drift)
-            status.drift_of_others = sum(d.of_others for d in drift)
-            file = reading.state.file if reading.state else ""
-            status.of_others = [d.text(file) for d in self._drift[2] if d.warns]
-            status.warnings += status.of_others
+        self._add_drift(status)
         if reading.overlay is not None:
-            assignment = movement.Assignment(members, reading.overlay)
-            status.warnings += movement.pools_without_backends(assignment)
-            last = assignment.with_one_backend(backups_of(loaded.spec) if loaded else {})
-            status.warnings += [backend.text for backend in last]
-            status.on_purpose += [backend.text for backend in last if backend.planned]
-            status.warnings += backups_in_use(reading.overlay)
-            status.warnings += overdue(reading.overlay, time_now)
+            _add_overlay(status, movement.Assignment(members, reading.overlay), reading.overlay, time_now)
         self._look_at_extension(status)
-        with suppress(DamagedError):
-            status.role = known_role(reading.record, self.switch.remote)
-            if status.role.get("told") == "standby":
-                status.on_purpose += role_warnings(reading.record, self.switch.remote)
-        with suppress(DamagedError):
-            vips = {name: one for name, one in withdrawals_of(reading.record).items() if not one.over(time_now)}
-            status.withdrawn = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
-            status.on_purpose += withdrawal_warnings(reading.record, time_now)
-        status.warnings += [
-            *role_warnings(reading.record, self.switch.remote),
-            *withdrawal_warnings(reading.record, time_now),
-        ]
-        capture = capture_of(reading.record)
-        if capture is not None:
-            status.warnings.append(f"bridge {reading.record.bridge}: {capture_warning(reading.record)}")
-            if not capture.overdue:
-                status.on_purpose.append(status.warnings[-1])
+        self._add_role_and_withdrawals(status, time_now)
+        _add_capture(status)
         if reading.record.waits:
             status.warnings.append(NOT_FORWARDING)
         if not reading.record.ids.get(STATE_KEY) and not reading.cut_off:
@@ -331,6 +307,31 @@ class Observer:
         if tables_match == "other" and not reading.cut_off:
             status.warnings.append(TABLES_DIFFER)
         return status
+
+    def _add_drift(self, status: Status) -> None:
+        """Add the differences that were found last: those of others are warnings too."""
+        if self._drift is None:
+            return
+        found = self._drift[2]
+        drift = [d for d in found if not d.warns]
+        status.drift, status.drift_count = drift[: self.most_drift], len(drift)
+        status.drift_of_others = sum(d.of_others for d in drift)
+        file = status.reading.state.file if status.reading.state else ""
+        status.of_others = [d.text(file) for d in found if d.warns]
+        status.warnings += status.of_others
+
+    def _add_role_and_withdrawals(self, status: Status, time_now: datetime) -> None:
+        """Add the switch's role and the VIPs that are withdrawn: what people meant is on purpose, and a warning too."""
+        record, remote = status.reading.record, self.switch.remote
+        with suppress(DamagedError):
+            status.role = known_role(record, remote)
+            if status.role.get("told") == "standby":
+                status.on_purpose += role_warnings(record, remote)
+        with suppress(DamagedError):
+            vips = {name: one for name, one in withdrawals_of(record).items() if not one.over(time_now)}
+            status.withdrawn = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
+            status.on_purpose += withdrawal_warnings(record, time_now)
+        status.warnings += [*role_warnings(record, remote), *withdrawal_warnings(record, time_now)]
 
     def _look_at_extension(self, status: Status) -> None:
         spec = self._extended(status.reading)
@@ -342,6 +343,28 @@ class Observer:
         view.dropped, view.rates = self._dropped, status.rates
         view.served = [key for key in status.rates.by_key if isinstance(key, counters.ExtendedServiceKey)]
         status.warnings += view.warnings
+
+
+def _add_overlay(status: Status, assignment: movement.Assignment, overlay: Overlay, time_now: datetime) -> None:
+    """Add what the overlay leaves: pools without backends or with one, backups that serve, and what is overdue."""
+    status.warnings += movement.pools_without_backends(assignment)
+    spec = status.loaded.spec if status.loaded else None
+    last = assignment.with_one_backend(backups_of(spec) if spec else {})
+    status.warnings += [backend.text for backend in last]
+    status.on_purpose += [backend.text for backend in last if backend.planned]
+    status.warnings += backups_in_use(overlay)
+    status.warnings += overdue(overlay, time_now)
+
+
+def _add_capture(status: Status) -> None:
+    """Add the capture that runs: it is on purpose until it should have ended."""
+    record = status.reading.record
+    capture = capture_of(record)
+    if capture is None:
+        return
+    status.warnings.append(f"bridge {record.bridge}: {capture_warning(record)}")
+    if not capture.overdue:
+        status.on_purpose.append(status.warnings[-1])
 
 
 def _tables_match(client: OpenFlow, reading: RecordReading) -> TablesMatch | None:

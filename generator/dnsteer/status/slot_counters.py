@@ -11,7 +11,7 @@ from dnsteer.tables.cookies import COOKIE_TAG, GROUP_BASE, Category, cookie
 from dnsteer.tables.order import PIPELINE
 
 _SLOT = re.compile(r"cookie=0x([0-9a-f]+), duration=[0-9.]+s, table=\d+, n_packets=(\d+),")
-_TABLE = PIPELINE.tables["slot"].number
+_TABLE = PIPELINE.holding("slots").number
 _POOL = PIPELINE.registers["pool"].field
 
 

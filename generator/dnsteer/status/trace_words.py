@@ -16,13 +16,22 @@ _OUTPUT = re.compile(r"output:(\S+)\Z")
 _GROUP = re.compile(r"group:(\d+)\Z")
 _NUMBERS = {str(table.number): table.name for table in TABLES}
 _FIELDS = {
-    "NXM_OF_UDP_SRC": "source port", "NXM_OF_TCP_SRC": "source port",
-    "eth_src": "source MAC", "eth_dst": "destination MAC",
-    "ip_src": "source address", "ip_dst": "destination address", "nw_src": "source address", "nw_dst": "destination address",
-    "ipv6_src": "source address", "ipv6_dst": "destination address",
-    "udp_src": "source port", "udp_dst": "destination port", "tcp_src": "source port", "tcp_dst": "destination port",
+    "NXM_OF_UDP_SRC": "source port",
+    "NXM_OF_TCP_SRC": "source port",
+    "eth_src": "source MAC",
+    "eth_dst": "destination MAC",
+    "ip_src": "source address",
+    "ip_dst": "destination address",
+    "nw_src": "source address",
+    "nw_dst": "destination address",
+    "ipv6_src": "source address",
+    "ipv6_dst": "destination address",
+    "udp_src": "source port",
+    "udp_dst": "destination port",
+    "tcp_src": "source port",
+    "tcp_dst": "destination port",
     "nw_ttl": "TTL",
-}  # fmt: skip
+}
 _NO_BUCKET = "-> no live bucket"
 """What the trace says where the switch's hash chooses: the bucket is known in the next pass only."""
 

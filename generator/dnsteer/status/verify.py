@@ -19,15 +19,18 @@ from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.megaflow_mode import megaflows_disabled
 from dnsteer.switch.openflow import OpenFlow, Tables
+from dnsteer.switch.renumbering import other_numbers, uses_numbers, with_own_numbers
 from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
-from dnsteer.switch.settings import OTHERS, Level, SettingsInput, deviations
+from dnsteer.switch.settings import OTHERS, Level, deviations
+from dnsteer.switch.settings_input import SettingsInput
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.switch.tools import UnavailableError, openflow_target
@@ -47,13 +50,19 @@ _PATIENCE = 5.0
 """Seconds for the extension: that it is stuck is only one of the differences."""
 
 
+_RENUMBERED = (
+    "another version of dnsteer made the tables, with other numbers; to bring those of this version without a lost query: "
+    "dnsteer restore"
+)
+
+
 @dataclass(frozen=True)
 class Drift:
     """One difference: its kind, what it is about, the detail, and the line of the spec (0: not in the spec).
 
-    *warns*: it is none, but a setting that is not dnsteer's and changes what becomes of packets. *of_others*: it is not
-    dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about* is not enough to find
-    the same difference again, in another spec or with another value.
+    *warns*: it is none: a setting that is not dnsteer's and changes what becomes of packets, or other table numbers.
+    *of_others*: it is not dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about*
+    is not enough to find the same difference again, in another spec or with another value.
     """
 
     kind: str
@@ -76,9 +85,14 @@ class Drift:
 
 
 def find_drift(
-    loaded: Loaded, remote: str, *, openflow: str | None = None, ignore_foreign: bool = False, timeout: float = 10,
+    loaded: Loaded,
+    remote: str,
+    *,
+    openflow: str | None = None,
+    ignore_foreign: bool = False,
+    timeout: float = 10,
     extension: str | None = None,
-) -> list[Drift]:  # fmt: skip
+) -> list[Drift]:
     """All differences between the switch at *remote* and the spec, with an extension also of its program; then warnings.
 
     *extension* is its control socket, where that is not the spec's. Raises SwitchError or UnavailableError.
@@ -117,9 +131,14 @@ def in_force(loaded: Loaded, remote: str, timeout: float = 10) -> list[str]:
 
 
 def _drift(
-    loaded: Loaded, record: BridgeRecord | None, remote: str, openflow: str | None, ignore_foreign: bool, timeout: float,
+    loaded: Loaded,
+    record: BridgeRecord | None,
+    remote: str,
+    openflow: str | None,
+    ignore_foreign: bool,
+    timeout: float,
     extension: str | None,
-) -> list[Drift]:  # fmt: skip
+) -> list[Drift]:
     plan = build_plan(loaded, record.overlay if record else NO_OVERLAY)
     want = wanted_bridge(loaded.spec)
     with db.Database(remote, timeout) as base:
@@ -152,6 +171,11 @@ def _drift(
         drift += [
             Drift("foreign flow", f"table {each.table}", each.detail, of_others=True, of=each.line) for each in foreign
         ]
+    numbers = other_numbers(have)
+    if uses_numbers(tables.flows.values(), numbers):
+        drift = [each for each in drift if each.detail != br.NOT_NAMED]
+        drift.append(Drift("tables renumbered", f"bridge {plan.bridge}", _RENUMBERED, warns=True))
+        tables = with_own_numbers(tables, numbers)
     drift += _role_drift(loaded, record, remote, tables)
     todo = with_fence(compare_tables(lines, groups, tables), tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
@@ -180,7 +204,7 @@ def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iter
         yield Drift(d.kind, d.about, d.detail, line, warns, of_others, d.setting.name)
 
 
-def _bridge_drift(loaded: Loaded, have: db.Bridge | None) -> Iterator[Drift]:
+def _bridge_drift(loaded: Loaded, have: Bridge | None) -> Iterator[Drift]:
     want, line = wanted_bridge(loaded.spec), loaded.document.line
     for d in br.bridge_differences(loaded.spec, want, have):
         yield Drift(d.kind, d.about, d.detail, line(d.path) if d.path else 0)

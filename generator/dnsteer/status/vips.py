@@ -55,10 +55,14 @@ class VipView:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object. The addresses are there alone, and with their rates."""
         return {
-            "name": self.name, "addresses": [a.address for a in self.addresses],
-            "by_address": [a.as_json() for a in self.addresses], "services": [s.as_json() for s in self.services],
-            "pool": self.pool, "forwarding": self.forwarding, **self.rate.as_json(),
-        }  # fmt: skip
+            "name": self.name,
+            "addresses": [a.address for a in self.addresses],
+            "by_address": [a.as_json() for a in self.addresses],
+            "services": [s.as_json() for s in self.services],
+            "pool": self.pool,
+            "forwarding": self.forwarding,
+            **self.rate.as_json(),
+        }
 
 
 def view_vips(spec: Spec, rates: Rates) -> list[VipView]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,16 @@ from dnsteer.plan.bridge import WantedBridge, WantedPort
 from dnsteer.spec.errors import Path, some_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
+from dnsteer.switch.bridge_rows import Bridge, Interface
 from dnsteer.switch.openflow import PROTOCOL
-from dnsteer.switch.settings import Deviation, Level, SettingsInput, deviations
+from dnsteer.switch.settings import Deviation, Level, deviations
+from dnsteer.switch.settings_input import SettingsInput
 from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError
 
 _BRIDGE: Path = ("switch", "bridge")
 FAIL_MODE = "secure"
+NOT_NAMED = "tables are not named"
 """Without it the switch itself adds a flow that forwards everything."""
 
 
@@ -36,7 +39,7 @@ class BridgeDifference:
     by: str = "OVSDB"
 
 
-def bridge_differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -> list[BridgeDifference]:
+def bridge_differences(spec: Spec, want: WantedBridge, have: Bridge | None) -> list[BridgeDifference]:
     """Return all that must change in OVSDB."""
     if have is None:
         todo = f"create bridge {want.name} with {some_of(p.name for p in want.ports)}"
@@ -44,7 +47,7 @@ def bridge_differences(spec: Spec, want: WantedBridge, have: db.Bridge | None) -
     return [*_of_bridge(want, have), *_of_ports(spec, want, have)]
 
 
-def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference]:
+def _of_bridge(want: WantedBridge, have: Bridge) -> Iterator[BridgeDifference]:
     about = f"bridge {want.name}"
     if not have.ours:
         yield BridgeDifference(
@@ -61,11 +64,11 @@ def _of_bridge(want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference
     if lacks_protocol(have):
         detail = f"protocols lack {PROTOCOL}, which groups and bundles need"
         yield BridgeDifference("bridge changed", about, detail, f"add {PROTOCOL} to protocols", _BRIDGE)
-    if _unnamed(want, have):
-        yield BridgeDifference("bridge changed", about, "tables are not named", "name the tables", _BRIDGE, first=False)
+    if _unnamed(want, have) or _names_of_old_numbers(want, have):
+        yield BridgeDifference("bridge changed", about, NOT_NAMED, "name the tables", _BRIDGE, first=False)
 
 
-def _of_ports(spec: Spec, want: WantedBridge, have: db.Bridge) -> Iterator[BridgeDifference]:
+def _of_ports(spec: Spec, want: WantedBridge, have: Bridge) -> Iterator[BridgeDifference]:
     for port in want.ports:
         now = have.ports.get(port.name)
         about, path = f"port {port.name}", path_of_port(spec, port.name)
@@ -107,17 +110,17 @@ def _shown(options: Mapping[str, str]) -> str:
     return " ".join(f"{k}={v}" for k, v in sorted(options.items())) or "none"
 
 
-def lacks_protocol(have: db.Bridge) -> bool:
+def lacks_protocol(have: Bridge) -> bool:
     """Whether the bridge's protocols lack the OpenFlow version that dnsteer uses."""
     return bool(have.protocols) and PROTOCOL not in have.protocols
 
 
-def other_datapath(want: WantedBridge, have: db.Bridge) -> bool:
+def other_datapath(want: WantedBridge, have: Bridge) -> bool:
     """Whether the bridge has another datapath type. If the switch does not support that, it has no tables."""
     return (have.datapath_type or "system") != want.datapath_type
 
 
-def disturbs_tables(want: WantedBridge, have: db.Bridge) -> bool:
+def disturbs_tables(want: WantedBridge, have: Bridge) -> bool:
     """Whether `set_up_bridge` changes an existing bridge in a way that loses flows.
 
     With another fail mode or datapath type the switch drops all flows and groups. A port that is opened anew gets a new
@@ -152,12 +155,32 @@ def path_of(spec: Spec, deviation: Deviation) -> Path:
     return _BRIDGE if deviation.about.startswith("bridge ") else ()
 
 
-def _unnamed(want: WantedBridge, have: db.Bridge) -> dict[int, str]:
+def _unnamed(want: WantedBridge, have: Bridge) -> dict[int, str]:
     """Return the tables whose names differ."""
     return {n: name for n, name in want.table_names.items() if n not in have.tables or have.tables[n].name != name}
 
 
-def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None, adopt: bool) -> None:
+def _names_of_old_numbers(want: WantedBridge, have: Bridge) -> list[int]:
+    """Return the numbers that have the name of a table which has another number now."""
+    names = set(want.table_names.values())
+    return [n for n, table in have.tables.items() if table.name in names and n not in want.table_names]
+
+
+def repair_settings(seen: SettingsInput, base: db.Database, ofctl: Callable[..., str]) -> bool:
+    """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
+    in_database = []
+    for found in deviations(seen, Level.SET):
+        if found.setting.word:
+            ofctl(*found.setting.arguments(found.name))
+        else:
+            in_database.append((found.setting.name, found.setting.default == "true"))
+    if in_database:
+        with base.transaction() as txn:
+            txn.add(base.api.db_set("Bridge", seen.have.name, *in_database))
+    return bool(in_database)
+
+
+def refuse_foreign(base: db.Database, want: WantedBridge, have: Bridge | None, adopt: bool) -> None:
     """Raise SwitchError if the bridge or a port is not dnsteer's."""
     if have is None:
         holder = base.holder(want.name)
@@ -178,7 +201,7 @@ def refuse_foreign(base: db.Database, want: WantedBridge, have: db.Bridge | None
             raise SwitchError(f"interface {port.name} is part of the bond {now.port}; remove it there first")
 
 
-def set_up_bridge(base: db.Database, want: WantedBridge, have: db.Bridge | None) -> None:
+def set_up_bridge(base: db.Database, want: WantedBridge, have: Bridge | None) -> None:
     """Create the bridge and its ports, and correct their settings. Removes nothing."""
     api = base.api
     with base.transaction() as txn:
@@ -193,7 +216,7 @@ def set_up_bridge(base: db.Database, want: WantedBridge, have: db.Bridge | None)
             _set_interface(api, txn, port, new=have is None or port.name not in have.ports)
 
 
-def _set_interface(api: Any, txn: Any, port: WantedPort | db.Interface, *, new: bool = False) -> None:
+def _set_interface(api: Any, txn: Any, port: WantedPort | Interface, *, new: bool = False) -> None:
     txn.add(api.db_set("Interface", port.name, ("type", port.type)))
     if port.mac:
         txn.add(api.db_set("Interface", port.name, ("mac", port.mac)))
@@ -203,15 +226,18 @@ def _set_interface(api: Any, txn: Any, port: WantedPort | db.Interface, *, new: 
         txn.add(api.db_set("Interface", port.name, ("options", dict(port.options))))
 
 
-def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
+def finish(base: db.Database, want: WantedBridge, have: Bridge) -> bool:
     """After the flows: remove dnsteer's ports that left the spec, name the tables. Returns whether any changed."""
     api, wanted = base.api, {p.name for p in want.ports}
     leave = [port for name, port in have.ports.items() if port.ours and name not in wanted]
-    if not leave and not _unnamed(want, have):
+    old_numbers = _names_of_old_numbers(want, have)
+    if not leave and not old_numbers and not _unnamed(want, have):
         return False  # not even an empty transaction, which would make the switch look at all of its settings
     with base.transaction() as txn:
         for port in leave:
             txn.add(api.del_port(port.port, bridge=want.name, if_exists=True))
+        for number in old_numbers:  # it may have other settings: they stay
+            txn.add(api.db_clear("Flow_Table", have.tables[number].uuid, "name"))
         for number, name in _unnamed(want, have).items():
             if number in have.tables:  # it may have other settings: they stay
                 txn.add(api.db_set("Flow_Table", have.tables[number].uuid, ("name", name)))
@@ -221,7 +247,7 @@ def finish(base: db.Database, want: WantedBridge, have: db.Bridge) -> bool:
     return True
 
 
-def restore_bridge(base: db.Database, want: WantedBridge, before: db.Bridge | None) -> None:
+def restore_bridge(base: db.Database, want: WantedBridge, before: Bridge | None) -> None:
     """Undo `set_up_bridge`: the bridge as it was before, or no bridge."""
     api = base.api
     with base.transaction() as txn:

@@ -141,9 +141,14 @@ class CaptureSession(Session):
         return _set(row["iface_types"]), dict(row["other_config"][1])
 
     def mirror(
-        self, record: BridgeRecord, capture: Capture, ports: Sequence[str], kind: str, options: Mapping[str, str],
+        self,
+        record: BridgeRecord,
+        capture: Capture,
+        ports: Sequence[str],
+        kind: str,
+        options: Mapping[str, str],
         snaplen: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Note the capture on the bridge, and mirror what comes in and goes out by *ports*, shortened to *snaplen* bytes.
 
         The mirrors lead to ports of the interface type *kind*, with *options* by direction. All of it is one transaction:
@@ -161,9 +166,11 @@ class CaptureSession(Session):
             row = {"name": name, "interfaces": ["named-uuid", interface], "external_ids": map_of({CAPTURE_KEY: "port"})}
             ops.append({"op": "insert", "table": "Port", "row": row, "uuid-name": port})
             row = {
-                "name": f"dnsteer-capture-{direction}", column: ["set", rows], "output_port": ["named-uuid", port],
+                "name": f"dnsteer-capture-{direction}",
+                column: ["set", rows],
+                "output_port": ["named-uuid", port],
                 "external_ids": map_of({CAPTURE_KEY: "mirror"}),
-            }  # fmt: skip
+            }
             if snaplen is not None:
                 row["snaplen"] = snaplen
             ops.append({"op": "insert", "table": "Mirror", "row": row, "uuid-name": f"m_{direction}"})
@@ -213,11 +220,13 @@ class CaptureSession(Session):
         """Remove the mirrors and ports of the bridge's capture, and its note. Return whether there were any."""
         marked = [
             {
-                "op": "select", "table": table, "columns": ["_uuid"],
+                "op": "select",
+                "table": table,
+                "columns": ["_uuid"],
                 "where": [["external_ids", "includes", map_of({CAPTURE_KEY: kind})]],
             }
             for table, kind in (("Port", "port"), ("Mirror", "mirror"))
-        ]  # fmt: skip
+        ]
         columns = ["_uuid", "ports", "mirrors", "external_ids"]
         where = [["name", "==", bridge]]
         found, *rest = self._transact({"op": "select", "table": "Bridge", "where": where, "columns": columns}, *marked)
@@ -230,11 +239,13 @@ class CaptureSession(Session):
             return False
         self._change(
             mutation(
-                "Bridge", row["_uuid"][1],
-                ["mirrors", "delete", ["set", mirrors]], ["ports", "delete", ["set", ports]],
+                "Bridge",
+                row["_uuid"][1],
+                ["mirrors", "delete", ["set", mirrors]],
+                ["ports", "delete", ["set", ports]],
                 ["external_ids", "delete", ["set", [CAPTURE_KEY]]],
             )
-        )  # fmt: skip
+        )
         return True
 
     def wait_for_switch(self, timeout: float) -> bool:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dnsteer.plan.mtu import LEAST_MTU
-
-if TYPE_CHECKING:
-    from dnsteer.switch.settings import SettingsInput
+from dnsteer.switch.settings_input import SettingsInput
 
 LEAST_MBITS = 100
 """Mbit/s of a limit for a port: 100,000 queries a second of 125 bytes; with less the limit is no protection."""

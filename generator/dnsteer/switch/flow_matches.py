@@ -9,15 +9,32 @@ from typing import NamedTuple
 
 _IP, _IPV6, _ARP, _RARP = 0x0800, 0x86DD, 0x0806, 0x8035
 _KINDS: dict[str, tuple[int, int | None]] = {
-    "ip": (_IP, None), "ipv6": (_IPV6, None), "arp": (_ARP, None), "rarp": (_RARP, None), "icmp": (_IP, 1),
-    "icmp6": (_IPV6, 58), "tcp": (_IP, 6), "udp": (_IP, 17), "tcp6": (_IPV6, 6), "udp6": (_IPV6, 17),
-    "sctp": (_IP, 132), "sctp6": (_IPV6, 132),
-}  # fmt: skip
+    "ip": (_IP, None),
+    "ipv6": (_IPV6, None),
+    "arp": (_ARP, None),
+    "rarp": (_RARP, None),
+    "icmp": (_IP, 1),
+    "icmp6": (_IPV6, 58),
+    "tcp": (_IP, 6),
+    "udp": (_IP, 17),
+    "tcp6": (_IPV6, 6),
+    "udp6": (_IPV6, 17),
+    "sctp": (_IP, 132),
+    "sctp6": (_IPV6, 132),
+}
 _NAMES = {
-    "eth_type": "dl_type", "ip_proto": "nw_proto", "tcp_src": "tp_src", "tcp_dst": "tp_dst", "udp_src": "tp_src",
-    "udp_dst": "tp_dst", "eth_src": "dl_src", "eth_dst": "dl_dst", "ip_frag": "nw_frag", "ip_src": "nw_src",
+    "eth_type": "dl_type",
+    "ip_proto": "nw_proto",
+    "tcp_src": "tp_src",
+    "tcp_dst": "tp_dst",
+    "udp_src": "tp_src",
+    "udp_dst": "tp_dst",
+    "eth_src": "dl_src",
+    "eth_dst": "dl_dst",
+    "ip_frag": "nw_frag",
+    "ip_src": "nw_src",
     "ip_dst": "nw_dst",
-}  # fmt: skip
+}
 _FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.I)
 _TAGGED = 0x1000

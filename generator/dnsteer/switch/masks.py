@@ -15,16 +15,19 @@ from dnsteer.switch.megaflow_fields import Field
 Mask = frozenset[tuple[str, int]]
 """Matched bits by field; fields without any are left out."""
 
+# fmt: off
 WIDTHS: dict[str, int] = {
     "dp_hash": 32, "ct_state": 8, "ct_zone": 16, "ct_mark": 32, "ct_label": 128, "pkt_mark": 32, "skb_priority": 32,
     "dl_dst": 48, "dl_src": 48, "vlan_pcp": 3,
     "nw_src": 32, "nw_dst": 32, "ipv6_src": 128, "ipv6_dst": 128, "ipv6_label": 20, "nw_frag": 2, "nw_tos": 8, "nw_ttl": 8,
     "nw_proto": 8,
     "nd_target": 128, "arp_sha": 48, "arp_tha": 48, "tcp_flags": 16, "tp_src": 16, "tp_dst": 16, "igmp_group_ip4": 32,
-}  # fmt: skip
+}
+# fmt: on
 """Bits of each field that may differ between masks. What every megaflow matches wholly (recirculation, port, packet type,
 ethertype, VLAN identifier or its absence) makes no difference and is left out."""
 
+# fmt: off
 _NAMES = {
     "eth.src": "dl_src", "eth.dst": "dl_dst", "vlan.pcp": "vlan_pcp",
     "ipv4.src": "nw_src", "ipv4.dst": "nw_dst", "ipv4.proto": "nw_proto", "ipv4.tos": "nw_tos", "ipv4.ttl": "nw_ttl",
@@ -36,7 +39,8 @@ _NAMES = {
     "nd_ext.nd_options_type": "tcp_flags", "nd_ext.nd_reserved": "igmp_group_ip4", "skb_mark": "pkt_mark",
     "icmp.type": "tp_src", "icmp.code": "tp_dst", "icmpv6.type": "tp_src", "icmpv6.code": "tp_dst",
     **{f"{p}.{end}": f"tp_{end}" for p in ("udp", "tcp", "sctp") for end in ("src", "dst")},
-}  # fmt: skip
+}
+# fmt: on
 _ALWAYS = frozenset(("recirc_id", "in_port", "packet_type", "eth_type", "vlan.tpid", "vlan.vid"))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dnsteer.render.flows import Flow, Group, parse_flow
 from dnsteer.render.templates import port_name
 from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, find_program
-from dnsteer.tables.cookies import COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS
+from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import PIPELINE
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ _NO_HANDSHAKE = ("Protocol error", "Input/output error", "Connection reset by pe
 _PARSE = re.compile(r"ovs-ofctl: -:(\d+): (.*)")
 _ERROR = re.compile(r"Error (\w+) for: (.*?)$(?=\n(?:Error |ovs-ofctl: |[0-9a-f]{8}  )|\Z)", re.S | re.M)
 _WARNING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z\|\d+\|\w+\|(?:WARN|ERR)\|(.*)")
-_STATE, _OBJECT = PIPELINE.tables["state"].number, (1 << OBJECT_BITS) - 1
+_STATE, _OBJECT = PIPELINE.holding("state").number, (1 << OBJECT_BITS) - 1
+_OF_STATE = cookie(Category.STATE, 0)
+_OF_ANY_STATE = f"cookie=0x{_OF_STATE:x}/0x{COOKIE_MASK | 0xFF << OBJECT_BITS:x}"
 _LOOK = 0.01
 _MAX_DUMPS = 8
 """Dumps by cookie, each a process, up to which that is less than the dump of a whole table."""
@@ -298,8 +300,19 @@ class OpenFlow:
 
     def marker(self) -> int | None:
         """Return the marker in the tables (slots.maintenance.marker), or None."""
-        found = [f for f in self.dump(only=f"table={_STATE}").flows.values() if f.table == _STATE]
-        return found[0].cookie & _OBJECT if len(found) == 1 else None
+        found = self.state_flow()
+        return found.cookie & _OBJECT if found is not None else None
+
+    def state_flow(self) -> Flow | None:
+        """Return the flow of table state, None where there is none or more than one.
+
+        A version of dnsteer with another order of tables has it in a table of another number, where its cookie tells it.
+        """
+        for only in (f"table={_STATE}", _OF_ANY_STATE):
+            found = [f for f in self.dump(only=only).flows.values() if f.cookie & ~_OBJECT == _OF_STATE]
+            if found:
+                return found[0] if len(found) == 1 else None
+        return None
 
     def group(self, number: int) -> Group | None:
         """Return one group, or None."""

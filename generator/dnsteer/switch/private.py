@@ -88,11 +88,16 @@ class PrivateSwitch:
         control = self.dir / "vswitchd.ctl"
         self._spawn(
             [
-                "ovs-vswitchd", self.database, "--enable-dummy=override", "--disable-system",
-                f"--unixctl={control}", f"--log-file={self.dir}/vswitchd.log", *_LOG,
+                "ovs-vswitchd",
+                self.database,
+                "--enable-dummy=override",
+                "--disable-system",
+                f"--unixctl={control}",
+                f"--log-file={self.dir}/vswitchd.log",
+                *_LOG,
             ],
             control,
-        )  # fmt: skip
+        )
         self._control = Rpc(f"unix:{control}", "the private ovs-vswitchd", _START_TIMEOUT)
 
     def kill_switch(self) -> None:

@@ -245,11 +245,12 @@ class Session:
             ops = [
                 {"op": "insert", "table": "Flow_Table", "row": row, "uuid-name": "state"},
                 mutation(
-                    "Bridge", record.uuid,
+                    "Bridge",
+                    record.uuid,
                     ["flow_tables", "delete", ["set", [place]]],
                     ["flow_tables", "insert", ["map", [[place, ["named-uuid", "state"]]]]],
                 ),
-            ]  # fmt: skip
+            ]
         pending = Pending(state.number, state.digest, overlay)
         ids = {PENDING_KEY: pending.to_json(), **({ROLE_KEY: role} if role else {})}
         self._write(record, *ops, set_ids(record.uuid, ids), _DURABLY)
@@ -271,9 +272,12 @@ class Session:
         ids = overlay_ids(pending.overlay)
         if state is not None:
             ids |= {
-                STATE_KEY: str(pending.number), DIGEST_KEY: state.digest, VERSION_KEY: state.version, TIME_KEY: state.time,
+                STATE_KEY: str(pending.number),
+                DIGEST_KEY: state.digest,
+                VERSION_KEY: state.version,
+                TIME_KEY: state.time,
                 EXTENSION_KEY: "yes" if state.extended else "",
-            }  # fmt: skip
+            }
         ops = [set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
         if name and name != record.name:
             named = (

@@ -18,9 +18,14 @@ def columns_of(place: Place) -> list[str]:
 
 
 REFERRED = {
-    "Mirror": ["name", "external_ids"], "NetFlow": ["targets"], "sFlow": ["targets"], "IPFIX": ["targets"],
-    "Controller": ["target"], "QoS": ["type", "other_config", "queues"], "Queue": ["other_config"],
-}  # fmt: skip
+    "Mirror": ["name", "external_ids"],
+    "NetFlow": ["targets"],
+    "sFlow": ["targets"],
+    "IPFIX": ["targets"],
+    "Controller": ["target"],
+    "QoS": ["type", "other_config", "queues"],
+    "Queue": ["other_config"],
+}
 """Tables of OVSDB whose rows are named by a column."""
 
 

@@ -7,23 +7,16 @@ somebody's: crippling.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
 
-from dnsteer.plan.bridge import WantedBridge
 from dnsteer.plan.mtu import full_mtu
-from dnsteer.plan.plan import Plan
-from dnsteer.plan.sizes import flow_limit, sizes_of
-from dnsteer.spec.model.spec import Flavor, Spec
+from dnsteer.plan.sizes import flow_limit
+from dnsteer.spec.model.spec import Flavor
 from dnsteer.switch import crippling
 from dnsteer.switch.crippling import Crippling
-from dnsteer.tables.order import PIPELINE
-
-if TYPE_CHECKING:
-    from dnsteer.switch import database as db
-    from dnsteer.switch.openflow import Tables
+from dnsteer.switch.settings_input import TABLE_NAMES, SettingsInput
 
 _PASSIVE = ("ptcp:", "pssl:", "punix:")
 _NORMAL_ONLY = "dnsteer's flows ignore it: frames keep the tags that they came with"
@@ -57,32 +50,6 @@ class Level(Enum):
     SET = "set"
     NAMED = "named"
     WARNED = "warned"
-
-
-@dataclass(frozen=True)
-class SettingsInput:
-    """What was read of a switch. *tables* is None if none can be read; *lines* are the plan's flows.
-
-    *no_megaflows*: the switch is known to make none.
-    """
-
-    spec: Spec
-    plan: Plan
-    want: WantedBridge
-    have: db.Bridge
-    config: Mapping[str, str]
-    tables: Tables | None
-    lines: Collection[str] = ()
-    no_megaflows: bool = False
-
-    def own_flows(self, table: str) -> int:
-        """Return how many flows the plan has in a table, by its name or number."""
-        number = next((n for n, name in _TABLES.items() if table in (name, str(n))), None)
-        return sum(f" table={number}," in line for line in self.lines)
-
-    def datapath_flows(self) -> int:
-        """Return how many datapath flows all clients together can cause."""
-        return sizes_of(self.spec, self.plan).total
 
 
 @dataclass(frozen=True)
@@ -160,6 +127,7 @@ def _active(value: str, _seen: SettingsInput) -> bool:
     return any(not target.startswith(_PASSIVE) for target in value.split(", "))
 
 
+# fmt: off
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared", Level.NAMED,
@@ -247,10 +215,9 @@ SETTINGS: tuple[Setting, ...] = (
         Place.OPENFLOW_PORT, "no-forward", "packets sent to it are dropped", Level.SET, "false", word="forward",
         bit="NO_FWD",
     ),
-)  # fmt: skip
+)
+# fmt: on
 """All of them. What takes a value of its own from the spec (types, options, names of tables) is not here: see bridge."""
-
-_TABLES = {t.number: t.name for t in PIPELINE.tables.values()}
 
 
 @dataclass(frozen=True)
@@ -322,36 +289,66 @@ def deviations(seen: SettingsInput, *levels: Level) -> Iterator[Deviation]:
 
 
 def _values(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
-    """Yield the values of a setting with their owners."""
-    place, have = setting.place, seen.have
-    if place is Place.SWITCH:
-        yield "", seen.config.get(setting.name.partition(":")[2], "")
-    elif place is Place.CONTROL:
-        yield "", "disabled" if seen.no_megaflows else setting.default
-    elif setting.name == OTHERS:
+    """Yield the values of a setting with their owners: empty for the switch and the bridge, else the table or port."""
+    return _READERS[setting.place](setting, seen)
+
+
+def _of_switch(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    yield "", seen.config.get(setting.name.partition(":")[2], "")
+
+
+def _of_control_socket(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    yield "", "disabled" if seen.no_megaflows else setting.default
+
+
+def _of_bridge(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    if setting.name == OTHERS:
         yield "", ", ".join(_others(seen))
-    elif place is Place.BRIDGE:
-        yield "", have.settings.get(setting.name, setting.default)
-    elif place is Place.TABLE:
-        for number, table in have.tables.items():
-            if number in _TABLES:
-                yield table.name or str(number), table.settings.get(setting.name, setting.default)
-    elif place is Place.OPENFLOW:
-        if seen.tables is not None and seen.tables.fragments:
-            yield "", seen.tables.fragments
-    elif place is Place.OPENFLOW_PORT:
-        for port in seen.want.ports:
-            if seen.tables is not None and port.name in seen.tables.bits:
-                yield port.name, str(setting.bit in seen.tables.bits[port.name]).lower()
     else:
-        probe = seen.spec.switch.probe
-        for port in seen.want.ports:
-            if setting.name in _OF_AGENT and probe is not None and port.name == probe.port:
-                continue  # the agent brings it up, and its queries are short
-            now = have.ports.get(port.name)
-            if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
-                continue
-            yield (now.port if place is Place.PORT else port.name), now.settings.get(setting.name) or setting.default
+        yield "", seen.have.settings.get(setting.name, setting.default)
+
+
+def _of_tables(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    for number, table in seen.have.tables.items():
+        if number in TABLE_NAMES:
+            yield table.name or str(number), table.settings.get(setting.name, setting.default)
+
+
+def _of_openflow(_setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    if seen.tables is not None and seen.tables.fragments:
+        yield "", seen.tables.fragments
+
+
+def _of_openflow_ports(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    bits = seen.tables.bits if seen.tables is not None else {}
+    for port in seen.want.ports:
+        if port.name in bits:
+            yield port.name, str(setting.bit in bits[port.name]).lower()
+
+
+def _of_ports(setting: Setting, seen: SettingsInput) -> Iterator[tuple[str, str]]:
+    """Yield what OVSDB says of ports and interfaces that work: what is wrong with others is named by itself."""
+    probe = seen.spec.switch.probe
+    for port in seen.want.ports:
+        if setting.name in _OF_AGENT and probe is not None and port.name == probe.port:
+            continue  # the agent brings it up, and its queries are short
+        now = seen.have.ports.get(port.name)
+        if now is None or not now.is_open or now.gone or (setting.name == "link_state" and now.is_down):
+            continue
+        owner = now.port if setting.place is Place.PORT else port.name
+        yield owner, now.settings.get(setting.name) or setting.default
+
+
+_READERS: Mapping[Place, Callable[[Setting, SettingsInput], Iterator[tuple[str, str]]]] = {
+    Place.SWITCH: _of_switch,
+    Place.BRIDGE: _of_bridge,
+    Place.TABLE: _of_tables,
+    Place.PORT: _of_ports,
+    Place.INTERFACE: _of_ports,
+    Place.OPENFLOW: _of_openflow,
+    Place.OPENFLOW_PORT: _of_openflow_ports,
+    Place.CONTROL: _of_control_socket,
+}
 
 
 def _others(seen: SettingsInput) -> list[str]:
@@ -363,17 +360,3 @@ def _others(seen: SettingsInput) -> list[str]:
     return sorted(
         name for name, now in seen.have.ports.items() if name not in wanted and not (now.ours or now.of_capture)
     )
-
-
-def repair_settings(seen: SettingsInput, base: db.Database, ofctl: Callable[..., str]) -> bool:
-    """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
-    in_database = []
-    for found in deviations(seen, Level.SET):
-        if found.setting.word:
-            ofctl(*found.setting.arguments(found.name))
-        else:
-            in_database.append((found.setting.name, found.setting.default == "true"))
-    if in_database:
-        with base.transaction() as txn:
-            txn.add(base.api.db_set("Bridge", seen.have.name, *in_database))
-    return bool(in_database)

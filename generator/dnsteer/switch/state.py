@@ -95,10 +95,17 @@ class AppliedState:
         members = _pack(json.dumps(to_value(self.members), separators=(",", ":")))
         spec = _pack(self.text)
         out = {
-            STATE_KEY: str(self.number), "file": self.file, DIGEST_KEY: self.digest, VERSION_KEY: self.version,
-            TIME_KEY: self.time, "by": self.by, "note": self.note, "spec": spec, "members": members,
+            STATE_KEY: str(self.number),
+            "file": self.file,
+            DIGEST_KEY: self.digest,
+            VERSION_KEY: self.version,
+            TIME_KEY: self.time,
+            "by": self.by,
+            "note": self.note,
+            "spec": spec,
+            "members": members,
             "vips": _pack(json.dumps(dict(self.vips))),
-        }  # fmt: skip
+        }
         if self.ended:
             out["ended"] = Overlay(self.ended).to_json()
         if self.extended:  # else the record is as it was before there were extensions
@@ -120,14 +127,24 @@ class AppliedState:
             pools, numbers = json.loads(_unpack(ids["extension"])) if "extension" in ids else ((), ())
             workers = json.loads(_unpack(ids["workers"])) if "workers" in ids else {}
             return AppliedState(
-                file=ids["file"], text=_unpack(ids["spec"]), digest=ids[DIGEST_KEY], version=ids[VERSION_KEY],
-                time=ids[TIME_KEY], by=ids["by"], note=ids["note"], number=int(ids[STATE_KEY]),
-                members=tuple(from_value(json.loads(_unpack(ids["members"])))), vips=json.loads(_unpack(ids["vips"])),
+                file=ids["file"],
+                text=_unpack(ids["spec"]),
+                digest=ids[DIGEST_KEY],
+                version=ids[VERSION_KEY],
+                time=ids[TIME_KEY],
+                by=ids["by"],
+                note=ids["note"],
+                number=int(ids[STATE_KEY]),
+                members=tuple(from_value(json.loads(_unpack(ids["members"])))),
+                vips=json.loads(_unpack(ids["vips"])),
                 ended=Overlay.from_json(ids.get("ended", "[]")).entries,
-                extended=tuple(map(str, pools)), elsewhere=tuple(map(int, numbers)), decision=ids.get("decision", ""),
+                extended=tuple(map(str, pools)),
+                elsewhere=tuple(map(int, numbers)),
+                decision=ids.get("decision", ""),
                 workers={pool: {host: int(n) for host, n in hosts.items()} for pool, hosts in workers.items()},
-                restores=int(ids.get("restores", "0")), rolls_back=int(ids.get("rolls-back", "0")),
-            )  # fmt: skip
+                restores=int(ids.get("restores", "0")),
+                rolls_back=int(ids.get("rolls-back", "0")),
+            )
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
             raise DamagedError(f"{what} is damaged ({why}): {_ADVICE}") from None

@@ -12,7 +12,8 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
 
-_WAY_BACK = frozenset(PIPELINE.tables[name].number for name in ("ingress", "return", "fragment", "egress"))
+_NUMBERS = frozenset(table.number for table in PIPELINE.tables.values())
+_WAY_BACK = frozenset(table.number for table in PIPELINE.passed_by("answers", "fragments"))
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class TableChanges:
     """What must change for the tables to be as planned.
 
     *restore* are lines that bring back flows and groups of others, *role* those for the flows of the switch's role.
+    *renumbered*: the tables on the switch have other numbers, those of another version of dnsteer.
     """
 
     add: tuple[Flow, ...]
@@ -30,6 +32,7 @@ class TableChanges:
     remove_groups: tuple[Group, ...]
     restore: tuple[str, ...] = ()
     role: tuple[str, ...] = ()
+    renumbered: bool = False
 
     def __len__(self) -> int:
         flows = len(self.add) + len(self.replace) + len(self.remove) + len(self.role)
@@ -39,10 +42,15 @@ class TableChanges:
         """Split into what can be done at once, and what must wait for answers in flight.
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
+        Tables that are renumbered leave their flows behind: nothing leads there, but the connection tracker may still give
+        packets back to such a number. Where another table has the number now, they would take its packets.
         """
-        later = tuple(f for f in self.remove if f.table in _WAY_BACK)
-        rest = replace(self, remove=tuple(f for f in self.remove if f.table not in _WAY_BACK))
-        return rest, TableChanges((), (), later, (), (), ())
+        later = tuple(f for f in self.remove if self._waits(f))
+        rest = replace(self, remove=tuple(f for f in self.remove if not self._waits(f)))
+        return rest, TableChanges((), (), later, (), (), (), renumbered=self.renumbered)
+
+    def _waits(self, flow: Flow) -> bool:
+        return flow.table not in _NUMBERS or (flow.table in _WAY_BACK and not self.renumbered)
 
     def bundle(self) -> list[str]:
         """Return the bundle's lines. Groups are added before flows that use them, and removed after.

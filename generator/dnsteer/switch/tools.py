@@ -108,11 +108,17 @@ class Running:
             text.write(stdin or "")
             text.seek(0)
             self._process = subprocess.Popen(
-                argv, stdin=text, stdout=self._printed, stderr=subprocess.PIPE, text=True, errors="replace",
+                argv,
+                stdin=text,
+                stdout=self._printed,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
                 env={**os.environ, **(env or {})},
-                preexec_fn=None if ends_by_itself and not signals_deferred()
+                preexec_fn=None
+                if ends_by_itself and not signals_deferred()
                 else ends_with_parent(signal.SIGKILL, ignore_signals=signals_deferred()),
-            )  # fmt: skip
+            )
 
     def __enter__(self) -> Running:
         return self

@@ -9,6 +9,7 @@ TABLE = Table(
     name="advertise",
     matches="neighbour solicitation that becomes an advertisement",
     does="sets the fields that only an advertisement has",
+    traffic=("neighbors",),
     drops="advertisement not sent",
     flows={
         "icmp6 all": "Neighbour advertisement to all nodes, part two: flags and the link-layer address.",

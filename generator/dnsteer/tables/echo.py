@@ -9,6 +9,7 @@ TABLE = Table(
     name="echo",
     matches="echo request for a VIP or gateway",
     does="answers echo requests out of the ingress port",
+    traffic=("echo",),
     drops="not an echo request",
     flows={
         "icmp": "Echo responder. TTL 64 is set because the request's may be nearly used up.",

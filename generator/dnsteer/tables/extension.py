@@ -80,7 +80,13 @@ TABLE = Table(
     name="extension",
     matches="destination MAC of a packet from the extension",
     does="sends a query to its backend's port, an answer to the uplink",
+    traffic=("from_extension",),
+    holds="exits",
     drops="not a port of the extension",
+    flows={
+        "exit": "What the extension gives back leaves by the port of its backend, whose MAC address it carries, or by the "
+        "uplink if it is an answer.",
+    },
     uses={"exits": ExitRow},
     rows=rows,
 )

@@ -41,6 +41,8 @@ TABLE = Table(
     name="forward",
     matches="forwarding mode, pool and backend",
     does="rewrites the packet for the backend",
+    traffic=("queries",),
+    holds="backends",
     drops="no way to the backend",
     flows={
         "ip udp": "Towards the backend: its MAC, and with NAT its address. Matching the family makes the address writable. "

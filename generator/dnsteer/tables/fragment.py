@@ -9,6 +9,7 @@ TABLE = Table(
     name="fragment",
     matches="fragment of an answer, after the connection tracker",
     does="drops fragments that the tracker did not translate",
+    traffic=("fragments",),
     drops="fragment not translated",
     flows={
         "udp": "What the tracker translated has the VIP's address and goes on.",

@@ -9,7 +9,7 @@ from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Category
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.subject import Subject
-from dnsteer.tables.table import Register, Table
+from dnsteer.tables.table import ALL_TRAFFIC, Register, Table
 
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
@@ -66,6 +66,7 @@ TABLE = Table(
     name="ingress",
     matches="port, ethertype, destination MAC",
     does="sorts neighbour requests, echo requests, queries (to the balancer's MAC) and answers (to the gateways' MAC)",
+    traffic=ALL_TRAFFIC,
     drops="not for the bridge",
     flows={
         "arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are "

@@ -71,6 +71,8 @@ TABLE = Table(
     name="neighbor",
     matches="ARP request or neighbour solicitation for a VIP or gateway",
     does="answers ARP requests and solicitations out of the ingress port",
+    traffic=("neighbors",),
+    holds="addresses",
     drops="address not answered for",
     flows={
         "arp": "ARP responder: turns the request into a reply and sends it out of the port that it came in by. Runs in "

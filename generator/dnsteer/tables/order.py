@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables import (
@@ -21,24 +20,24 @@ from dnsteer.tables import (
     state,
     vip,
 )
-from dnsteer.tables.table import Register, Table
+from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffic
 
 _FILE = "dnsteer/tables/order.py"
-ORDER: tuple[tuple[int, Table], ...] = (
-    (0, ingress.TABLE),
-    (5, neighbor.TABLE),
-    (6, advertise.TABLE),
-    (8, echo.TABLE),
-    (10, protect.TABLE),
-    (20, vip.TABLE),
-    (30, slot.TABLE),
-    (40, forward.TABLE),
-    (50, return_.TABLE),
-    (55, fragment.TABLE),
-    (58, extension.TABLE),
-    (60, egress.TABLE),
-    (63, state.TABLE),
+ORDER: tuple[tuple[Table, ...], ...] = (
+    (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
+    (protect.TABLE,),
+    (vip.TABLE,),
+    (slot.TABLE,),
+    (forward.TABLE,),
+    (return_.TABLE, fragment.TABLE, extension.TABLE),
+    (egress.TABLE, state.TABLE),
 )
+"""The tables in the order in which packets pass them, in stages of ten numbers: the first begins at 0, the second at 10.
+A table that is added at the end of a stage takes the next number of the stage and renumbers no other table."""
+_STAGE = 10
+"""Numbers of a stage."""
+_END = 240
+"""Numbers from here on are those of the recorded states in OVSDB's flow_tables (switch/session.py)."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +48,56 @@ class Pipeline:
     registers: dict[str, Register]
     owners: dict[str, Table]
 
+    @property
+    def first(self) -> Table:
+        """The table in which all packets begin."""
+        return next(iter(self.tables.values()))
 
-def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
+    def holding(self, contents: Contents) -> Table:
+        """Return the table that holds something."""
+        return next(table for table in self.tables.values() if table.holds == contents)
+
+    def passed_by(self, *kinds: Traffic) -> list[Table]:
+        """Return the tables that packets of one of these kinds pass, in their order."""
+        return [table for table in self.tables.values() if not set(kinds).isdisjoint(table.traffic)]
+
+    def next_table(self, table: Table, kind: str = "") -> Table | None:
+        """Return the next table that packets of a *kind* pass; without one, the next that all packets of *table* pass.
+
+        None if there is no such table.
+        """
+        kinds = {kind} if kind else set(table.traffic)
+        later = (other for other in self.tables.values() if other.number > table.number)
+        return next((other for other in later if kinds and kinds.issubset(other.traffic)), None)
+
+
+def build_pipeline(order: tuple[tuple[Table, ...], ...]) -> Pipeline:
     """Number, check and index tables and registers.
 
-    Raises DefinitionError if a number or name occurs twice, tables are not in the order of their numbers, two registers
-    have one number while both are live, or a register ends before the table that owns it.
+    Raises DefinitionError for a name that occurs twice, a stage with too many tables, contents that no table holds or two
+    do, two registers that have one number while both are live, or a register that ends before the table that owns it.
     """
-    tables = {table.name: replace(table, number=number) for number, table in order}
-    for (number, before), (higher, after) in pairwise(order):
-        if number == higher:
+    tables: dict[str, Table] = {}
+    for base, stage in zip(range(0, _END, _STAGE), order, strict=False):
+        if len(stage) > _STAGE:
             raise DefinitionError(
-                f"{_FILE}: tables {before.name} and {after.name} both have number {number}; {_free(order, number)}"
+                f"{_FILE}: the stage that begins with table {stage[0].name} has {len(stage)} tables; expected at most "
+                f"{_STAGE}: begin another stage"
             )
-        if number > higher:
-            raise DefinitionError(
-                f"{_FILE}: table {after.name} ({higher}) stands after {before.name} ({number}); expected a higher number"
-            )
-    if len(tables) != len(order):
-        raise DefinitionError(f"{_FILE}: a table occurs twice: {', '.join(table.name for _, table in order)}")
+        for number, table in enumerate(stage, base):
+            if table.name in tables:
+                raise DefinitionError(f"{_FILE}: table {table.name} occurs twice")
+            tables[table.name] = replace(table, number=number)
+    if len(order) > _END // _STAGE:
+        raise DefinitionError(
+            f"{_FILE}: {len(order)} stages; expected at most {_END // _STAGE}: numbers from {_END} on are those of recorded "
+            "states"
+        )
+    for contents in ALL_CONTENTS:
+        holders = [table for table in tables.values() if table.holds == contents]
+        if len(holders) != 1:
+            found = f"tables {' and '.join(t.name for t in holders)} both have" if holders else "no table has"
+            raise DefinitionError(f"{_FILE}: {found} holds={contents!r}; expected one: others look for it there")
     owned = [(table, register) for table in tables.values() for register in table.registers]
     registers = {register.name: register for _, register in owned}
     if len(registers) != len(owned):
@@ -93,16 +123,6 @@ def build_pipeline(order: tuple[tuple[int, Table], ...]) -> Pipeline:
                     f"{owner.file}: register {one.name} overlaps {other_one}: both are live in register {one.number}"
                 )
     return Pipeline(tables, registers, {register.name: table for table, register in owned})
-
-
-def _free(order: tuple[tuple[int, Table], ...], number: int) -> str:
-    """Say which number nearest below or above *number* keeps the order, for one of two tables that have it."""
-    taken = [n for n, _ in order]
-    below, above = max((n for n in taken if n < number), default=-1), min((n for n in taken if n > number), default=254)
-    free = [n for n in (number - 1, number + 1) if below < n < above]
-    if not free:
-        return "renumber those around them"
-    return f"{' and '.join(map(str, free))} {'are' if len(free) > 1 else 'is'} free"
 
 
 PIPELINE = build_pipeline(ORDER)

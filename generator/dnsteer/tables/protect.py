@@ -8,6 +8,7 @@ TABLE = Table(
     name="protect",
     matches="protocol, low bits of the destination port",
     does="drops ports that no service has before anything else is matched (the place for deny lists and meters)",
+    traffic=("queries",),
     drops="port or protocol of no service",
     flows={
         "port": "The low 12 bits of a service's port: only those go on. Deny lists and meters would be here too.",

@@ -100,6 +100,7 @@ TABLE = Table(
     name="return",
     matches="source address, protocol and port of an answer",
     does="rewrites the source to the VIP, also in fragments",
+    traffic=("answers",),
     drops="not an answer of a backend",
     flows={
         "udp": "Back from the backend: the source becomes the VIP again.",

@@ -117,6 +117,8 @@ TABLE = Table(
     name="slot",
     matches="pool and slot",
     does="sets the backend; for a pool with selection dp-hash its group does",
+    traffic=("queries",),
+    holds="slots",
     drops="no backend in service",
     flows={
         "register": "One flow per slot: the slot names a backend. A change of weights changes these flows and no others.",

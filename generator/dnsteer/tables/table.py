@@ -5,12 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from dnsteer.spec.errors import DefinitionError
 
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
+
+
+Traffic = Literal["neighbors", "echo", "queries", "to_extension", "from_extension", "answers", "fragments"]
+"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend and
+to the extension; packets that the extension returns; answers; fragments of answers, after the connection tracker."""
+ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
+Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]
+"""What other modules look for in a table: the addresses that the switch answers for; the services of VIPs; the slots of
+pools; the rewrites for backends; the output ports of packets that the extension returns; the digest of the applied state."""
+ALL_CONTENTS: tuple[Contents, ...] = get_args(Contents)
 
 
 class TemplateError(DefinitionError):
@@ -57,30 +67,60 @@ def rows_of_modes(_: Context) -> Iterable[object]:
     return ()
 
 
+_UNSAID: tuple[Traffic, ...] = cast("tuple[Traffic, ...]", ("",))
+
+
 @dataclass(frozen=True)
 class Table:
-    """An OpenFlow table; `order` sets its number.
+    """An OpenFlow table; the order of the tables sets its number.
 
-    *drops* says in a few words why a packet is dropped there, for metrics; *flows* explains its flows by their shape, for
-    the page of the pipeline. *uses* maps names in its template to row types; *rows* makes the table's own rows. Packets
-    never get to a table that is not *reached*.
+    *traffic* is what passes it, by which `goto_table:@next` finds the next table; empty: no packet gets there. *miss* says
+    what becomes of packets that no flow of its template matches. *drops* says in a few words why a packet is dropped there,
+    for metrics. *holds* is what other modules look for in it. *flows* explains its flows by their shape, for the page of the
+    pipeline. *uses* maps names in its template to row types; *rows* makes the table's own rows.
     """
 
     name: str
     matches: str
     does: str
-    drops: str
+    traffic: tuple[Traffic, ...] = _UNSAID
     flows: Mapping[str, str] = field(default_factory=dict)
+    drops: str = ""
+    miss: Literal["drop", "next"] = "drop"
+    holds: Contents | None = None
     uses: Mapping[str, type[object]] = field(default_factory=dict)
     rows: Callable[[Context], Iterable[object]] = no_rows
     registers: tuple[Register, ...] = ()
-    reached: bool = True
     number: int = -1
     file: str = field(default_factory=_file_of_caller)
     """The module that makes it."""
 
     def __post_init__(self) -> None:
-        """Refuse a table that has a type of rows of its own and makes none. Raises DefinitionError."""
+        """Refuse a table that lacks what documents it, or has a type of rows of its own and makes none.
+
+        Raises DefinitionError.
+        """
+        if not self.flows or not all(self.flows.values()):
+            empty = ", ".join(shape for shape, text in self.flows.items() if not text)
+            what = f"no text for {empty} in flows=" if empty else "no flows="
+            raise DefinitionError(
+                f"{self.file}: table {self.name} has {what}: say in a sentence what each kind of its flows is for, such as "
+                'flows={"udp": "A service of a VIP."}'
+            )
+        if self.miss == "drop" and not self.drops:
+            raise DefinitionError(
+                f"{self.file}: table {self.name} drops what none of its flows matches, and has no drops=: say why in a few "
+                'words, for metrics, or set miss="next" if such packets go on to the next table'
+            )
+        if self.traffic is _UNSAID:
+            raise DefinitionError(
+                f"{self.file}: table {self.name} has no traffic=: say what passes it, of {', '.join(ALL_TRAFFIC)}; "
+                "() for nothing"
+            )
+        if unknown := [repr(kind) for kind in self.traffic if kind not in ALL_TRAFFIC]:
+            raise DefinitionError(
+                f"{self.file}: table {self.name} has {', '.join(unknown)} in traffic=; expected {', '.join(ALL_TRAFFIC)}"
+            )
         own = [kind.__name__ for kind in self.uses.values() if f"{kind.__module__.replace('.', '/')}.py" == self.file]
         if own and self.rows is no_rows:
             raise DefinitionError(

@@ -77,6 +77,8 @@ TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
     does="sets pool, forwarding mode and, with selection source-port, the slot; sends services of the extension to it",
+    traffic=("queries",),
+    holds="services",
     drops="no such service",
     flows={
         "udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` "

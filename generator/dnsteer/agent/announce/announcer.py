@@ -16,10 +16,9 @@ from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
 from dnsteer.agent.announce.routes import RouteOwner
 from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.waiting import set_within
 from dnsteer.deploy.times import now, stamp
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
@@ -73,8 +72,8 @@ class _Told:
 class Announcer:
     """Gives BIRD the routes of the VIPs that work, those of the bridge in the OVSDB at *remote*."""
 
-    def __init__(self, remote: str, recorder: Recorder) -> None:
-        self._remote, self._recorder = remote, recorder
+    def __init__(self, remote: str, observer: AgentObserver) -> None:
+        self._remote, self._observer = remote, observer
         self._wake = asyncio.Event()
         self._acts = True
         """Whether it is this agent that acts. Without OVSDB that is not known, and it stays as it was."""
@@ -101,15 +100,15 @@ class Announcer:
         self._due = 0.0
         """When BIRD is asked again."""
 
-    def record(self, record: BridgeRecord, report: Reporter) -> None:
+    def record(self, record: BridgeRecord) -> None:
         """Take in the record of the bridge on which this agent acts: which VIPs people have withdrawn."""
         self._acts, self._record = True, record
         try:
             found = withdrawals_of(record)
         except DamagedError as err:  # those that were known stay withdrawn
-            report.fails("the withdrawals", str(err))
+            self._observer.fails("the withdrawals", str(err))
             return
-        report.works("the withdrawals", "withdrawals can be read again")
+        self._observer.works("the withdrawals", "withdrawals can be read again")
         withdrawn = {name: one for name, one in found.items() if not one.over(now())}
         if withdrawn != self._withdrawn:
             self._withdrawn = withdrawn
@@ -129,7 +128,7 @@ class Announcer:
         """Something has changed."""
         self._wake.set()
 
-    async def run(self, situation: Callable[[], Situation | None], report: Reporter) -> None:
+    async def run(self, situation: Callable[[], Situation | None]) -> None:
         """Announce and withdraw until cancelled. *situation* gives what is known; None: nothing."""
         clock = asyncio.get_running_loop().time
         while True:
@@ -137,28 +136,28 @@ class Announcer:
             if not self._acts:
                 self._forget()
                 self._places.forget()
-                report.forget(*_OF_SETTINGS, *_OF_RECORD)
+                self._observer.forget(*_OF_SETTINGS, *_OF_RECORD)
             elif (found := situation()) is not None:
-                await self._follow(found, clock(), report)
+                await self._follow(found, clock())
             await set_within(self._wake, _TICK)
 
-    async def _follow(self, known: Situation, time: float, report: Reporter) -> None:
+    async def _follow(self, known: Situation, time: float) -> None:
         announce, owner = known.spec.switch.announce, RouteOwner(known.bridge, self._remote)
         settings = (owner, announce) if announce is not None else None
         try:
             if not self._adopted or settings != self._settings:
-                await self._adopt(settings, owner, known.spec, time, report)
+                await self._adopt(settings, owner, known.spec, time)
             elif time >= self._unsettled:
-                await self._settle(owner, announce, time, report)
+                await self._settle(owner, announce, time)
             if self._publisher is not None and announce is not None:
-                await self._decide(known, announce, self._publisher, time, report)
+                await self._decide(known, announce, self._publisher, time)
         except PublishError as err:
             self._due, self._given = time + _AGAIN, None
-            report.fails(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
-            self._tell(known.spec, self._publisher.has if self._publisher is not None else set(), report)
+            self._observer.fails(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
+            self._tell(known.spec, self._publisher.has if self._publisher is not None else set())
 
     async def _adopt(
-        self, settings: tuple[RouteOwner, Announce] | None, owner: RouteOwner, spec: Spec, time: float, report: Reporter
+        self, settings: tuple[RouteOwner, Announce] | None, owner: RouteOwner, spec: Spec, time: float
     ) -> None:
         """Follow other settings. Where routes are to be elsewhere, or nowhere, those that there were are withdrawn."""
         publisher = Publisher(*settings) if settings is not None else None
@@ -167,35 +166,33 @@ class Announcer:
             self._release()
         else:
             self._forget()
-            await self._settle(owner, settings[1] if settings is not None else None, time, report)
+            await self._settle(owner, settings[1] if settings is not None else None, time)
             if publisher is not None:
                 # An agent that begins leaves what is announced, until it knows better.
                 present = await asyncio.to_thread(publisher.present)
                 self._vips.begin({name: present.issuperset(vip.addresses) for name, vip in spec.vips.items()})
         self._adopted, self._settings, self._publisher = True, settings, publisher
         self._due = 0.0  # what BIRD has is asked before anything is said of it
-        report.forget(*(_OF_SETTINGS if settings is None else [_GUARD]))
+        self._observer.forget(*(_OF_SETTINGS if settings is None else [_GUARD]))
 
-    async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float, report: Reporter) -> None:
+    async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float) -> None:
         """Withdraw routes of earlier specs that are elsewhere."""
         assert self._record is not None
         wrong = await asyncio.to_thread(self._places.settle, self._record, owner, announce)
         self._unsettled = time + _CHECK if wrong else inf
         if wrong:
-            report.fails("the former routes", "; ".join(wrong), "error")
+            self._observer.fails("the former routes", "; ".join(wrong), "error")
         else:
-            report.works("the former routes", "routes of earlier specs are withdrawn")
+            self._observer.works("the former routes", "routes of earlier specs are withdrawn")
 
-    async def _decide(
-        self, known: Situation, announce: Announce, publisher: Publisher, time: float, report: Reporter
-    ) -> None:
+    async def _decide(self, known: Situation, announce: Announce, publisher: Publisher, time: float) -> None:
         self._vips.follow(self._verdicts(known), time, now(), announce.hold_max)
         standings = self._vips.all()
-        self._tell_stuck([name for name, one in standings.items() if one.state == "unknown"], known, report)
+        self._tell_stuck([name for name, one in standings.items() if one.state == "unknown"], known)
         if known.silence:
-            report.fails("OpenFlow", f"{known.silence}: VIPs are not withdrawn for that")
+            self._observer.fails("OpenFlow", f"{known.silence}: VIPs are not withdrawn for that")
         elif not known.fault:
-            report.works("OpenFlow", "ovs-vswitchd answers OpenFlow again")
+            self._observer.works("OpenFlow", "ovs-vswitchd answers OpenFlow again")
         routes = routes_of(known.spec, {name: one.wanted for name, one in standings.items()}, self._vips.kept())
         if self._given is None and time < self._due:
             return  # it has just failed
@@ -207,16 +204,16 @@ class Announcer:
             wrong = await asyncio.to_thread(publisher.check, routes)
         else:
             if standings != self._followed:
-                self._tell(known.spec, publisher.has, report)
+                self._tell(known.spec, publisher.has)
             return
         self._due = time + _CHECK
         if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.runs()):
-            self._start_guard(report)
-        self._tell(known.spec, publisher.has, report)
+            self._start_guard()
+        self._tell(known.spec, publisher.has)
         if wrong:
-            report.fails(_TROUBLE, "; ".join(wrong[:_MAX_TOLD]))
+            self._observer.fails(_TROUBLE, "; ".join(wrong[:_MAX_TOLD]))
         else:
-            report.works(_TROUBLE, "VIPs are announced as they should be")
+            self._observer.works(_TROUBLE, "VIPs are announced as they should be")
 
     def _verdicts(self, known: Situation) -> dict[str, VipVerdict]:
         """What is known of each VIP that the spec wants to be announced."""
@@ -235,16 +232,16 @@ class Announcer:
             for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
         }
 
-    def _tell_stuck(self, unknown: list[str], known: Situation, report: Reporter) -> None:
+    def _tell_stuck(self, unknown: list[str], known: Situation) -> None:
         """Say why VIPs of which it is *unknown* whether they work do not come back, if no look at the switch will tell."""
         if known.doubt and unknown:
             more = f" and {len(unknown) - _MAX_TOLD} more" if len(unknown) > _MAX_TOLD else ""
             text = f"VIPs that are withdrawn stay so ({', '.join(unknown[:_MAX_TOLD])}{more}): {known.doubt}"
-            report.fails("the withdrawn VIPs", text)
+            self._observer.fails("the withdrawn VIPs", text)
         else:
-            report.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
+            self._observer.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
 
-    def _tell(self, spec: Spec, has: AbstractSet[str], report: Reporter) -> None:
+    def _tell(self, spec: Spec, has: AbstractSet[str]) -> None:
         """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
         lacking = {name: sorted({*prefixes(spec.vips[name])} - has) for name in announced_vips(spec)}
         self._followed = self._vips.all()
@@ -255,22 +252,21 @@ class Announcer:
         held = {
             name: one.until.timestamp() for name, one in self._standings.items() if one.state == "held" and one.until
         }
-        self._recorder.announces({name: not lacks for name, lacks in lacking.items()}, held)
         self._lacking = {name: self._unannounced(name) for name, lacks in lacking.items() if lacks}
-        self._recorder.unannounced(self._lacking)
+        self._observer.announces({name: not lacks for name, lacks in lacking.items()}, held, self._lacking)
         told, self._told = self._told, {}
         for name, lacks in lacking.items():
             one, before = self._standings[name], told.get(name)
             if not lacks and not (before and before.announced):
-                report.say(f"VIP {name} is announced", "vip_announced", vip=name)
+                self._observer.say(f"VIP {name} is announced", "vip_announced", vip=name)
             elif lacks and one.reason and (before is None or before.announced):
-                report.say(
+                self._observer.say(
                     f"VIP {name} is withdrawn: {one.reason}", "vip_withdrawn", "warning", vip=name, reason=one.reason
                 )
             if not lacks or one.reason:
                 self._told[name] = _Told(not lacks, one.state)
             if before is None or before.state != one.state:
-                _tell_state(name, one, report)
+                _tell_state(name, one, self._observer)
 
     def _unannounced(self, name: str) -> UnannouncedVip:
         """What is known of a VIP that lacks routes."""
@@ -290,23 +286,24 @@ class Announcer:
                 return VipStanding("missing", f"VIP {other}, which does not work, has addresses of it too")
         return VipStanding("missing", f"BIRD has no route to {', '.join(lacks)}")
 
-    def _start_guard(self, report: Reporter) -> None:
+    def _start_guard(self) -> None:
         assert self._settings is not None
         try:
             self._guard = RouteGuard(*self._settings)
         except OSError as err:
-            report.fails(_GUARD, f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}")
+            self._observer.fails(
+                _GUARD, f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}"
+            )
         else:
-            report.works(_GUARD, "if the agent is killed, VIPs are withdrawn again")
+            self._observer.works(_GUARD, "if the agent is killed, VIPs are withdrawn again")
 
     def _forget(self) -> None:
         """Know nothing of what is announced."""
         self._release()
         self._adopted, self._settings, self._publisher = False, None, None
         self._given, self._due, self._vips, self._standings, self._told = None, 0.0, VipStandings(), {}, {}
-        self._recorder.announces({}, {})
         self._lacking = {}
-        self._recorder.unannounced({})
+        self._observer.announces({}, {}, {})
 
     def _release(self) -> None:
         """Let the guard end without a deed."""
@@ -314,25 +311,27 @@ class Announcer:
             self._guard.release()
             self._guard = None
 
-    def close(self, report: Reporter) -> None:
+    def close(self) -> None:
         """End: what is announced stays, or is withdrawn, as the spec says."""
         if self._publisher is None or self._settings is None:
             return
         if self._acts and self._settings[1].on_stop == "withdraw":
             try:
                 self._publisher.withdraw()
-                report.say("all VIPs are withdrawn, since the agent ends", "vip_withdrawn", reason="the agent ends")
+                self._observer.say(
+                    "all VIPs are withdrawn, since the agent ends", "vip_withdrawn", reason="the agent ends"
+                )
             except PublishError as err:
-                report.fails(_TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error")
+                self._observer.fails(_TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error")
         self._release()
 
 
-def _tell_state(name: str, one: VipStanding, report: Reporter) -> None:
+def _tell_state(name: str, one: VipStanding, observer: AgentObserver) -> None:
     """Say that a VIP is held back, or stays announced, and why."""
     if one.state == "held" and one.until is not None:
         until = stamp(one.until.replace(microsecond=0))
         text = f"VIP {name} works again, and is held back until {until}, since it fails again and again: {one.reason}"
-        report.say(text, "vip_held", vip=name, until=until, reason=one.reason)
+        observer.say(text, "vip_held", vip=name, until=until, reason=one.reason)
     elif one.state == "kept":
         text = f"VIP {name} stays announced, though no backend passes its checks: {one.reason}"
-        report.say(text, "vip_kept", "warning", vip=name, reason=one.reason)
+        observer.say(text, "vip_kept", "warning", vip=name, reason=one.reason)

@@ -19,11 +19,10 @@ from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes.targets import ProbeTarget
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.times import now
-from dnsteer.metrics.recorder import Recorder
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.decisions import stamped
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
@@ -70,8 +69,8 @@ class Balanced:
 class Balancer:
     """The pools of one bridge whose load is balanced."""
 
-    def __init__(self, switch: HeldSwitch, recorder: Recorder | None = None) -> None:
-        self._switch, self._recorder = switch, recorder or Recorder()
+    def __init__(self, switch: HeldSwitch, observer: AgentObserver) -> None:
+        self._switch, self._observer = switch, observer
         self._world: World | None = None
         self._thread = ThreadPoolExecutor(1, "balance")
         self.pools: dict[str, Balanced] = {}
@@ -103,7 +102,6 @@ class Balancer:
         acts: Callable[[], bool],
         overlay: Callable[[], Overlay],
         report_effect: Callable[[Effect, float], None],
-        report: Reporter,
     ) -> None:
         """Balance until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that
         changes the switch; *overlay* is that known."""
@@ -111,22 +109,22 @@ class Balancer:
         while True:
             if not acts():
                 self._stand_by(clock())
-                report.forget("the balance", "the metric of ")
+                self._observer.forget("the balance", "the metric of ")
             if not self.pools:
-                report.forget("the balance")
+                self._observer.forget("the balance")
             await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
             if self.due_in(clock()) > 0 or not acts():
                 continue
-            await self.ask(clock(), report)
+            await self.ask(clock())
             try:
                 for name in await self.look(clock(), overlay()):
                     if not acts():
                         break
                     began = clock()
                     report_effect(await work(partial(self.move, name, began)), clock() - began)
-                report.works("the balance", "load is balanced again")
+                self._observer.works("the balance", "load is balanced again")
             except (SwitchError, PermissionError) as err:
-                report.fails("the balance", f"load is not balanced: {err}")
+                self._observer.fails("the balance", f"load is not balanced: {err}")
 
     def _stand_by(self, time: float) -> None:
         """Forget what has been counted: another agent moves slots. The next look comes after an interval."""
@@ -150,16 +148,16 @@ class Balancer:
         if pool is not None:
             pool.metric.probed(target, result)
 
-    async def ask(self, time: float, report: Reporter) -> None:
+    async def ask(self, time: float) -> None:
         """Scrape the metrics of all pools that are due, and say which are not known."""
         due = [pool.metric for pool in self.pools.values() if pool.due <= time]
         await asyncio.gather(*(metric.scrape(self._thread) for metric in due))
         for metric in due:
-            metric.tell(report)
+            metric.tell(self._observer)
         self._record(time)
 
     def _record(self, time: float) -> None:
-        self._recorder.bears({
+        self._observer.bears({
             (name, backend): value
             for name, pool in self.pools.items()
             for backend, value in pool.metric.known(time).items()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dnsteer.agent.balance.metric import LARGEST, STALE, Metric, MetricError
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import Key, ProbeTarget
-from dnsteer.agent.report import Reporter
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.spec import Backend, Pool, State
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class PoolMetric:
             except MetricError as err:
                 self._wrong[name] = err
 
-    def tell(self, report: Reporter) -> None:
+    def tell(self, observer: AgentObserver) -> None:
         """Say whose metric is not known, once until it is."""
         time = _now()
         known = self.known(time)
@@ -100,11 +100,11 @@ class PoolMetric:
             name = f"{self._name}/{backend.name}"
             about, wrong = f"the metric of {name}", self._wrong.get(backend.name)
             if wrong is not None:
-                report.fails(about, f"what {name} bears is not known: {wrong}")
+                observer.fails(about, f"what {name} bears is not known: {wrong}")
             elif backend.name in known:
-                report.works(about, f"what {name} bears is known again")
+                observer.works(about, f"what {name} bears is known again")
             elif time > self._began + self._lasts:
-                report.fails(about, f"what {name} bears is not known: nothing came for {self._lasts:g} s")
+                observer.fails(about, f"what {name} bears is not known: nothing came for {self._lasts:g} s")
 
     async def close(self) -> None:
         """Close connections."""

@@ -38,40 +38,82 @@ def decide_spill(
     the level at most, by what it bears for the load that it has. Above that level it gets single slots, and only of who
     bears more by _MORE; and those that bear so much less get theirs back.
     """
+    slots = _Slots(counted, given, metric, rules, most)
+    bears, middle = slots.bears, (rules.above + rules.below) / 2
+    busiest = ""
+    for name in sorted(slots.givers, key=lambda n: (-metric[n], n)):
+        value = metric[name]
+        has, away = slots.of(name)
+        load = sum(slots.packets[slot] for slot in has)
+        if value > rules.above and slots.may_give(value):
+            busiest = busiest or name
+            wanted = min(load * min(rules.change, 1 - middle / value), max(slots.room, 0.0))
+            slots.give([slot for slot in has[:-1] if slots.packets[slot]], wanted)
+        elif away and (value < rules.below or slots.bears_too_much(value)):
+            part = min(rules.change, max(middle, bears) / value - 1 if value else 1.0)
+            slots.give_back(away, max(load, 1.0) * part)
+    return Moves(slots.now, tuple(slots.moved), busiest)
+
+
+class _Slots:
+    """The slots of all backends in one decision, and those of them that `to` has *now*; *moved* are in order of their moves.
+
+    *packets* are those of each slot, *bears* is the metric of `to`, *room* the packets that bring it to the level *above*.
+    *givers* are all others whose metric is known.
+    """
+
+    def __init__(
+        self,
+        counted: Sequence[Counted],
+        given: Mapping[int, str],
+        metric: Mapping[str, float],
+        rules: Rules,
+        most: int,
+    ) -> None:
+        self.now, self.moved = dict(given), dict[int, None]()
+        self.packets = _packets_by_slot(counted)
+        self.bears = metric.get(rules.to, 0.0)
+        has_now = sum(self.packets[slot] for slot in given if slot in self.packets)
+        self.room = has_now * (rules.above / self.bears - 1) if has_now and self.bears else inf
+        self.givers = {name for c in counted for name in c.weights if name != rules.to and metric.get(name) is not None}
+        self._counted, self._rules, self._most = counted, rules, most
+        self._in_service = any(rules.to in c.weights for c in counted)
+
+    def of(self, name: str) -> tuple[list[int], list[int]]:
+        """The slots that a backend has, and those of its own that `to` has; those with the most packets first."""
+        own = [slot for slot in self.packets if any(c.natural[slot] == name for c in self._counted)]
+        own.sort(key=lambda slot: (-self.packets[slot], slot))
+        return [slot for slot in own if slot not in self.now], [slot for slot in own if slot in self.now]
+
+    def may_give(self, value: float) -> bool:
+        """Whether `to` takes slots of a backend with this metric."""
+        if not self._in_service:
+            return False
+        return self.room > 0 if self.bears <= self._rules.above else self.bears * (1 + _MORE) < value
+
+    def bears_too_much(self, value: float) -> bool:
+        """Whether `to` is above the level, and bears so much more than a backend with this metric."""
+        return self.bears > self._rules.above and self.bears > value * (1 + _MORE)
+
+    def give(self, slots: Sequence[int], wanted: float) -> None:
+        """Give `to` some of these slots, with about as many packets as *wanted*."""
+        for slot in _some(slots, self.packets, wanted, self._most - len(self.moved)):
+            self.moved[slot], self.now[slot] = None, self._rules.to
+            self.room -= self.packets[slot]
+
+    def give_back(self, slots: Sequence[int], wanted: float) -> None:
+        """Give some of these slots back to their backend."""
+        for slot in _some(slots, self.packets, wanted, self._most - len(self.moved)):
+            self.moved[slot] = None
+            del self.now[slot]
+
+
+def _packets_by_slot(counted: Sequence[Counted]) -> dict[int, float]:
+    """The packets of each slot in all pools together; where nobody asks, all slots have one."""
     packets = (
         {slot: sum(c.packets[slot] for c in counted) for slot in range(len(counted[0].packets))} if counted else {}
     )
-    if not any(packets.values()):
-        packets = dict.fromkeys(packets, 1.0)  # nobody asks: slots are equal
-    now, moved = dict(given), dict[int, None]()
-    bears = metric.get(rules.to, 0.0)
-    has_now = sum(packets[slot] for slot in given if slot in packets)
-    room = has_now * (rules.above / bears - 1) if has_now and bears else inf
-    to_is_in = any(rules.to in c.weights for c in counted)
-    busiest, middle = "", (rules.above + rules.below) / 2
-    for name in sorted(
-        {name for c in counted for name in c.weights} - {rules.to}, key=lambda n: (-metric.get(n, 0), n)
-    ):
-        value = metric.get(name)
-        if value is None:
-            continue
-        own = [slot for slot in packets if any(c.natural[slot] == name for c in counted)]
-        has = sorted((s for s in own if s not in now), key=lambda s: (-packets[s], s))
-        away = sorted((s for s in own if s in now), key=lambda s: (-packets[s], s))
-        load, most_now = sum(packets[slot] for slot in has), most - len(moved)
-        may = room > 0 if bears <= rules.above else bears * (1 + _MORE) < value
-        if value > rules.above and to_is_in and may:
-            busiest = busiest or name
-            wanted = min(load * min(rules.change, 1 - middle / value), max(room, 0.0))
-            for slot in _some([s for s in has[:-1] if packets[s]], packets, wanted, most_now):
-                moved[slot], now[slot] = None, rules.to
-                room -= packets[slot]
-        elif away and (value < rules.below or (bears > rules.above and bears > value * (1 + _MORE))):
-            part = min(rules.change, max(middle, bears) / value - 1 if value else 1.0)
-            for slot in _some(away, packets, max(load, 1.0) * part, most_now):
-                moved[slot] = None
-                del now[slot]
-    return Moves(now, tuple(moved), busiest)
+    return packets if any(packets.values()) else dict.fromkeys(packets, 1.0)
 
 
 def _some(slots: Sequence[int], packets: Mapping[int, float], wanted: float, most: int) -> list[int]:

@@ -39,10 +39,15 @@ async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth
     http.send_headers(
         stream,
         [
-            (":method", "POST"), (":scheme", "https"), (":authority", authority), (":path", PATH),
-            ("accept", _MEDIA), ("content-type", _MEDIA), ("content-length", str(len(query))),
+            (":method", "POST"),
+            (":scheme", "https"),
+            (":authority", authority),
+            (":path", PATH),
+            ("accept", _MEDIA),
+            ("content-type", _MEDIA),
+            ("content-length", str(len(query))),
         ],
-    )  # fmt: skip
+    )
     http.send_data(stream, query, end_stream=True)
     received, body = 0, bytearray()
     while received < _MAX:

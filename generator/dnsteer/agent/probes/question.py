@@ -7,7 +7,8 @@ only those that differ, and only where the check asks for more than the header s
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import dns.exception
 import dns.flags
@@ -46,9 +47,14 @@ class Question:
         self._random = query.name.startswith(RANDOM_LABEL)
         name = "a" * RANDOM_LABEL_OCTETS + query.name[1:] if self._random else query.name
         message = dns.message.make_query(
-            name, query.type, query.rdclass, id=0, use_edns=0 if query.edns_size else None, payload=query.edns_size or None,
+            name,
+            query.type,
+            query.rdclass,
+            id=0,
+            use_edns=0 if query.edns_size else None,
+            payload=query.edns_size or None,
             want_dnssec=query.do,
-        )  # fmt: skip
+        )
         for flag, wanted in ((dns.flags.RD, query.recursion), (dns.flags.CD, query.cd)):
             message.flags = message.flags | flag if wanted else message.flags & ~flag
         self._wire = message.to_wire()
@@ -144,29 +150,34 @@ class Question:
             message = dns.message.from_wire(data, ignore_trailing=True)
         except (dns.exception.DNSException, ValueError) as err:
             return Verdict(f"answered what is no DNS message ({err or type(err).__name__})")
-        query = self.query
         rrsets = [rrset for rrset in message.answer if self._type in (rrset.rdtype, dns.rdatatype.ANY)]
         records = [record for rrset in rrsets for record in rrset]
         aliases = 0 if rrsets else sum(rrset.rdtype == dns.rdatatype.CNAME for rrset in message.answer)
-        if len(records) + aliases < query.answers:
-            kinds = {rrset.rdtype for rrset in message.authority}
-            if not message.answer and dns.rdatatype.NS in kinds and dns.rdatatype.SOA not in kinds:
-                return Verdict("answered with a referral to other servers")
-            found = (
-                f"{len(records)} {query.type} records, not {query.answers}" if records else f"no {query.type} record"
-            )
-            return Verdict(f"answered with {found}")
+        if len(records) + aliases < self.query.answers:
+            return Verdict(self._too_few(message, len(records)))
         missing = self._answer - {record.to_digestable() for record in records}
         if missing:
             return Verdict(f"answered without {len(missing)} of the expected records")
-        if not self._wants_serial:
-            return Verdict()
-        found_serial = next((record.serial for record in records if self._type == dns.rdatatype.SOA), None)
-        if found_serial is None:
+        return self._judge_serial(records) if self._wants_serial else Verdict()
+
+    def _too_few(self, message: dns.message.Message, number: int) -> str:
+        """What an answer with this *number* of records has instead of those that are expected."""
+        kinds = {rrset.rdtype for rrset in message.authority}
+        if not message.answer and dns.rdatatype.NS in kinds and dns.rdatatype.SOA not in kinds:
+            return "answered with a referral to other servers"
+        of_type = self.query.type
+        return "answered with " + (
+            f"{number} {of_type} records, not {self.query.answers}" if number else f"no {of_type} record"
+        )
+
+    def _judge_serial(self, records: Iterable[Any]) -> Verdict:
+        serial = next((record.serial for record in records if self._type == dns.rdatatype.SOA), None)
+        if serial is None:
             return Verdict("answered without SOA")
-        if query.serial_at_least is not None and is_before(found_serial, query.serial_at_least):
-            return Verdict(f"answered serial {found_serial}, which is before {query.serial_at_least}")
-        return Verdict(serial=found_serial)
+        least = self.query.serial_at_least
+        if least is not None and is_before(serial, least):
+            return Verdict(f"answered serial {serial}, which is before {least}")
+        return Verdict(serial=serial)
 
 
 def is_before(serial: int, other: int) -> bool:

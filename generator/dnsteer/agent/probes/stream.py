@@ -15,6 +15,7 @@ from dnsteer.agent.probes.question import Question, Verdict
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.tcp import ask_tcp, ask_tls
 from dnsteer.agent.probes.udp import Report
+from dnsteer.metrics.tasks import start_task
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.tools import SwitchError
 
@@ -44,7 +45,7 @@ class StreamProbe:
             self.stop()
             self._result(self._late())
         self._began = self._loop.time()
-        self._task = self._loop.create_task(self._run())
+        self._task = start_task("the probes", self._run())
 
     async def _run(self) -> None:
         verdict = await self._ask()

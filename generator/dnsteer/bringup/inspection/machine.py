@@ -53,9 +53,14 @@ def run_program(argv: Sequence[str]) -> RunResult:
         return RunResult(None, err=f"{argv[0]} is not installed")
     try:
         done = subprocess.run(
-            [program, *argv[1:]], capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
+            [program, *argv[1:]],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return RunResult(None, err=f"{argv[0]} did not answer within {_TIMEOUT:g} s")
     except OSError as error:

@@ -58,8 +58,12 @@ def _program(machine: Machine, setup: Setup, running: Mapping[str, Any]) -> Iter
             yield Item(name, "ok", version) if version else Item(name, "missing", "built without", todo)
     if setup.flavor is Flavor.OVS_KERNEL:
         there = machine.exists("/sys/module/openvswitch")
-        yield Item("kernel module", "ok" if there else "missing", "openvswitch" if there else "openvswitch is not loaded",
-                   "" if there else "modprobe openvswitch")  # fmt: skip
+        yield Item(
+            "kernel module",
+            "ok" if there else "missing",
+            "openvswitch" if there else "openvswitch is not loaded",
+            "" if there else "modprobe openvswitch",
+        )
 
 
 def _running(row: Mapping[str, Any]) -> str:
@@ -70,10 +74,8 @@ def _running(row: Mapping[str, Any]) -> str:
 
 def _rows(machine: Machine, remote: str, table: str, *columns: str) -> tuple[Rows | None, Item]:
     """The rows of a table, or None; and an item that tells whether the database could be read."""
-    result = machine.run(
-        ["ovs-vsctl", f"--db={remote}", "--timeout=5", "--no-wait", "--format=json", f"--columns={','.join(columns)}",
-         "list", table]
-    )  # fmt: skip
+    vsctl = ["ovs-vsctl", f"--db={remote}", "--timeout=5", "--no-wait", "--format=json"]
+    result = machine.run([*vsctl, f"--columns={','.join(columns)}", "list", table])
     name = "database"
     if result.code is None:
         return None, Item(name, "unknown", result.err, "install Open vSwitch")

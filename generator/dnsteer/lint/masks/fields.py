@@ -15,8 +15,16 @@ STAGES = 4
 _L2 = ("dl_dst", "dl_src", "dl_type", "vlan_pcp", "vlan_tci")
 _L4 = ("nd_target", "arp_sha", "arp_tha", "tcp_flags", "tp_src", "tp_dst", "igmp_group_ip4")
 _L3 = (
-    "nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "ipv6_label", "nw_frag", "nw_tos", "nw_ttl", "nw_proto",
-)  # fmt: skip
+    "nw_src",
+    "nw_dst",
+    "ipv6_src",
+    "ipv6_dst",
+    "ipv6_label",
+    "nw_frag",
+    "nw_tos",
+    "nw_ttl",
+    "nw_proto",
+)
 PREFIX_TREES = ("nw_dst", "nw_src", "ipv6_dst", "ipv6_src")
 """Fields where a miss unwildcards only a prefix: IPv4 in every release, IPv6 since 3.5. Ports have a separate trie."""
 PORTS = ("tp_src", "tp_dst")
@@ -56,20 +64,25 @@ def in_packet(field: str) -> bool:
 
 
 def _spellings() -> dict[str, str]:
+    # fmt: off
     nxm_of = {
         "ETH_DST": "dl_dst", "ETH_SRC": "dl_src", "ETH_TYPE": "dl_type", "IN_PORT": "in_port",
         "IP_SRC": "nw_src", "IP_DST": "nw_dst", "IP_PROTO": "nw_proto", "IP_TOS": "nw_tos",
         "TCP_SRC": "tp_src", "TCP_DST": "tp_dst", "UDP_SRC": "tp_src", "UDP_DST": "tp_dst",
         "ICMP_TYPE": "tp_src", "ICMP_CODE": "tp_dst", "ARP_OP": "nw_proto", "ARP_SPA": "nw_src", "ARP_TPA": "nw_dst",
-    }  # fmt: skip
+    }
+    # fmt: on
+    # fmt: off
     nxm_nx = {
         "IPV6_SRC": "ipv6_src", "IPV6_DST": "ipv6_dst", "IPV6_LABEL": "ipv6_label", "IP_TTL": "nw_ttl",
         "IP_FRAG": "nw_frag", "TCP_FLAGS": "tcp_flags", "ARP_SHA": "arp_sha", "ARP_THA": "arp_tha",
         "ICMPV6_TYPE": "tp_src", "ICMPV6_CODE": "tp_dst", "ND_TARGET": "nd_target", "ND_SLL": "arp_sha",
         "ND_TLL": "arp_tha", "PKT_MARK": "pkt_mark", "CT_STATE": "ct_state", "CT_ZONE": "ct_zone", "CT_MARK": "ct_mark",
         "CT_LABEL": "ct_label", "DP_HASH": "dp_hash",
-    }  # fmt: skip
+    }
+    # fmt: on
     # Of a VLAN tag only the ID is modelled, and it is in no mask: the datapath always matches it, whatever flows match.
+    # fmt: off
     plain = {
         "in_port": "in_port", "vlan_tci": "vlan_tci", "dl_type": "dl_type", "eth_type": "dl_type",
         "eth_dst": "dl_dst", "eth_src": "dl_src", "ip_src": "nw_src", "ip_dst": "nw_dst",
@@ -78,7 +91,8 @@ def _spellings() -> dict[str, str]:
         "icmpv6_code": "tp_dst", "tcp_src": "tp_src", "tcp_dst": "tp_dst", "udp_src": "tp_src", "udp_dst": "tp_dst",
         "nd_reserved": "igmp_group_ip4", "nd_options_type": "tcp_flags", "ip_dscp": "nw_tos", "ip_ecn": "nw_tos",
         "nw_ecn": "nw_tos", "OXM_OF_IP_DSCP": "nw_tos", "NXM_NX_IP_ECN": "nw_tos",
-    }  # fmt: skip
+    }
+    # fmt: on
     return {
         **{f"NXM_OF_{k}": v for k, v in nxm_of.items()},
         **{f"NXM_NX_{k}": v for k, v in nxm_nx.items()},
@@ -91,9 +105,15 @@ def _spellings() -> dict[str, str]:
 
 _SPELLINGS = _spellings()
 _NARROW = {
-    "NXM_OF_ARP_OP": 16, "arp_op": 16, "nd_options_type": 8, "ip_dscp": 6, "OXM_OF_IP_DSCP": 6, "ip_ecn": 2, "nw_ecn": 2,
+    "NXM_OF_ARP_OP": 16,
+    "arp_op": 16,
+    "nd_options_type": 8,
+    "ip_dscp": 6,
+    "OXM_OF_IP_DSCP": 6,
+    "ip_ecn": 2,
+    "nw_ecn": 2,
     "NXM_NX_IP_ECN": 2,
-}  # fmt: skip
+}
 """Fields whose width in OpenFlow differs from the classifier's, in bits."""
 _FIRST_BIT = {"ip_dscp": 2, "OXM_OF_IP_DSCP": 2}
 """Fields that are higher bits of a field of the classifier, and the first of these."""

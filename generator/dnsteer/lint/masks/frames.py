@@ -144,9 +144,15 @@ class HostileFrames:
         kind = b"\x00\x01\x08\x00\x06\x04" if self._draw.random() < 0.97 else b"\x00\x06\x86\xdd\x08\x10"
         high = b"\x00" if self._draw.random() < 0.97 else b"\x01"
         return (
-            kind + high + self._of(packet, "nw_proto", 1) + self._of(packet, "arp_sha", 6) + self._of(packet, "nw_src", 4)
-            + self._of(packet, "arp_tha", 6) + self._of(packet, "nw_dst", 4) + bytes(18)
-        )  # fmt: skip
+            kind
+            + high
+            + self._of(packet, "nw_proto", 1)
+            + self._of(packet, "arp_sha", 6)
+            + self._of(packet, "nw_src", 4)
+            + self._of(packet, "arp_tha", 6)
+            + self._of(packet, "nw_dst", 4)
+            + bytes(18)
+        )
 
     def _ipv4(self, packet: HeaderValues) -> bytes:
         payload = self._transport(packet)
@@ -155,10 +161,17 @@ class HostileFrames:
         place = {0: 0, 1: 0x2000, 3: 0x2000 | self._draw.randint(1, 0x1FFF)}[packet.get("nw_frag", 0)]
         return (
             bytes([0x45 + packet.get("ip_options", 0), packet.get("nw_tos", 0) & 0xFF])
-            + length.to_bytes(2, "big") + b"\x00\x01"
-            + place.to_bytes(2, "big") + self._of(packet, "nw_ttl", 1) + self._of(packet, "nw_proto", 1) + b"\x00\x00"
-            + self._of(packet, "nw_src", 4) + self._of(packet, "nw_dst", 4) + options + payload
-        )  # fmt: skip
+            + length.to_bytes(2, "big")
+            + b"\x00\x01"
+            + place.to_bytes(2, "big")
+            + self._of(packet, "nw_ttl", 1)
+            + self._of(packet, "nw_proto", 1)
+            + b"\x00\x00"
+            + self._of(packet, "nw_src", 4)
+            + self._of(packet, "nw_dst", 4)
+            + options
+            + payload
+        )
 
     def _ipv6(self, packet: HeaderValues) -> bytes:
         chain: list[tuple[int, bytes]] = []
@@ -173,9 +186,14 @@ class HostileFrames:
         payload = headers + self._transport(packet)
         label = 0x60000000 | (packet.get("nw_tos", 0) & 0xFF) << 20 | draw.choice((0, draw.getrandbits(20)))
         return (
-            label.to_bytes(4, "big") + len(payload).to_bytes(2, "big") + bytes([kinds[0]]) + self._of(packet, "nw_ttl", 1)
-            + self._of(packet, "ipv6_src", 16) + self._of(packet, "ipv6_dst", 16) + payload
-        )  # fmt: skip
+            label.to_bytes(4, "big")
+            + len(payload).to_bytes(2, "big")
+            + bytes([kinds[0]])
+            + self._of(packet, "nw_ttl", 1)
+            + self._of(packet, "ipv6_src", 16)
+            + self._of(packet, "ipv6_dst", 16)
+            + payload
+        )
 
     def _transport(self, packet: HeaderValues) -> bytes:
         protocol = packet.get("nw_proto", 0)

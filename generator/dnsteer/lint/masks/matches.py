@@ -27,10 +27,19 @@ Match = Mapping[str, FieldBits]
 
 _VLAN_ID = 0x0FFF
 _KINDS: dict[str, tuple[int, int | None]] = {
-    "ip": (IPV4, None), "ipv6": (IPV6, None), "arp": (ARP, None), "rarp": (RARP, None), "icmp": (IPV4, ICMP),
-    "icmp6": (IPV6, ICMPV6), "tcp": (IPV4, TCP), "udp": (IPV4, UDP), "tcp6": (IPV6, TCP), "udp6": (IPV6, UDP),
-    "sctp": (IPV4, 132), "sctp6": (IPV6, 132),
-}  # fmt: skip
+    "ip": (IPV4, None),
+    "ipv6": (IPV6, None),
+    "arp": (ARP, None),
+    "rarp": (RARP, None),
+    "icmp": (IPV4, ICMP),
+    "icmp6": (IPV6, ICMPV6),
+    "tcp": (IPV4, TCP),
+    "udp": (IPV4, UDP),
+    "tcp6": (IPV6, TCP),
+    "udp6": (IPV6, UDP),
+    "sctp": (IPV4, 132),
+    "sctp6": (IPV6, 132),
+}
 _FRAGMENTS = {"no": (0, 3), "yes": (1, 1), "first": (1, 3), "later": (3, 3), "not_later": (0, 2)}
 
 

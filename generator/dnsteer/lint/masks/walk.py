@@ -107,10 +107,13 @@ class Walk:
             ):
                 known = dict(zero)
                 for name, value in (
-                    ("in_port", port), ("dl_type", ethertype), ("dl_dst", mac), ("vlan_tci", vlan),
+                    ("in_port", port),
+                    ("dl_type", ethertype),
+                    ("dl_dst", mac),
+                    ("vlan_tci", vlan),
                     ("nw_proto", protocol),
                     ("nw_frag", fragment),
-                ):  # fmt: skip
+                ):
                     if value is not None:
                         known[name] = FieldBits(value, fields.full_mask(name))
                 kind = PacketKind(ethertype, _number(protocol or 0), fragment or 0)

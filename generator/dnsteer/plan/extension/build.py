@@ -51,13 +51,19 @@ def extension_of(ctx: Context) -> ExtensionPlan | None:
                 probes = _probes(extension, vip, pool, targets)
                 extension.services += [
                     ExtendedService(
-                        f"{name}/{address}/{e.protocol.value}/{e.port}", str(address), family, e.protocol.value, e.port,
+                        f"{name}/{address}/{e.protocol.value}/{e.port}",
+                        str(address),
+                        family,
+                        e.protocol.value,
+                        e.port,
                         SELECT[pool.selection.value],
                         tuple(derived.hash_fields(pool)) if pool.selection is Selection.CLIENT else (),
-                        MODES[vip.forwarding].program, served, probes,
+                        MODES[vip.forwarding].program,
+                        served,
+                        probes,
                     )
                     for e in derived.endpoints(vip)
-                ]  # fmt: skip
+                ]
     return extension
 
 

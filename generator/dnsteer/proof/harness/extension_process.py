@@ -54,10 +54,15 @@ class ExtensionProcess:
             # A file in memory: a pipe that nobody reads would block the program once it is full.
             self._stderr = open(os.memfd_create(NAME), "w+b")  # noqa: PTH123 - it has no path
             self._process = subprocess.Popen(
-                [path, "--strict"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0,
-                cwd="/", start_new_session=True,  # Ctrl-C reaches dnsteer alone
+                [path, "--strict"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                bufsize=0,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C reaches dnsteer alone
                 preexec_fn=ends_with_parent(signal.SIGKILL),
-            )  # fmt: skip
+            )
         try:
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None

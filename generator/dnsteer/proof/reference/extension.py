@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
 from dnsteer.proof.reference.selections import SELECTIONS
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
 from dnsteer.proof.reference.topology import SwitchTopology, packed_mac
 from dnsteer.proof.reference.wire import Packet, header_damage
 from dnsteer.spec.model.spec import Forwarding, Spec

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped
-from dnsteer.proof.reference.service import AddressService, ReachedBackend, ServiceKey
+from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend, ServiceKey
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import TCP, UDP, Fragment, Packet, checksum_variants, rewritten
 

@@ -6,53 +6,14 @@ queries together can be checked: those of one hash key must reach the same backe
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, ClassVar
 
+from dnsteer.proof.reference.service import AddressService, SlotSelection
 from dnsteer.proof.reference.wire import Packet
 from dnsteer.spec.model import spec
 from dnsteer.spec.model.spec import Pool
 
-if TYPE_CHECKING:
-    from dnsteer.proof.reference.service import AddressService
-
 _PORT_FIELDS = frozenset(("src_port", "dst_port"))
-
-
-class SlotSelection(ABC):
-    """One way to choose a query's slot."""
-
-    by_extension: ClassVar[bool] = False
-    """Whether the extension chooses, so that the service's packets go through it."""
-    predicts_slot: ClassVar[bool] = False
-
-    def __init_subclass__(cls) -> None:
-        """Refuse a selection that says that it predicts the slot and does not, or the other way round. Raises TypeError."""
-        if cls.predicts_slot != (cls.slot is not SlotSelection.slot):
-            raise TypeError(
-                f"{cls.__name__}: predicts_slot is {cls.predicts_slot}; expected slot() exactly where it is True"
-            )
-
-    @abstractmethod
-    def describe(self, service: AddressService) -> str:
-        """How the slot is chosen, for the end of "query for SERVICE, ..."."""
-
-    def hash_fields(self, pool: Pool) -> tuple[str, ...]:
-        """The packet fields that are hashed for the pool's slots; empty if none are."""
-        return ()
-
-    def slot(self, packet: Packet, slots: int) -> int:
-        """The query's slot, from 0 to *slots* - 1. Asked only where it is predicted, and then a selection has its own."""
-        raise NotImplementedError
-
-    def hash_key(self, packet: Packet, service: AddressService) -> Hashable | None:
-        """What the slot depends on: queries with equal keys reach the same backend. None: the key is unknown."""
-        return None
-
-    def distinguishing_fields(self, service: AddressService) -> tuple[str, ...]:
-        """Fields of which any one that differs gives queries independent slots; "nothing": slots are always independent."""
-        return ()
 
 
 class SourcePort(SlotSelection):
@@ -93,8 +54,11 @@ class ClientHash(SlotSelection):
     def hash_key(self, packet: Packet, service: AddressService) -> Hashable:
         """The VIP's address and the hashed fields; UDP and TCP share a slot unless a port is hashed."""
         values = {
-            "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
-        }  # fmt: skip
+            "src_ip": packet.source,
+            "dst_ip": packet.destination,
+            "src_port": packet.sport,
+            "dst_port": packet.dport,
+        }
         protocol = service.protocol if hashes_ports(service.hash_fields) else None
         return (service.vip, service.address, protocol, *(values[name] for name in service.hash_fields))
 

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.selections import SELECTIONS
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
 from dnsteer.proof.reference.slots import (
     Outage,
     PoolOutage,
@@ -89,10 +88,21 @@ def services_of(
                     reached = reached_backends(pool, mode, address.version)
                     tables[key] = reached, *_slots(spec, pool, reached, concerned)
                 reached, base, slots = tables[key]
-                yield AddressService(
-                    name, address.packed, *endpoint, mode, selection, selection.hash_fields(pool),
-                    vip.fragments == "restore", slots, base, tuple(dict.fromkeys(slots)),
-                ), reached  # fmt: skip
+                yield (
+                    AddressService(
+                        name,
+                        address.packed,
+                        *endpoint,
+                        mode,
+                        selection,
+                        selection.hash_fields(pool),
+                        vip.fragments == "restore",
+                        slots,
+                        base,
+                        tuple(dict.fromkeys(slots)),
+                    ),
+                    reached,
+                )
 
 
 def _slots(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -90,50 +91,37 @@ def table_with_changes(
     Empty if nobody has a weight. Of each weight the slots go over in the order in which slots leave a backend, those that
     are its own first to last and all others too; one that it has not reached stays as it was before that weight.
     """
-    balanced = [change for change in changes if change.slots]
-    changes = [change for change in changes if not change.slots]
-    outages = [change for change in changes if change.weight is None]
+    commands = [change for change in changes if not change.slots]
+    outages = [change for change in commands if change.weight is None]
     out = {*down, *(outage.backend for outage in outages if outage.gone >= _THOUSANDTHS)}
 
     def table(by: Mapping[str, int]) -> tuple[str, ...]:
         return table_with_outages(reference_table(tuple(by.items()), slots), by, down, outages)
 
-    last, held = dict(weights), dict[int, str]()
-    for change, begun, final in _weight_changes(weights, changes):
-        if not any(final.values()):
-            continue
-        last = final
-        if change.gone == _THOUSANDTHS:
-            if not change.weight:
-                held = {slot: owner for slot, owner in held.items() if owner != change.backend}
-        elif any(begun.values()):
-            old, new, late = table(begun), table(final), _late(change, begun, final, slots)
-            for slot, (before, after) in enumerate(zip(old, new, strict=True)):
-                if before not in {after, *out} and (slot in late or after in out):
-                    held.setdefault(slot, before)
+    steps = [step for step in _weight_changes(weights, commands) if any(step.after.values())]
+    last = steps[-1].after if steps else weights
     if not any(last.values()):
         return ()
+    held = _held_slots(steps, slots, out, table)
     now = [held.get(slot, owner) for slot, owner in enumerate(table(last))]
-    weight_of = {**weights, **{change.backend: change.weight for change in changes if change.weight is not None}}
-    for change in balanced:
-        name = change.backend
-        by_command = any(other.weight is not None and other.backend == name for other in changes)
-        takes = weight_of[name] or (change.kind == "spill" and not by_command) if name in weights else 0
-        if not takes or name in down:
-            continue
-        own = sorted((s for s in change.slots if s < slots), key=lambda slot: _drain_order(change.backend, slot))
-        for outage in outages:
-            if outage.backend == name:
-                own = own[math.ceil(len(own) * outage.gone / _THOUSANDTHS) :]
-        for slot in own:
-            now[slot] = name
+    for change in changes:
+        if change.slots and _takes_balanced_slots(change, weights, commands, down):
+            for slot in _balanced_slots(change, outages, slots):
+                now[slot] = change.backend
     return tuple(now)
 
 
-def _weight_changes(
-    weights: Mapping[str, int], changes: Iterable[Outage]
-) -> Iterator[tuple[Outage, dict[str, int], dict[str, int]]]:
-    """Each change of a weight with the weights before and after it; neighbouring backups of one progress are one change."""
+@dataclass(frozen=True)
+class _WeightChange:
+    """A *change* of a weight, with all weights *before* and *after* it."""
+
+    change: Outage
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+
+
+def _weight_changes(weights: Mapping[str, int], changes: Iterable[Outage]) -> Iterator[_WeightChange]:
+    """Yield each change of a weight, first to last; neighbouring backups of one progress are one change."""
     left = [change for change in changes if change.weight is not None]
     now = dict(weights)
     while left:
@@ -146,7 +134,52 @@ def _weight_changes(
             if change.was is not None:
                 before[change.backend] = change.was
             now[change.backend] = change.weight or 0
-        yield first, before, now
+        yield _WeightChange(first, before, now)
+
+
+def _held_slots(
+    steps: Iterable[_WeightChange],
+    slots: int,
+    out: Collection[str],
+    table: Callable[[Mapping[str, int]], tuple[str, ...]],
+) -> dict[int, str]:
+    """The slots that changes of weights have not reached, with the backends that keep them; *table* is that by weights."""
+    held = dict[int, str]()
+    for step in steps:
+        change = step.change
+        if change.gone == _THOUSANDTHS:
+            if not change.weight:
+                held = {slot: owner for slot, owner in held.items() if owner != change.backend}
+        elif any(step.before.values()):
+            late = _late(change, step.before, step.after, slots)
+            for slot, (before, after) in enumerate(zip(table(step.before), table(step.after), strict=True)):
+                if before not in {after, *out} and (slot in late or after in out):
+                    held.setdefault(slot, before)
+    return held
+
+
+def _takes_balanced_slots(
+    change: Outage, weights: Mapping[str, int], commands: Iterable[Outage], down: Collection[str]
+) -> bool:
+    """Whether a backend takes the slots that balance load: with a weight by the last command, or by the spec.
+
+    A spill gives slots to a backend that has no weight in the spec.
+    """
+    name = change.backend
+    if name not in weights or name in down:
+        return False
+    given = [command.weight for command in commands if command.backend == name and command.weight is not None]
+    return given[-1] > 0 if given else weights[name] > 0 or change.kind == "spill"
+
+
+def _balanced_slots(change: Outage, outages: Iterable[Outage], slots: int) -> list[int]:
+    """The slots that a backend was given to balance load, without those that have left it."""
+    name = change.backend
+    own = sorted((slot for slot in change.slots if slot < slots), key=lambda slot: _drain_order(name, slot))
+    for outage in outages:
+        if outage.backend == name:
+            own = own[math.ceil(len(own) * outage.gone / _THOUSANDTHS) :]
+    return own
 
 
 def _late(change: Outage, before: Mapping[str, int], after: Mapping[str, int], slots: int) -> set[int]:
@@ -194,10 +227,10 @@ def no_backend_in_service(weights: Mapping[str, int], down: Collection[str], cha
     out = {*down, *(each.backend for each in changes if each.weight is None and each.gone >= _THOUSANDTHS)}
     final: Mapping[str, int] = weights
     serving: set[str] = set()
-    for change, begun, after in _weight_changes(weights, changes):
-        final = after
-        if change.gone < _THOUSANDTHS:
-            serving |= {name for name, weight in begun.items() if weight}
+    for step in _weight_changes(weights, changes):
+        final = step.after
+        if step.change.gone < _THOUSANDTHS:
+            serving |= {name for name, weight in step.before.items() if weight}
     serving |= {name for name, weight in final.items() if weight}
     return serving <= out
 

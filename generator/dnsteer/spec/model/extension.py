@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from dnsteer.spec.hints import near
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.part import Part, bounds, whole
 from dnsteer.spec.model.types import Interface, IPv4, IPv6, Name, wanted
@@ -88,8 +89,6 @@ class Extension(Part):
 def _field(value: Any) -> str:
     if isinstance(value, str) and value in HASH_FIELDS:
         return value
-    from dnsteer.spec.schema_errors import near  # here, since that module reads the parts of this one
-
     hint = near(value, HASH_FIELDS) if isinstance(value, str) else ""
     raise wanted(f"one of {', '.join(HASH_FIELDS)}", hint if hint.startswith("did you mean") else "")
 

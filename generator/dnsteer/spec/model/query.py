@@ -15,10 +15,12 @@ RANDOM_LABEL = "*."
 RANDOM_LABEL_OCTETS = 16
 """The length of that label."""
 
+# fmt: off
 QUERY_TYPES = (
     "A", "AAAA", "ANY", "CAA", "CNAME", "DNSKEY", "DS", "HINFO", "HTTPS", "MX", "NAPTR", "NS", "PTR", "SOA", "SRV", "SVCB",
     "TXT",
-)  # fmt: skip
+)
+# fmt: on
 _RCODES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
 
 

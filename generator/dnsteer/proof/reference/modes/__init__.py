@@ -1,15 +1,15 @@
 """The forwarding modes, one module each, by the spec's word.
 
-To add a mode: a module here with a subclass of `base.ModeReference`, and its line in MODES.
+To add a mode: a module here with a subclass of `ModeReference` (service.py), and its line in MODES.
 """
 
 from __future__ import annotations
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.modes.dsr import DsrReference
 from dnsteer.proof.reference.modes.ipip import IpipReference
 from dnsteer.proof.reference.modes.nat import NatReference
 from dnsteer.proof.reference.modes.siit import SiitReference
+from dnsteer.proof.reference.service import ModeReference
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, dropped
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import (
     IPV4,

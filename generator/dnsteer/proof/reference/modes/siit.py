@@ -9,9 +9,8 @@ import struct
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 
-from dnsteer.proof.reference.modes.base import ModeReference
 from dnsteer.proof.reference.outcome import Expectation, dropped, sure
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import (
     CHECKSUM_AT,

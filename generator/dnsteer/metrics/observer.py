@@ -1,0 +1,203 @@
+"""What the agent tells of its work, once, to all who observe it: the log, the metrics, and what `status` and pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from dnsteer.events.event import Level, Name
+from dnsteer.spec.model.spec import Spec
+from dnsteer.status.agent_knowledge import UnannouncedVip
+from dnsteer.switch.state import AppliedState, BridgeRecord
+
+if TYPE_CHECKING:
+    from dnsteer.deploy.overlay_change import OverlayChange
+
+Check = tuple[str, str, str]
+"""Pool, backend and kind of check."""
+Duration = Literal["decision_wait", "effect", "loop"]
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the agent works with: its bridge, the state that is applied and its spec."""
+
+    bridge: str
+    state: AppliedState
+    spec: Spec
+
+
+@dataclass(frozen=True)
+class CheckTurn:
+    """A target has become healthy, or unhealthy, and *why*: the *check* of it *at* an address.
+
+    *services* are those that it is for alone, such as `853/tcp`; the empty one, or none: all. The result came after *took*
+    seconds and led to the *decision*.
+    """
+
+    check: Check
+    healthy: bool
+    why: str = ""
+    services: tuple[str, ...] = ()
+    at: str = ""
+    took: float = 0.0
+    decision: str = ""
+
+
+@dataclass(frozen=True)
+class PanicChange:
+    """The slots of a pool, or of its *service* alone, went into panic, or out of it.
+
+    Then the *backends* of them fail, *stay* in service all the same, or pass and are *idle*, since people have them out.
+    """
+
+    service: str
+    begins: bool
+    backends: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeptChange:
+    """Of a pool, or of its *service* alone, other *backends* than before stay in service for *keep_at_least* only."""
+
+    service: str
+    keep_at_least: int
+    backends: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look found: what differs in words, what is only warned of, and the flows of others.
+
+    *flows* is how many flows and groups differ, *settings* how many other things. Tables that an *other_version* of dnsteer
+    made are not compared.
+    """
+
+    words: tuple[str, ...] = ()
+    flows: int = 0
+    settings: int = 0
+    warnings: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    other_version: str = ""
+
+
+class AgentObserver:
+    """Is told what the agent does, on its event loop, each thing once. This one keeps nothing.
+
+    Where an event means that something does not work, that is told by `fails` and `works` from here, for all observers
+    alike. *what* names it, such as `the balance`; telling the same again changes nothing.
+    """
+
+    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+        """A line for people about what none of the others is about. By any thread."""
+
+    def fails(self, what: str, said: str, level: Severity = "warning") -> None:
+        """Something does not work, as is *said*. It stays so until it works or is forgotten."""
+
+    def works(self, what: str, said: str) -> None:
+        """It works; *said* if it did not."""
+
+    def forget(self, *begins: str) -> None:
+        """What begins so is no longer anybody's business: it does not fail any more, and nothing is said."""
+
+    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+        """The agent is that of this bridge, and acts or stands by. *switch*: what the record calls the switch."""
+
+    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+        """Another state is applied, with these checks, one for each target. Those that are *failing* did so before."""
+
+    def followed(self, record: BridgeRecord, decision: str = "") -> None:
+        """The record was read; *decision* is the one that led to its overlay last, where that is known."""
+
+    def checked(self, check: Check, took: float, *, good: bool, decision: str = "") -> None:
+        """A check of a backend has a result after *took* seconds, which led to a decision."""
+
+    def turned(self, turn: CheckTurn) -> None:
+        """A check has turned."""
+
+    def panicked(
+        self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
+    ) -> None:
+        """The services for which a pool is in panic now, such as `853/tcp`; the empty one: all without slots of their own.
+
+        *change* is what a *decision* changed of that; None where another state is followed, without a decision.
+        """
+
+    def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
+        """These backends of a pool fail, and stay in service only since too few others pass (`keep_at_least`).
+
+        *change* as in `panicked`.
+        """
+
+    def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
+        """The agent has changed the overlay by a decision; until flows and record had it took so many *seconds*."""
+
+    def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
+        """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
+
+    def announces(
+        self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
+    ) -> None:
+        """These VIPs are announced to routers, or withdrawn; all others are not to be announced. Those that work, but are
+        *held* back, are so until then, in seconds of Unix time. Those *unannounced* should be announced, and why not."""
+
+    def role(self, *, standby: bool) -> None:
+        """The record says that the switch is on standby, or active."""
+
+    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+        """A look at the switch took so many *seconds*; what it found was *repaired* by a decision, if it was."""
+        if found.other_version:
+            said = f"dnsteer {found.other_version} made the tables; apply the spec to have them watched"
+            self.fails("the version", said)
+        else:
+            self.works("the version", "the tables are watched")
+
+    def took(self, what: Duration, seconds: float, decision: str = "") -> None:
+        """Something took so long, for a decision if it was for one."""
+
+    def failed(self, why: str) -> None:
+        """Something could not be done on the switch, and why."""
+
+    def defect(self, part: str, said: str = "") -> None:
+        """A part of the agent has failed in a way that nobody foresaw, and is tried again. Without *said* that is only
+        counted: it is told otherwise."""
+        if said:
+            self.fails(f"the part {part}", said, "error")
+
+    def unrecorded(self, said: str) -> None:
+        """Flows have decisions about health that the record could not be given, as is *said*; empty: the record has all."""
+        if said:
+            self.fails("the record", said, "error")
+        else:
+            self.works("the record", "the record has all that was decided")
+
+
+class Observers(AgentObserver):
+    """Several observers as one. Each is told, whatever another one raises; the first exception is raised after that."""
+
+    def __init__(self, *observers: AgentObserver) -> None:
+        self._observers = observers
+
+
+def _told_to_all(name: str) -> Callable[..., None]:
+    def tell(self: Observers, *args: Any, **named: Any) -> None:
+        failed: Exception | None = None
+        for observer in self._observers:
+            try:
+                getattr(observer, name)(*args, **named)
+            except Exception as err:  # noqa: BLE001  raised below
+                failed = failed or err
+        if failed is not None:
+            raise failed
+
+    return tell
+
+
+EVENTS = tuple(name for name in vars(AgentObserver) if not name.startswith("_"))
+"""The methods of an observer."""
+for _name in EVENTS:
+    setattr(Observers, _name, _told_to_all(_name))

@@ -1,0 +1,183 @@
+"""What the agent tells of its work reaches all observers, each thing once, and each makes of it what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dnsteer.agent.report import Reporter
+from dnsteer.console.seen_recorder import SeenRecorder
+from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
+from tests.unit.console_cases import known
+
+CHECK = ("farm", "ns1", "dns")
+
+
+class Keeps:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **named: self.told.append((name, args, named))
+
+
+class Case:
+    """Every observer that an agent with a console has."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, str]] = []
+        self.fields: list[dict[str, object]] = []
+        self.seen, self.metrics = SeenRecorder(), AgentMetrics()
+        self.all = Observers(self.metrics, self.seen, Reporter(self._say))
+        self.all.bridge_is("br-dns", held=True)
+
+    def _say(self, text: str, event: str, level: str, **fields: object) -> None:
+        self.lines.append((event, level, text))
+        self.fields.append(fields)
+
+    def troubles(self) -> list[tuple[str, str]]:
+        return [(one.about, one.text) for one in self.seen.seen().agent.troubles]
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_each_event_reaches_all_observers_as_it_is_told(event: str) -> None:
+    one, other = Keeps(), Keeps()
+    getattr(Observers(one, other), event)("a", 1, b=2)  # type: ignore[arg-type]
+    assert one.told == other.told == [(event, ("a", 1), {"b": 2})]
+
+
+def test_an_observer_that_fails_keeps_nothing_from_the_others() -> None:
+    """The first exception is raised once all are told, for whoever supervises what tells."""
+
+    class Fails(AgentObserver):
+        def failed(self, why: str) -> None:
+            raise ZeroDivisionError(why)
+
+    last = Keeps()
+    with pytest.raises(ZeroDivisionError, match=r"^away$"):
+        Observers(Fails(), Fails(), last).failed("away")  # type: ignore[arg-type]
+    assert [event for event, *_ in last.told] == ["failed"]
+
+
+def test_checks_that_fail_already_are_known_but_not_said_when_a_state_is_adopted() -> None:
+    case, turn = Case(), CheckTurn(CHECK, False, "late", at="A")
+    case.all.adopted(known(), [CHECK, ("spare", "sp1", "dns")], [turn])
+    assert case.lines == [("adopted", "info", "bridge br-dns: state 1, pools with health checks: 2, targets: 2")]
+    assert case.fields == [{"bridge": "br-dns", "state": 1, "pools": 2, "targets": 2}]
+    assert [(one.backend, one.why) for one in case.seen.seen().agent.failing] == [("ns1", "late")]
+    assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == 0
+
+
+def test_a_check_that_turns_is_said_known_and_counted() -> None:
+    case = Case()
+    case.all.adopted(known(), [CHECK])
+    for healthy in (False, True):
+        case.all.turned(CheckTurn(CHECK, healthy, "late", ("853/tcp", ""), "A", 0.25, "d1"))
+        assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == healthy
+        assert bool(case.seen.seen().agent.failing) is not healthy
+    assert case.lines[1:] == [
+        ("check", "warning", "farm/ns1 is unhealthy (853/tcp): late"), ("check", "info", "farm/ns1 is healthy (853/tcp)"),
+    ]  # fmt: skip
+    about = {"bridge": "br-dns", "pool": "farm", "backend": "ns1", "service": ["853/tcp"], "check": "dns"}
+    times = {"duration_s": 0.25, "decision": "d1"}
+    assert case.fields[1:] == [
+        {**about, **times, "to": "unhealthy", "reason": "late"}, {**about, **times, "to": "healthy", "reason": ""}
+    ]  # fmt: skip
+
+
+def test_a_trouble_is_said_and_known_once_until_it_is_over() -> None:
+    case, changes = Case(), list[int]()
+    case.seen.changed = lambda: changes.append(1)
+    for said in ("gone", "gone", "away"):
+        case.all.fails("the monitor", said)
+    assert (case.troubles(), len(changes)) == ([("monitor", "away")], 2)
+    for _ in range(2):
+        case.all.works("the monitor", "back")
+    assert (case.troubles(), len(changes)) == ([], 3)
+    assert [(event, text) for event, _, text in case.lines] == [
+        ("trouble", "gone"), ("trouble", "away"), ("trouble_over", "back"),
+    ]  # fmt: skip
+
+
+def test_a_trouble_that_is_forgotten_ends_without_a_word() -> None:
+    case = Case()
+    for what in ("the metric of farm/ns1", "the metric of farm/ns2", "OpenFlow", "the monitor"):
+        case.all.fails(what, "gone")
+    case.all.forget("the metric of ", "OpenFlow")
+    assert [about for about, _ in case.troubles()] == ["monitor"] and len(case.lines) == 4
+
+
+def test_what_other_events_tell_already_is_no_trouble_of_its_own() -> None:
+    """The claim and the switch: whether the agent stands by, and what keeps it from its work, are told by these."""
+    case = Case()
+    case.all.failed("OVSDB is away")
+    case.all.bridge_is("br-dns", held=False)
+    assert case.lines == [
+        ("trouble", "error", "the switch stays as it is: OVSDB is away"),
+        ("trouble", "info", "another agent works on bridge br-dns; standing by"),
+    ]
+    assert case.troubles() == [] and case.seen.seen().trouble == "OVSDB is away" and case.seen.seen().stands_by
+    case.all.bridge_is("br-dns", held=True)
+    assert case.lines[2:] == [("trouble_over", "info", "this agent now works on bridge br-dns")]
+
+
+@pytest.mark.parametrize(
+    ("tell", "about", "metric"),
+    [
+        (lambda of, on: of.unrecorded("a full disk" if on else ""), "record", ("dnsteer_agent_unrecorded", 1, 0)),
+        (
+            lambda of, on: of.looked(Look(other_version="9" if on else ""), repaired=True, seconds=0.5), "version",
+            ("dnsteer_agent_look_duration_seconds_count", 1, 2),
+        ),
+    ],
+)  # fmt: skip
+def test_an_event_that_is_a_trouble_is_one_to_all(tell: Any, about: str, metric: tuple[str, float, float]) -> None:
+    case, (name, begun, ended) = Case(), metric
+    tell(case.all, True)
+    assert ([one for one, _ in case.troubles()], case.metric(name)) == ([about], begun)
+    tell(case.all, False)
+    assert (case.troubles(), case.metric(name)) == ([], ended)
+    assert [event for event, *_ in case.lines] == ["trouble", "trouble_over"]
+
+
+def test_a_defect_is_counted_and_a_trouble_unless_it_is_told_otherwise() -> None:
+    case = Case()
+    case.all.defect("the balance", "a defect in the balance")
+    case.all.defect("adopting a state")
+    assert case.troubles() == [("part the balance", "a defect in the balance")]
+    assert case.metric("dnsteer_agent_defects_total", part="balance") == 1
+    assert case.metric("dnsteer_agent_defects_total", part="adopting a state") == 1
+
+
+def test_a_panic_and_backends_that_are_kept_are_said_only_where_they_were_decided() -> None:
+    case = Case()
+    begins = PanicChange("853/tcp", True, ("ns1", "ns2"), ("ns1",), ("ns3",))
+    case.all.panicked("farm", ("853/tcp",), "d1", begins)
+    case.all.kept("farm", ["ns1"], "d1", KeptChange("", 2, ("ns1",)))
+    panic, kept = case.lines
+    assert panic[:2] == ("panic", "error") and panic[2] == (
+        "PANIC: pool farm (853/tcp): no backend in service passes its checks (ns1, ns2); "
+        "these stay in service: ns1; these pass, but people have them out: ns3"
+    )
+    assert kept[:2] == ("too_few", "error") and kept[2] == (
+        "pool farm: too few pass their checks, so these stay in service (keep_at_least: 2): ns1"
+    )
+    assert case.seen.seen().panics == {"farm"} and case.seen.seen().agent.kept == ("farm/ns1",)
+    case.all.panicked("farm", ())
+    case.all.kept("farm", [])
+    assert len(case.lines) == 2
+    assert not case.seen.seen().panics and case.metric("dnsteer_pool_panic", pool="farm") == 0
+
+
+def test_the_role_is_said_when_it_changes() -> None:
+    case = Case()
+    for standby in (False, True, True, False):
+        case.all.role(standby=standby)
+    assert [text for _, _, text in case.lines] == ["this switch is on standby now", "this switch is active now"]

@@ -1,0 +1,42 @@
+"""What a change of the tables removes at once, and what waits for answers in flight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dnsteer.render.flows import Flow
+from dnsteer.switch.table_changes import TableChanges
+from dnsteer.tables.order import PIPELINE
+
+ANSWERS = ("ingress", "return", "fragment", "egress")
+
+
+def changes(*numbers: int, renumbered: bool = False) -> TableChanges:
+    """A change that removes a flow of each of these tables."""
+    flows = tuple(Flow(number, 100, "udp", 1, "drop") for number in numbers)
+    return TableChanges((), (), flows, (), (), (), renumbered=renumbered)
+
+
+def waiting(change: TableChanges) -> set[int]:
+    now, later = change.split_for_grace()
+    assert {*now.remove, *later.remove} == {*change.remove}
+    return {flow.table for flow in later.remove}
+
+
+def test_flows_of_tables_that_answers_pass_wait() -> None:
+    numbers = {name: table.number for name, table in PIPELINE.tables.items()}
+    assert waiting(changes(*numbers.values())) == {numbers[name] for name in ANSWERS}
+
+
+@pytest.mark.parametrize("renumbered", [False, True])
+def test_flows_in_numbers_of_no_table_wait(renumbered: bool) -> None:
+    """The connection tracker may give a packet back to such a number, and nothing else leads there."""
+    assert waiting(changes(99, PIPELINE.tables["vip"].number, renumbered=renumbered)) == {99}
+
+
+def test_flows_that_another_table_left_in_a_number_do_not_wait() -> None:
+    """They would take packets of the table that has the number now."""
+    numbers = [PIPELINE.tables[name].number for name in ANSWERS]
+    assert waiting(replace(changes(*numbers), renumbered=True)) == set()
