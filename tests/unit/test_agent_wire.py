@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import socket
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe
+from dnsteer.agent.probes.tcp import ask_tls
 from dnsteer.agent.probes.udp import UdpProbe
 from tests.unit.agent_probing import (
     LONG,
@@ -285,6 +287,35 @@ def test_no_tls(kind: str, talk: object, timeout: float, why: str) -> None:
     said = probed(lambda port: target_of(kind, port, timeout), tcp_server(talk))  # type: ignore[arg-type]
     assert all(s.startswith(why) for s in said), said
     assert not any("_ssl.c" in s or "Error" in s for s in said), said
+
+
+def test_a_tls_probe_that_is_cancelled_leaves_the_number_of_its_socket_to_others(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled when its handshake has just ended, as by a time-out: sockets that are opened next have its number."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        async with tcp_server(mute, secured(files)) as port:
+            probe = asyncio.ensure_future(ask_tls(target_of("tls", port), b"query"))
+            end = SSLProtocol._on_handshake_complete
+
+            def end_and_cancel(protocol: SSLProtocol, *failure: object) -> None:
+                end(protocol, *failure)
+                if not protocol._server_side:
+                    probe.cancel()
+
+            monkeypatch.setattr(SSLProtocol, "_on_handshake_complete", end_and_cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await probe
+            with ExitStack() as stack:
+                others = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(8)]
+                for other in others:
+                    loop.add_reader(other, print)
+                for other in others:
+                    loop.remove_reader(other)
+
+    asyncio.run(run())
 
 
 def coded(rcode: dns.rcode.Rcode) -> Reply:

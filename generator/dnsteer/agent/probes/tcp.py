@@ -37,6 +37,13 @@ def client_socket(target: ProbeTarget, kind: socket.SocketKind) -> socket.socket
     return made
 
 
+class _StreamProtocol(asyncio.StreamReaderProtocol):
+    def eof_received(self) -> bool:
+        """Close with the peer: the query has been sent by then, and TLS cannot be half closed."""
+        super().eof_received()
+        return False
+
+
 @asynccontextmanager
 async def connected(target: ProbeTarget, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
     """Connect. The connection is reset in the end, so that its port can be used again at once. Raises OSError."""
@@ -45,14 +52,19 @@ async def connected(target: ProbeTarget, tls: ssl.SSLContext | None) -> AsyncIte
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await loop.sock_connect(made, (target.address, target.port))
-        reader, writer = await asyncio.open_connection(sock=made, ssl=tls, server_hostname="" if tls else None)
+        protocol = _StreamProtocol(reader := asyncio.StreamReader())
+        transport, _ = await loop.create_connection(lambda: protocol, sock=made)
     except BaseException:
         made.close()
         raise
     try:
-        yield reader, writer
+        # TLS is a second step: create_connection with `ssl`, cancelled when its handshake has just ended, waits for a
+        # close_notify, and meanwhile the event loop refuses another socket of the closed one's number (CPython 3.11).
+        secured = transport if tls is None else await loop.start_tls(transport, protocol, tls)
+        assert secured is not None
+        yield reader, asyncio.StreamWriter(secured, protocol, reader, loop)
     finally:
-        writer.transport.abort()
+        transport.abort()
 
 
 _TLS = trusting()
