@@ -54,7 +54,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
-    settings.load_profile("default")  # with CI=true too: else random tests would try the same each time
+    # With CI=true too: else random tests would try the same each time. No deadline: the machine may have other work.
+    settings.register_profile("untimed", settings.get_profile("default"), deadline=None)
+    settings.load_profile("untimed")
     if hasattr(config, "workerinput") and own_machine.possible():
         own_machine.enter()
     for number in (signal.SIGHUP, signal.SIGQUIT):

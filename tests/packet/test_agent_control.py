@@ -173,7 +173,12 @@ def test_killed_in_a_gradual_drain(shared: Switch, applied: Switch, tmp_path: Pa
     """The client says what it does not know, and the next agent goes on."""
     it = Agent(shared, tmp_path / "agent.log")
     it.waits_for("control socket")
-    killer = threading.Timer(2.5, lambda: it.end(signal.SIGKILL))
+
+    def kill_under_way() -> None:
+        wait(lambda: overlay(shared) and 0 < overlay(shared)[0].get("gone", 0), lambda: str(overlay(shared)))
+        it.end(signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_under_way)
     killer.start()
     done = on(shared)("drain", "farm/ns1", "--over", "6s")
     killer.join()
