@@ -28,8 +28,11 @@ def leaves(vector: Vector) -> Frame:
     return frame
 
 
-def passes(switch: Switch, vector: Vector, port: str = "") -> bool:
-    """Whether a frame gets through, by the counter of the port that it must leave by."""
+def passes(switch: Switch, vector: Vector, port: str = "", within: float = 2.0) -> bool:
+    """Whether a frame gets through *within* seconds, by the counter of the port that it must leave by.
+
+    With STP the bridge sends a frame of its own every two seconds.
+    """
     port = port or leaves(vector).port
 
     def sent() -> int:
@@ -39,11 +42,10 @@ def passes(switch: Switch, vector: Vector, port: str = "") -> bool:
 
     before = sent()
     switch.appctl("netdev-dummy/receive", vector.port, vector.data.hex())
-    for _ in range(20):
-        if sent() > before:
-            return True
+    deadline = time.monotonic() + within
+    while not (through := sent() > before) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return False
+    return through
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def test_killed_in_a_gradual_drain(shared: Switch, applied: Switch, tmp_path: Pa
     it.waits_for("control socket")
 
     def kill_under_way() -> None:
-        wait(lambda: overlay(shared) and 0 < overlay(shared)[0].get("gone", 0), lambda: str(overlay(shared)))
+        wait(lambda: overlay(shared) and overlay(shared)[0].get("gone", 0) > 0, lambda: str(overlay(shared)))
         it.end(signal.SIGKILL)
 
     killer = threading.Thread(target=kill_under_way)
