@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Sending
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import ExtensionClient

@@ -10,8 +10,8 @@ import pytest
 from dnsteer import __version__
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit, utc
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.run import Deployed, Options
 from dnsteer.deploy.run import deploy as patient_deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay

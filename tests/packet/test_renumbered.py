@@ -10,9 +10,9 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import Sending
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.metrics.agent import AgentMetrics

@@ -20,9 +20,8 @@ from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.capture.selection import select
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.overlay_change import Edit
-from dnsteer.deploy.overlay_edits import bring_back, take_out
+from dnsteer.deploy.overlay_edits import bring_back, give_weight, take_out, take_weight_back
 from dnsteer.deploy.spec_differences import compare_specs
-from dnsteer.deploy.weight_edits import give_weight, take_weight_back
 from dnsteer.lab import topology
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of

@@ -42,9 +42,14 @@ class Adoption:
     """
 
     def __init__(
-        self, claim: Claim, health: Health, add: Report, tell: Callable[[World], None], probe_port: ProbePort,
+        self,
+        claim: Claim,
+        health: Health,
+        add: Report,
+        tell: Callable[[World], None],
+        probe_port: ProbePort,
         observer: AgentObserver,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._claim, self._health, self._add, self._tell = claim, health, add, tell
         self._probe_port, self._observer = probe_port, observer
         self.world: World | None = None

@@ -18,7 +18,7 @@ from dnsteer.agent.unrecorded import Unrecorded
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.settle import overlay_in_tables
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.agent_answer import AgentAnswer
@@ -59,7 +59,7 @@ class SwitchMemory:
         """The flows that the last change of slots has sent, as ovs-ofctl monitor prints them."""
         self.seen: tuple[str, int, int] | None = None
         """Bridge, marker and number of events, of the last look at all tables that found them right."""
-        self.wanted: Wanted | None = None
+        self.wanted: WantedSwitch | None = None
         """What was wanted last."""
         self.fault: str | None = None
         """What is wrong with the switch's tables, or that it does not answer; empty: they were found right; None: nothing is
@@ -188,7 +188,7 @@ class HeldSwitch(TargetSwitch):
         known = self.memory.tell(bridge)
         return AgentAnswer(known) if known is not None else super().ask_agent(bridge)
 
-    def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
+    def wanted(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return what a recorded state and an overlay mean, from what is known as far as possible. Raises SwitchError."""
         known = self.memory.wanted
         if known is None or known.applied != state:

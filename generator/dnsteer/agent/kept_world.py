@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dnsteer.agent.world import World
-from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.model.spec import Spec

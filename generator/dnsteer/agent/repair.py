@@ -13,7 +13,7 @@ from dnsteer.deploy.restore import restore
 from dnsteer.deploy.role import bring_role
 from dnsteer.deploy.settle import settle_or_keep
 from dnsteer.deploy.target_switch import Progress
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.metrics.observer import Look
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
@@ -57,9 +57,15 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
             failed = err
         with switch.database() as database:
             found = compute_and_diff(
-                wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=False,
+                wanted,
+                database,
+                client,
+                switch.extension,
+                adopt=True,
+                reclaim=True,
+                needs_extension=False,
                 foreign_flows=False,
-            )  # fmt: skip
+            )
             if failed is not None and not found.changed:
                 raise failed
             if found.changed and repair:
@@ -78,7 +84,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
     )
 
 
-def _words(found: SwitchDiff, wanted: Wanted, repair: bool) -> list[str]:
+def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
     """Return the differences in words; with *repair* of settings what was done about them."""
 
     def shown(flow: Flow) -> str:

@@ -45,8 +45,11 @@ class Reporter(AgentObserver):
         pools, number = len({pool for pool, _, _ in checks}), known.state.number
         self.say(
             f"bridge {known.bridge}: state {number}, pools with health checks: {pools}, targets: {len(checks)}",
-            "adopted", state=number, pools=pools, targets=len(checks),
-        )  # fmt: skip
+            "adopted",
+            state=number,
+            pools=pools,
+            targets=len(checks),
+        )
 
     def turned(self, turn: CheckTurn) -> None:
         """See AgentObserver."""
@@ -58,9 +61,18 @@ class Reporter(AgentObserver):
         if kind.endswith(WARNS):
             text = f"{pool}/{backend} {'passes' if turn.healthy else 'fails'} a check that only warns{about}{reason}"
         self.say(
-            text, "check", level, pool=pool, backend=backend, to=to, reason=why, service=services, check=kind,
-            duration_s=round(turn.took, 6), decision=turn.decision,
-        )  # fmt: skip
+            text,
+            "check",
+            level,
+            pool=pool,
+            backend=backend,
+            to=to,
+            reason=why,
+            service=services,
+            check=kind,
+            duration_s=round(turn.took, 6),
+            decision=turn.decision,
+        )
 
     def panicked(
         self, pool: str, services: tuple[str, ...], decision: str = "", change: PanicChange | None = None
@@ -79,9 +91,16 @@ class Reporter(AgentObserver):
         if change.idle:
             text += f"; these pass, but people have them out: {', '.join(change.idle)}"
         self.say(
-            text, "panic", "error", pool=pool, service=change.service, backends=[*change.backends], stay=[*change.stay],
-            idle=[*change.idle], decision=decision,
-        )  # fmt: skip
+            text,
+            "panic",
+            "error",
+            pool=pool,
+            service=change.service,
+            backends=[*change.backends],
+            stay=[*change.stay],
+            idle=[*change.idle],
+            decision=decision,
+        )
 
     def kept(self, pool: str, backends: Collection[str], decision: str = "", change: KeptChange | None = None) -> None:
         """See AgentObserver."""
@@ -93,9 +112,14 @@ class Reporter(AgentObserver):
             text = f"{about}: too few pass their checks, so these stay in service (keep_at_least: {least}): "
             text += ", ".join(kept)
         self.say(
-            text, "too_few" if kept else "enough", "error" if kept else "info", pool=pool, service=change.service,
-            backends=[*kept], decision=decision,
-        )  # fmt: skip
+            text,
+            "too_few" if kept else "enough",
+            "error" if kept else "info",
+            pool=pool,
+            service=change.service,
+            backends=[*kept],
+            decision=decision,
+        )
 
     def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
         """See AgentObserver."""
@@ -104,9 +128,17 @@ class Reporter(AgentObserver):
             reason = entry.note if action in ("out", "backup_in", "balance", "spill") else ""
             text = f"decision {decision}: {entry.name}{entry.about_service} {words}{f': {reason}' if reason else ''}"
             self.say(
-                text, "decision", decision=decision, pool=entry.pool, backend=entry.backend, service=entry.service,
-                kind=entry.kind, action=action, reason=reason, over_s=entry.over or None,
-            )  # fmt: skip
+                text,
+                "decision",
+                decision=decision,
+                pool=entry.pool,
+                backend=entry.backend,
+                service=entry.service,
+                kind=entry.kind,
+                action=action,
+                reason=reason,
+                over_s=entry.over or None,
+            )
         if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
             moves = {move.text(): move for move in change.moves}
             for line in change.words():
@@ -184,7 +216,9 @@ def _decided(before: Overlay, after: Overlay) -> Iterator[tuple[Maintenance, str
     for entry in before:
         if same_entry(after, entry) is None and not entry.returns:
             ended = {
-                "health": ("back", "comes back"), "backup": ("backup_out", "leaves"),
-                "balance": ("balance", "has no slots of others any more"), "spill": ("spill", "has no slots any more"),
-            }  # fmt: skip
+                "health": ("back", "comes back"),
+                "backup": ("backup_out", "leaves"),
+                "balance": ("balance", "has no slots of others any more"),
+                "spill": ("spill", "has no slots any more"),
+            }
             yield entry, *ended.get(entry.kind, ("ended", f"no longer {entry.state}: its time has passed"))

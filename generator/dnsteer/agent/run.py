@@ -60,9 +60,14 @@ class Agent:
     """
 
     def __init__(
-        self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
-        seen: SeenRecorder | None = None, observers: Sequence[AgentObserver] = (),
-    ) -> None:  # fmt: skip
+        self,
+        switch: TargetSwitch,
+        bridge: str | None,
+        say: Say,
+        run_request: RunRequestOn,
+        seen: SeenRecorder | None = None,
+        observers: Sequence[AgentObserver] = (),
+    ) -> None:
         self._seen = seen or SeenRecorder()
         observer = self._observer = Observers(*observers, self._seen, Reporter(say))
         self.supervisor = Supervisor(observer)

@@ -20,9 +20,14 @@ class VerbServer:
     that is followed, if one is; *acts* says whether this agent acts on the switch, or another one does."""
 
     def __init__(
-        self, switch: HeldSwitch, run_request: RunRequestOn, observer: AgentObserver, seen: SeenRecorder,
-        applied: Callable[[], Spec | None], acts: Callable[[], bool],
-    ) -> None:  # fmt: skip
+        self,
+        switch: HeldSwitch,
+        run_request: RunRequestOn,
+        observer: AgentObserver,
+        seen: SeenRecorder,
+        applied: Callable[[], Spec | None],
+        acts: Callable[[], bool],
+    ) -> None:
         self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied
         self._tell, self._acts = seen.tell, acts
         self._control: Control | None = None

@@ -240,7 +240,7 @@ def report_change(
         named = {"backends": about} if names else {}
         print_json({**change.as_json(), **alone, **named, "dry_run": dry_run, **(more or {})})
         return
-    from dnsteer.deploy.bounded import bounded_alike
+    from dnsteer.deploy.bounded_lists import bounded_alike
 
     how = "--json" if dry_run else ""
     for warning in bounded_alike(change.warnings, how=how):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.render.flows import parse_flow
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
@@ -75,7 +75,7 @@ class SwitchDiff:
 
 
 def compute_and_diff(
-    wanted: Wanted,
+    wanted: WantedSwitch,
     database: db.Database,
     client: OpenFlow,
     control: str | None,
@@ -118,7 +118,7 @@ def compute_and_diff(
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
 
 
-def _read_tables(wanted: Wanted, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:
+def _read_tables(wanted: WantedSwitch, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:
     """Read the tables, if there are any."""
     if before is None or br.lacks_protocol(before):
         client.end_dump()
@@ -142,7 +142,7 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: Bridge | None, timeou
     return tables
 
 
-def _reclaim(tables: Tables, wanted: Wanted) -> None:
+def _reclaim(tables: Tables, wanted: WantedSwitch) -> None:
     """Count flows that somebody put in the place of dnsteer's as dnsteer's. One with a cookie is its owner's."""
     if not tables.other:
         return
@@ -152,7 +152,7 @@ def _reclaim(tables: Tables, wanted: Wanted) -> None:
 
 
 def _read_handover(
-    wanted: Wanted, flows: TableChanges, control: str | None, timeout: float, needs_extension: bool
+    wanted: WantedSwitch, flows: TableChanges, control: str | None, timeout: float, needs_extension: bool
 ) -> Handover | None:
     """Plan the handover of the extension's program, if there is or was an extension."""
     extension = wanted.plan.extension

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
-from dnsteer.deploy.basis import refuse_outdated
+from dnsteer.deploy.agreement import Agreement, refuse_outdated
 from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.overlay_flows import overlay_flows
-from dnsteer.deploy.target_switch import Agreement, Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import expire, now
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import register_value
@@ -109,11 +109,16 @@ class OverlayChange:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "ok": True, "changed": self.changed, "bridge": self.bridge, "repaired": self.repaired,
+            "ok": True,
+            "changed": self.changed,
+            "bridge": self.bridge,
+            "repaired": self.repaired,
             "moved": sum(m.moved for m in self.moves),
-            "moves": [m.as_json() for m in self.moves], "words": self.words(), "asks": self.ask,
+            "moves": [m.as_json() for m in self.moves],
+            "words": self.words(),
+            "asks": self.ask,
             "warnings": self.warnings,
-        }  # fmt: skip
+        }
 
 
 def change_overlay(
@@ -197,17 +202,20 @@ def _plan_change(
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
     goal = Overlay(tuple(b for a in after for b in a.in_the_end))
     change = OverlayChange(
-        record.bridge, before, after,
+        record.bridge,
+        before,
+        after,
         moves=movement.moves(was, becomes),
         warnings=[
-            *movement.pools_without_backends(becomes), *movement.last_backends_left(was, Assignment(members, goal)),
+            *movement.pools_without_backends(becomes),
+            *movement.last_backends_left(was, Assignment(members, goal)),
             *([NOT_FORWARDING] if record.waits else []),
         ],
         slots={m.pool: m.slots for m in members},
         members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
         workers=state.workers,
-    )  # fmt: skip
+    )
     return change, final_moves
 
 
@@ -255,7 +263,7 @@ def _plan_handover(at: _LockedSwitch, after: Overlay, touched: Iterable[Membersh
     """Return what the extension is to be given, where it serves one of the pools."""
     if not any(m.pool in at.state.extended for m in touched):
         return None
-    from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
+    from dnsteer.deploy.extension_program import handover_for  # here, since it loads all that quick verbs do without
 
     return handover_for(at.switch, at.state, after)
 
@@ -295,9 +303,10 @@ def _move_slots(at: _LockedSwitch, after: Overlay, found: _Look) -> None:
             commit(at.session, entry, begun)
         except SwitchError as err:
             raise reworded(
-                err, f"the slots have moved, but {err}; the change is still pending in the record: to complete it, "
-                "run dnsteer reconcile or repeat this command"
-            ) from None  # fmt: skip
+                err,
+                f"the slots have moved, but {err}; the change is still pending in the record: to complete it, "
+                "run dnsteer reconcile or repeat this command",
+            ) from None
 
 
 def _load_slots(session: Session, begun: Begun, handover: Handover) -> None:

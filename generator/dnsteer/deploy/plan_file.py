@@ -10,8 +10,8 @@ from pathlib import Path
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.caller import operator_name
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Deployed, Options, deploy, preview
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now, stamp

@@ -70,7 +70,7 @@ def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_r
     if change.changed:
         done.changes.append(change)
     if record.extended:  # it may have been restarted, with the program of its file
-        from dnsteer.deploy.extension import guarded, reload_program
+        from dnsteer.deploy.extension_program import guarded, reload_program
 
         if guarded(lambda: reload_program(switch, bridge, dry_run=dry_run, progress=progress)):
             done.loaded.append(bridge)

@@ -7,23 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from dnsteer.deploy.agreement import Agreement, refuse_outdated
 from dnsteer.deploy.apply import apply_change, apply_state
-from dnsteer.deploy.basis import refuse_outdated
-from dnsteer.deploy.bounded import bounded_lines
+from dnsteer.deploy.bounded_lists import bounded_lines
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
-from dnsteer.deploy.goal import Goal, make_goal, new_state
+from dnsteer.deploy.goal import Goal, SpecSource, make_goal, new_state
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.prefetch import Prefetch
 from dnsteer.deploy.role import first_role
 from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.settle import as_settled, settle_or_replace
-from dnsteer.deploy.spec_source import SpecSource
-from dnsteer.deploy.summarize import summarize
-from dnsteer.deploy.summary import PlanSummary, sentence_groups
-from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.summary import PlanSummary, sentence_groups, summarize
+from dnsteer.deploy.target_switch import GRACE, Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import RestartedError
@@ -99,9 +97,14 @@ def deploy(
 
 
 def _deploy_if_agreed(
-    source: SpecSource, switch: TargetSwitch, options: Options, review: Review, agreement: Agreement,
-    prefetch: Prefetch | None, progress: Progress,
-) -> tuple[PlanSummary, ApplyResult | None]:  # fmt: skip
+    source: SpecSource,
+    switch: TargetSwitch,
+    options: Options,
+    review: Review,
+    agreement: Agreement,
+    prefetch: Prefetch | None,
+    progress: Progress,
+) -> tuple[PlanSummary, ApplyResult | None]:
     """Change the switch; without a result nothing was changed, since the operator has not agreed to what would be done."""
     with _no_garbage_collection(), _session(switch, prefetch) as session:
         # lock, read, settle
@@ -175,7 +178,7 @@ def _client(switch: TargetSwitch, bridge: str, record: BridgeRecord | None, pref
 
 def _plan_and_diff(
     source: SpecSource, at: _Connections, options: Options, *, needs_extension: bool = True
-) -> tuple[Goal, Wanted, SwitchDiff]:
+) -> tuple[Goal, WantedSwitch, SwitchDiff]:
     """Return the spec and overlay to reach, what follows from them, and how the switch differs.
 
     Unless it *needs_extension*, the extension may be away.
@@ -183,14 +186,14 @@ def _plan_and_diff(
     time = now()
     sourced = source.read(at.session, at.record, time)
     goal = make_goal(sourced, at.session, at.record, time, rename=options.rename, note=options.note)
-    wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
+    wanted = WantedSwitch(goal.loaded, goal.overlay, goal.applied)
     found = compute_and_diff(
         wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needs_extension=needs_extension
     )
     return goal, wanted, found
 
 
-def _changes_more(goal: Goal, wanted: Wanted) -> bool:
+def _changes_more(goal: Goal, wanted: WantedSwitch) -> bool:
     """Whether a state that this version can load is applied, and what is wanted is another one."""
     if goal.applied is None or wanted.applied_spec is None:
         return False
@@ -211,7 +214,7 @@ def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progr
     return replace(at, record=at.session.record(bridge))
 
 
-def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:
+def _summary(goal: Goal, wanted: WantedSwitch, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:
     before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
     after = Assignment(wanted.plan.members, goal.overlay)
     summary = summarize(goal, wanted, found, before, after, preview=preview)

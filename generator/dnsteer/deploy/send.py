@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from dnsteer.deploy.attempt import Attempt
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.journal import Attempt
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import TableChanges
@@ -59,7 +59,7 @@ class Sending:
     """
 
     client: OpenFlow
-    wanted: Wanted
+    wanted: WantedSwitch
     attempt: Attempt
     fenced: bool
     signals: list[int]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.announced import announced_vips

@@ -267,7 +267,7 @@ class Observer:
         if state is None:
             return None
         if self._loaded[0] != state.text:
-            from dnsteer.deploy.recorded import load_state
+            from dnsteer.deploy.recorded_spec import load_state
 
             try:
                 self._loaded = state.text, load_state(state)

@@ -157,11 +157,13 @@ class Balancer:
         self._record(time)
 
     def _record(self, time: float) -> None:
-        self._observer.bears({
-            (name, backend): value
-            for name, pool in self.pools.items()
-            for backend, value in pool.metric.known(time).items()
-        })  # fmt: skip
+        self._observer.bears(
+            {
+                (name, backend): value
+                for name, pool in self.pools.items()
+                for backend, value in pool.metric.known(time).items()
+            }
+        )
 
     async def look(self, time: float, overlay: Overlay) -> dict[str, Moves]:
         """Read the counters of all pools that are due; return what should move, by pool. Raises SwitchError."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dnsteer.deploy.overlay_flows import overlay_flows
-from dnsteer.deploy.recorded import is_applied, spec_of
+from dnsteer.deploy.recorded_spec import is_applied, spec_of
 from dnsteer.plan.bridge import WantedBridge, wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.min_fragment import required_size
@@ -21,7 +21,7 @@ from dnsteer.switch.tools import SwitchError
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedSwitch:
     """A spec, its overlay, and the state that is *applied* now, if it may differ and can be read.
 
     What follows from them is computed when it is first asked for.
@@ -74,12 +74,12 @@ class Wanted:
         """The smallest fragment, in bytes, that the connection tracker must accept; None if it does not matter."""
         return required_size(self.plan, self.bridge.datapath_type)
 
-    def with_overlay(self, state: AppliedState, overlay: Overlay) -> Wanted:
+    def with_overlay(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.
 
         The plan is not computed anew, unless the spec has an extension, whose program holds slots too.
         """
-        new = Wanted(self.loaded, overlay, self.applied)
+        new = WantedSwitch(self.loaded, overlay, self.applied)
         if state.extended:
             return new
         pools = [m for m in state.members if self.overlay.of(m.pool) != overlay.of(m.pool)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.extension import handover as hand
 from dnsteer.extension.client import ExtensionClient, socket_path
