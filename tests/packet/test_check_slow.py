@@ -21,7 +21,7 @@ from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.report import CheckReport
 from dnsteer.switch import private
-from dnsteer.switch.logs import is_of_speed
+from dnsteer.switch.private import is_about_slow_machine
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from tests.packet.command import run
 from tests.packet.switches import EXAMPLES
@@ -178,4 +178,4 @@ def test_other_warnings_fail_and_the_verdict_names_them(monkeypatch: pytest.Monk
     ],
 )
 def test_which_warnings_are_about_speed(line: str, speed: bool) -> None:
-    assert is_of_speed(f"2026-11-21T15:07:00.123Z{line}") is speed
+    assert is_about_slow_machine(f"2026-11-21T15:07:00.123Z{line}") is speed

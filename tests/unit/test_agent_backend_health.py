@@ -22,7 +22,7 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.effective_query import effective_query
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.spec import Pool
-from dnsteer.switch.flapping import past_failures
+from dnsteer.switch.agent_record import past_failures
 from dnsteer.switch.state import FAILURES_KEY, BridgeRecord
 from dnsteer.switch.tools import UnwrittenError
 
@@ -205,17 +205,17 @@ class Recorded:
         self.ids: dict[str, str] = {}
         self.writes = 0
         self.full = False
-        monkeypatch.setattr(flapping, "FailuresSession", self._session)
+        monkeypatch.setattr(flapping, "AgentRecordSession", self._session)
 
     def record(self) -> BridgeRecord:
         return BridgeRecord("u", "v", "br-dns", dict(self.ids), {}, "s", "", False)
 
     def _session(self, _remote: str) -> Any:
-        from dnsteer.switch.flapping import FailuresSession
+        from dnsteer.switch.agent_record import AgentRecordSession
 
         outer = self
 
-        class Session(FailuresSession):
+        class Session(AgentRecordSession):
             def __init__(self) -> None:
                 pass
 

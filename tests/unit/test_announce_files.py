@@ -21,7 +21,7 @@ from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
-from dnsteer.switch.announced import places_of, route_place
+from dnsteer.switch.agent_record import recorded_route_locations, route_location
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
@@ -96,14 +96,14 @@ def test_a_withdrawal_that_was_changed_by_hand(until: str) -> None:
 @pytest.mark.parametrize("value", ["junk", "3", "[3]", '[{"include": "x"}]', '[{"via": "bird"}]', '{"a": 1}'])
 def test_places_that_were_changed_by_hand(value: str) -> None:
     with pytest.raises(DamagedError, match="external_ids:dnsteer-announced of bridge br-dns in OVSDB is damaged"):
-        places_of(record(dnsteer_announced=value))
+        recorded_route_locations(record(dnsteer_announced=value))
 
 
 def test_places(tmp_path: Path) -> None:
-    assert places_of(record()) == []
+    assert recorded_route_locations(record()) == []
     announce = settings(tmp_path).model_copy(update={"on_stop": "withdraw"})
-    assert places_of(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
-        route_place(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
+    assert recorded_route_locations(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
+        route_location(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
     ]
 
 

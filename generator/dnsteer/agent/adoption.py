@@ -13,7 +13,6 @@ from dnsteer.agent.claim import Claim
 from dnsteer.agent.kept_world import kept_world
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.stream import refuse_unavailable
-from dnsteer.agent.probes.targets import Key
 from dnsteer.agent.probes.turns import Turns
 from dnsteer.agent.probes.udp import Report
 from dnsteer.agent.probing import askable, make_probers, start_probes, stop_probes
@@ -21,7 +20,7 @@ from dnsteer.agent.supervise import Retry, described
 from dnsteer.agent.world import World, read_world
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.switch.flapping import PastFailures, past_failures
+from dnsteer.switch.agent_record import PastFailures, TargetKey, past_failures
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
@@ -142,7 +141,7 @@ class Adoption:
         return world
 
     def _adopt(
-        self, world: World, overlay: Overlay, past: Mapping[Key, PastFailures], loop: asyncio.AbstractEventLoop
+        self, world: World, overlay: Overlay, past: Mapping[TargetKey, PastFailures], loop: asyncio.AbstractEventLoop
     ) -> None:
         probers = make_probers(world.targets, self._add, loop)  # before anything changes: what it reads may be wrong
         stop_probes(self._probes)

@@ -10,20 +10,20 @@ from dnsteer.agent.evidence import Evidence
 from dnsteer.agent.flapping import began_with
 from dnsteer.agent.health import CheckState, Result, after_result
 from dnsteer.agent.probes.serials import Serials
-from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
+from dnsteer.agent.probes.targets import ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.effective_query import EffectiveQuery
-from dnsteer.switch.flapping import PastFailures
+from dnsteer.switch.agent_record import PastFailures, TargetKey
 
 
 class Health:
     """States of the checks, by target. A backend is unhealthy while one of its checks is that takes it out."""
 
     def __init__(self) -> None:
-        self.states: dict[Key, CheckState] = {}
-        self._by_slots: dict[str, dict[str, list[Key]]] = {}
+        self.states: dict[TargetKey, CheckState] = {}
+        self._by_slots: dict[str, dict[str, list[TargetKey]]] = {}
         """The targets of each backend that decide about a pool's slots (`slots_name`)."""
-        self._untested: set[Key] = set()
+        self._untested: set[TargetKey] = set()
         """Targets of which it is not known yet whether they are healthy."""
         self._serials: dict[tuple[str, int, EffectiveQuery], Serials] = {}
         """By pool and number of the check, and what it asks."""
@@ -34,7 +34,7 @@ class Health:
         targets: Iterable[ProbeTarget],
         overlay: Overlay,
         time: float,
-        past: Mapping[Key, PastFailures] | None = None,
+        past: Mapping[TargetKey, PastFailures] | None = None,
     ) -> None:
         """Know these targets from now on. Backends that the record has as unhealthy begin so, all new ones as healthy.
 
@@ -47,7 +47,7 @@ class Health:
             if entry.kind == "health" and not entry.returns
         }
         known, self.states, self._by_slots = self.states, {}, {}
-        asked = {_serials_of(target): set[Key]() for target in known_targets}
+        asked = {_serials_of(target): set[TargetKey]() for target in known_targets}
         for target in known_targets:
             asked[_serials_of(target)].add(target.key)
         self._serials = {check: one for check, one in self._serials.items() if check in asked}
@@ -137,7 +137,7 @@ class Health:
         """Whether the next result of a target shows if it is the fault of another backend that this one fails."""
         return self._evidence.is_awaited(target)
 
-    def _failed(self, keys: Iterable[Key]) -> list[Key]:
+    def _failed(self, keys: Iterable[TargetKey]) -> list[TargetKey]:
         """Those of a backend's targets that are unhealthy, first failed first."""
         return sorted((key for key in keys if not self.states[key].healthy), key=lambda key: self.states[key].since)
 

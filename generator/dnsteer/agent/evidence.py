@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.targets import Key, ProbeTarget
+from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.switch.agent_record import TargetKey
 
 Peers = tuple[str, ...]
 """What targets have in common that are compared."""
@@ -19,15 +20,15 @@ class Evidence:
     """What is known of each target that fails. Times are those of the results."""
 
     def __init__(self) -> None:
-        self._peers: dict[Key, Peers] = {}
+        self._peers: dict[TargetKey, Peers] = {}
         self._passed: dict[Peers, dict[str, tuple[float, float]]] = {}
         """When the last two probes were sent that a backend passed, by backend."""
-        self._since: dict[Key, float] = {}
+        self._since: dict[TargetKey, float] = {}
         """When the first of the failed probes in a row was sent."""
-        self._proven: set[Key] = set()
-        self._awaiting: dict[Peers, set[Key]] = {}
+        self._proven: set[TargetKey] = set()
+        self._awaiting: dict[Peers, set[TargetKey]] = {}
         """The targets that fail and are not proven to do so by themselves, by what they are compared with."""
-        self._at_once: set[Key] = set()
+        self._at_once: set[TargetKey] = set()
         """Targets that one failed probe takes out: then one that is sent later and answered is enough."""
 
     def adopt(self, targets: Iterable[ProbeTarget]) -> None:
@@ -65,7 +66,7 @@ class Evidence:
         else:
             self._awaiting.setdefault(self._peers[key], set()).add(key)
 
-    def proves(self, key: Key) -> bool:
+    def proves(self, key: TargetKey) -> bool:
         """Whether a target that fails is known to do so by itself; one without peers is."""
         if key in self._proven or not self._peers.get(key):
             return True
@@ -76,7 +77,7 @@ class Evidence:
         waiting = (self._awaiting.get(peers, ()) for peers in _peers(target)) if self._awaiting else ()
         return any(key[1] != target.backend for keys in waiting for key in keys)
 
-    def _settle(self, key: Key) -> None:
+    def _settle(self, key: TargetKey) -> None:
         """Wait no longer for others to be asked."""
         peers = self._peers.get(key, ())
         if key in (waiting := self._awaiting.get(peers, set())):
@@ -84,7 +85,7 @@ class Evidence:
             if not waiting:
                 del self._awaiting[peers]
 
-    def _passed_by_others(self, key: Key) -> Iterator[float]:
+    def _passed_by_others(self, key: TargetKey) -> Iterator[float]:
         passed = self._passed.get(self._peers.get(key, ()), {})
         return (at for backend, both in passed.items() if backend != key[1] for at in both)
 

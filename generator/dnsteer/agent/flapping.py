@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping
 
 from dnsteer.agent.health import CheckState, decayed_failures
-from dnsteer.agent.probes.targets import Key
-from dnsteer.switch.flapping import FailuresSession, PastFailures
+from dnsteer.switch.agent_record import AgentRecordSession, PastFailures, TargetKey
 from dnsteer.switch.state import FAILURES_KEY, BridgeRecord
 from dnsteer.switch.tools import UnwrittenError
 
@@ -18,7 +17,7 @@ _MOST = 500
 """Checks that are recorded, those with the most failures first: the record stays small in a large outage."""
 
 
-def flapping(states: Mapping[Key, CheckState], now: float) -> dict[Key, CheckState]:
+def flapping(states: Mapping[TargetKey, CheckState], now: float) -> dict[TargetKey, CheckState]:
     """Return the states that are to be recorded at *now*, a time as those of the states."""
     found = {key: decayed_failures(state, now) for key, state in states.items() if state.failures > _RECORDED}
     most = sorted((key for key, failures in found.items() if failures > _RECORDED), key=lambda key: -found[key])
@@ -44,9 +43,9 @@ class FlappingRecord:
 
     def __init__(self, remote: str) -> None:
         self._remote = remote
-        self._recorded: dict[Key, CheckState] | None = None
+        self._recorded: dict[TargetKey, CheckState] | None = None
 
-    def keep(self, record: BridgeRecord, states: Mapping[Key, CheckState], now: float) -> None:
+    def keep(self, record: BridgeRecord, states: Mapping[TargetKey, CheckState], now: float) -> None:
         """Record what has changed, if anything. Without room for it, that is tried again. Raises SwitchError."""
         wanted = flapping(states, now)
         recorded = {} if self._recorded is None and FAILURES_KEY not in record.ids else self._recorded
@@ -57,7 +56,7 @@ class FlappingRecord:
         ago = time.time() - now
         past = {key: PastFailures(s.failures, s.since + ago, s.held + ago) for key, s in wanted.items()}
         try:
-            with FailuresSession(self._remote) as session:
+            with AgentRecordSession(self._remote) as session:
                 session.record_failures(record, past)
         except UnwrittenError:
             return

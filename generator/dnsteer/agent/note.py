@@ -10,7 +10,7 @@ from typing import Any
 
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.switch.agent_note import NoteSession
+from dnsteer.switch.agent_record import AgentRecordSession
 from dnsteer.switch.tools import SwitchError
 
 PACE = 5.0
@@ -49,5 +49,5 @@ async def keep_note(switch: TargetSwitch, bridge: str, seen: SeenRecorder) -> No
 
 
 def _write(switch: TargetSwitch, bridge: str, note: Any) -> None:
-    with NoteSession(switch.remote, min(switch.timeout, PACE)) as session:
+    with AgentRecordSession(switch.remote, min(switch.timeout, PACE)) as session:
         session.record_note(bridge, note)

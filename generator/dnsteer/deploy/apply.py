@@ -29,7 +29,7 @@ from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.restart_fence import has_fence, makes_fence
 from dnsteer.switch.session import Session
-from dnsteer.switch.settings_input import SettingsInput
+from dnsteer.switch.setting_limits import SettingsInput
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import REMOVED, AppliedState, DamagedError
 from dnsteer.switch.table_changes import TableChanges, compare_tables, lines_to_restore, lost

@@ -14,11 +14,10 @@ from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.renumbering import other_numbers, uses_numbers
 from dnsteer.switch.restart_fence import with_fence
-from dnsteer.switch.settings import WAITS, Level, deviations
-from dnsteer.switch.settings_input import SettingsInput
-from dnsteer.switch.table_changes import TableChanges, compare_tables
+from dnsteer.switch.setting_limits import SettingsInput
+from dnsteer.switch.settings import WAITS, SettingLevel, deviations
+from dnsteer.switch.table_changes import TableChanges, compare_tables, other_numbers, uses_numbers
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.order import PIPELINE
 
@@ -109,7 +108,7 @@ def compute_and_diff(
     if before is not None:
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
-        found = deviations(seen, Level.NAMED, Level.WARNED)
+        found = deviations(seen, SettingLevel.NAMED, SettingLevel.WARNED)
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None

@@ -6,20 +6,23 @@ With DNSTEER_KEEP in the environment its directory (logs, database, captures) st
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.signals import defer_signals, ends_with_parent
-from dnsteer.switch.stale_directories import new_directory, remove_leftovers
 from dnsteer.switch.tools import SwitchError, TimedOutError, find_program, run, schema_file
 
 _START_TIMEOUT = 10.0
@@ -189,3 +192,67 @@ def _clean_up(processes: dict[str, subprocess.Popen[bytes]], folder: Path, held:
     if held is not None:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(held)
+
+
+PREFIX = "dnsteer-"
+"""What the names of the directories begin with."""
+
+_LOCK = "lock"
+
+
+def new_directory() -> tuple[Path, int | None]:
+    """Make a directory, and the descriptor that holds it until it is closed. Raises OSError.
+
+    With DNSTEER_KEEP in the environment there is none: the directory is to stay.
+    """
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX)).absolute()
+        if "DNSTEER_KEEP" in os.environ:
+            return folder, None
+        lock = folder / _LOCK
+        held = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if lock.exists():
+            return folder, held
+        os.close(held)  # removed by another process, which took the lock in between
+
+
+def remove_leftovers() -> None:
+    """Remove this user's directories whose process is gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another user's, or somebody else removes it now
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / _LOCK, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+_SPEED = re.compile(
+    r"\|timeval(\([^|]*\))?\|WARN\|"  # a round of a thread's main loop that took too long, and what it used meanwhile
+    r"|\|ovs_rcu(\([^|]*\))?\|WARN\|blocked \d+ ms waiting for "
+    r"|\|WARN\|Spent an unreasonably long \d+ms dumping flows"
+    r"|no response to inactivity probe after "
+)
+_DROPPED = re.compile(r"\|([a-z_]+)(\([^|]*\))?\|WARN\|Dropped \d+ log messages in last ")
+_SPEED_MODULES = ("timeval", "ovs_rcu")
+
+
+def is_about_slow_machine(line: str) -> bool:
+    """Whether a log line only says that a daemon had to wait: for the CPU, a disk, or while it was stopped."""
+    dropped = _DROPPED.search(line)
+    if dropped:
+        return dropped[1] in _SPEED_MODULES
+    return bool(_SPEED.search(line))
+
+
+def split_log_warnings(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the warnings about real problems, and those about a slow machine."""
+    wrong: list[str] = []
+    slow: list[str] = []
+    for line in lines:
+        (slow if is_about_slow_machine(line) else wrong).append(line)
+    return wrong, slow

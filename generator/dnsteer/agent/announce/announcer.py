@@ -24,7 +24,7 @@ from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedVip
-from dnsteer.switch.announced import route_place
+from dnsteer.switch.agent_record import route_location
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import Withdrawal, withdrawals_of
 
@@ -162,7 +162,7 @@ class Announcer:
         """Follow other settings. Where routes are to be elsewhere, or nowhere, those that there were are withdrawn."""
         publisher = Publisher(*settings) if settings is not None else None
         before = self._settings
-        if before is not None and settings is not None and route_place(before[1]) == route_place(settings[1]):
+        if before is not None and settings is not None and route_location(before[1]) == route_location(settings[1]):
             self._release()
         else:
             self._forget()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
 from dnsteer.agent.announce.routes import RouteOwner
 from dnsteer.spec.model.announce import Announce
-from dnsteer.switch.announced import PlacesSession, places_of, route_place
+from dnsteer.switch.agent_record import AgentRecordSession, recorded_route_locations, route_location
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.tools import SwitchError
 
@@ -25,11 +25,11 @@ class Places:
 
         What shares the file or the protocols with the present place is tried once, before that has routes.
         """
-        here = route_place(announce) if announce is not None else None
+        here = route_location(announce) if announce is not None else None
         left, wrong = [], []
         recorded: list[Announce] | None = None
         try:
-            recorded = places_of(record)
+            recorded = recorded_route_locations(record)
         except DamagedError as err:
             wrong.append(str(err))
         known = [*(recorded or []), *(place for place in self._known if place not in (recorded or []))]
@@ -41,8 +41,8 @@ class Places:
         self._known = [*left, *([here] if here is not None else [])]
         if self._known != recorded:
             try:
-                with PlacesSession(owner.remote) as session:
-                    session.record_places(record, self._known)
+                with AgentRecordSession(owner.remote) as session:
+                    session.record_route_locations(record, self._known)
             except SwitchError as err:
                 wrong.append(f"where VIPs are announced could not be recorded: {err}")
         return wrong

@@ -16,9 +16,8 @@ from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Spec
 from dnsteer.status.agent_knowledge import WARNS
+from dnsteer.switch.agent_record import TargetKey
 from dnsteer.tables.slot import probe_numbers
-
-Key = tuple[str, str, int, str]
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class ProbeTarget:
     """The services that a failure takes the backend out of, such as `853/tcp`; the empty one stands for all."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TargetKey:
         """What stays the same when other parts of the spec change."""
         return self.pool, self.backend, self.number, self.address
 

@@ -16,7 +16,8 @@ from itertools import chain, islice
 from typing import Protocol
 
 from dnsteer.agent.health import CheckState
-from dnsteer.agent.probes.targets import Key, ProbeTarget
+from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.switch.agent_record import TargetKey
 
 MAX_OTHERS = 3
 """VIPs other than the first that are asked at one interval."""
@@ -40,7 +41,7 @@ class KnownTargets(Protocol):
     """What is known of the targets."""
 
     @property
-    def states(self) -> Mapping[Key, CheckState]:
+    def states(self) -> Mapping[TargetKey, CheckState]:
         """The state of each."""
 
     def is_untested(self, target: ProbeTarget) -> bool:

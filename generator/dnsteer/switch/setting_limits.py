@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from dnsteer.plan.bridge import WantedBridge
 from dnsteer.plan.mtu import LEAST_MTU
-from dnsteer.switch.settings_input import SettingsInput
+from dnsteer.plan.plan import Plan
+from dnsteer.plan.sizes import sizes_of
+from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.tables.order import PIPELINE
+
+if TYPE_CHECKING:
+    from dnsteer.switch.openflow import Tables
 
 LEAST_MBITS = 100
 """Mbit/s of a limit for a port: 100,000 queries a second of 125 bytes; with less the limit is no protection."""
@@ -23,7 +32,7 @@ _BYTES = re.compile(r"cir (\d+)")
 
 
 @dataclass(frozen=True)
-class Crippling:
+class HarmfulValues:
     """Values that stop most of the traffic: *where*, in words, and the *test* of a value of the object of a name."""
 
     where: str
@@ -76,13 +85,43 @@ def _short_mtu(value: str, _seen: SettingsInput, _name: str) -> bool:
     return mtu is not None and mtu < LEAST_MTU
 
 
-FEW_FLOWS = Crippling("less than half of these flows", _few_flows)
-SHORT_IDLE = Crippling(f"less than {LEAST_IDLE}", _too_short_idle)
-FEWER_THAN_FLOWS = Crippling("fewer than dnsteer has there", _fewer_than_flows)
-SHORT_RATE = Crippling(
+FEW_FLOWS = HarmfulValues("less than half of these flows", _few_flows)
+SHORT_IDLE = HarmfulValues(f"less than {LEAST_IDLE}", _too_short_idle)
+FEWER_THAN_FLOWS = HarmfulValues("fewer than dnsteer has there", _fewer_than_flows)
+SHORT_RATE = HarmfulValues(
     f"less than {LEAST_MBITS * 1000:,}, or a burst below {_FRAME_KBITS}",
     _short_policing(LEAST_MBITS * 1000, _FRAME_KBITS),
 )
-SHORT_PACKET_RATE = Crippling(f"less than {_LEAST_KPKTS}", _short_policing(_LEAST_KPKTS, 0))
-SHORT_QOS = Crippling(f"less than {LEAST_MBITS} Mbit/s", _short_qos)
-SHORT_MTU = Crippling(f"less than {LEAST_MTU}", _short_mtu)
+SHORT_PACKET_RATE = HarmfulValues(f"less than {_LEAST_KPKTS}", _short_policing(_LEAST_KPKTS, 0))
+SHORT_QOS = HarmfulValues(f"less than {LEAST_MBITS} Mbit/s", _short_qos)
+SHORT_MTU = HarmfulValues(f"less than {LEAST_MTU}", _short_mtu)
+
+
+TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
+"""The names of the pipeline's tables by number."""
+
+
+@dataclass(frozen=True)
+class SettingsInput:
+    """What was read of a switch. *tables* is None if none can be read; *lines* are the plan's flows.
+
+    *no_megaflows*: the switch is known to make none.
+    """
+
+    spec: Spec
+    plan: Plan
+    want: WantedBridge
+    have: Bridge
+    config: Mapping[str, str]
+    tables: Tables | None
+    lines: Collection[str] = ()
+    no_megaflows: bool = False
+
+    def own_flows(self, table: str) -> int:
+        """Return how many flows the plan has in a table, by its name or number."""
+        number = next((n for n, name in TABLE_NAMES.items() if table in (name, str(n))), None)
+        return sum(f" table={number}," in line for line in self.lines)
+
+    def datapath_flows(self) -> int:
+        """Return how many datapath flows all clients together can cause."""
+        return sizes_of(self.spec, self.plan).total
