@@ -13,10 +13,10 @@ import pytest
 
 from dnsteer.agent import flapping
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.decide import PoolRules, decide
 from dnsteer.agent.effect import with_decisions
 from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.health import Result, Thresholds
+from dnsteer.agent.health_decision import PoolRules, decide
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.effective_query import effective_query

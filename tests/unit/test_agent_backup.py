@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.effect import with_decisions
+from dnsteer.agent.health_decision import Decision, PoolHealth, PoolRules, decide_with_backup
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners
 from dnsteer.status.pools import backups_in_use

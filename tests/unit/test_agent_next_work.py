@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.agent.look_times import LookTimes
-from dnsteer.agent.next_work import PAUSE, TICK, AgentState, AgentStep, NextWork, next_work
+from dnsteer.agent.next_work import PAUSE, TICK, AgentState, AgentStep, LookTimes, NextWork, next_work
 
 NOW = 1000.0
 ALWAYS = [AgentStep.RECORD_KEPT, AgentStep.KEEP_PROBE_PORT, AgentStep.RECORD_FAILURES]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dnsteer.agent import look_times, next_work, run
+from dnsteer.agent import next_work, run
 from tests.unit.test_agent_endures import Case
 
 
@@ -23,7 +23,7 @@ def test_it_rests_between_readings_though_a_look_is_due(monkeypatch: pytest.Monk
             await case.turn()
             assert case.agent._acts()
             monkeypatch.setattr(run, "set_within", wait)
-            case.agent._state.looks = look_times.LookTimes()  # due at once
+            case.agent._state.looks = next_work.LookTimes()  # due at once
             case.source.held = False
             case.agent._state.read_at = 0.0
             await case.turn()

@@ -11,8 +11,8 @@ import pytest
 
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import CheckState, Result
+from dnsteer.agent.probes.schedule import MAX_OTHERS, MAX_UNTESTED, Turns
 from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget, probe_targets, rounds
-from dnsteer.agent.probes.turns import MAX_OTHERS, MAX_UNTESTED, Turns
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.derived import PROBE_PORTS
 from dnsteer.tables.slot import probe_numbers

@@ -16,7 +16,7 @@ from dnsteer.agent.announce import announcer, publish
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
 from dnsteer.agent.announce.routes import RouteOwner, text
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY

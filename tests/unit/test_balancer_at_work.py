@@ -12,7 +12,7 @@ import pytest
 from dnsteer.agent.balance import balancer
 from dnsteer.agent.balance.decide import Moves
 from dnsteer.agent.effect import Effect
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
@@ -119,10 +119,10 @@ def test_the_trouble_ends_where_it_is_nobodys_business_any_more(end: str, case: 
         async with case.at_work():
             await until(lambda: case.troubles() == {"balance"})
             if end == "nothing is balanced":
-                world = following(spec("client-hash"), 2)
-                pools = {name: _unbalanced(pool) for name, pool in world.spec.pools.items()}
-                world.spec = world.spec.model_copy(update={"pools": pools})
-                case.balancer.adopt(world, 0.0)
+                followed = following(spec("client-hash"), 2)
+                pools = {name: _unbalanced(pool) for name, pool in followed.spec.pools.items()}
+                followed.spec = followed.spec.model_copy(update={"pools": pools})
+                case.balancer.adopt(followed, 0.0)
             else:
                 case.acts = False
             await until(lambda: not case.troubles())

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.effect import Effect
+from dnsteer.agent.event_reporter import Reporter
+from dnsteer.agent.health_decision import Decision, PoolRules
 from dnsteer.agent.panics import Panics
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.run import Agent
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics

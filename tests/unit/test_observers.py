@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange

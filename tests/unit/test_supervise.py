@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dnsteer.agent import supervise
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import Reporter
 from dnsteer.agent.supervise import Retry, Supervisor
 from dnsteer.metrics.observer import AgentObserver, Observers
 from dnsteer.metrics.tasks import run_together, start_task

@@ -10,14 +10,12 @@ from typing import Protocol, TypeVar
 
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.claim import Claim
-from dnsteer.agent.kept_world import kept_world
+from dnsteer.agent.followed_state import FollowedState, carry_over, read_followed_state
 from dnsteer.agent.probe_port import ProbePort
+from dnsteer.agent.probes.schedule import Turns, askable, make_probers, start_probes, stop_probes
 from dnsteer.agent.probes.stream import refuse_unavailable
-from dnsteer.agent.probes.turns import Turns
 from dnsteer.agent.probes.udp import Report
-from dnsteer.agent.probing import askable, make_probers, start_probes, stop_probes
 from dnsteer.agent.supervise import Retry, described
-from dnsteer.agent.world import World, read_world
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.agent_record import PastFailures, TargetKey, past_failures
@@ -35,9 +33,9 @@ class Work(Protocol):
 
 
 class Adoption:
-    """The *world* that is followed, None until there is one.
+    """Follows the state that is applied: *followed*, None until there is one.
 
-    *add* takes the results of its probes, *tell* another world as soon as it is followed.
+    *add* takes the results of its probes, *tell* another state as soon as it is followed.
     """
 
     def __init__(
@@ -45,14 +43,14 @@ class Adoption:
         claim: Claim,
         health: Health,
         add: Report,
-        tell: Callable[[World], None],
+        tell: Callable[[FollowedState], None],
         probe_port: ProbePort,
         observer: AgentObserver,
     ) -> None:
         self._claim, self._health, self._add, self._tell = claim, health, add, tell
         self._probe_port, self._observer = probe_port, observer
-        self.world: World | None = None
-        self._followed: World | None = None
+        self.followed: FollowedState | None = None
+        self._complete: FollowedState | None = None
         """The last state all of which could be followed: that of the probes."""
         self._probes: list[Turns] = []
         self._refused = 0
@@ -67,27 +65,30 @@ class Adoption:
         before.
         """
         number = record.number
-        if self.world is not None and self.world.number == number and not self._refused:
+        if self.followed is not None and self.followed.number == number and not self._refused:
             return False
         if self._refused != number:
             self._retry.worked()
         if not self._retry.due(loop.time()):
             return False
         try:
-            world = await work(partial(self._read_world, record))
-            await self._probe_port.adopt(world.spec, work, loop.time())
-            self._adopt(world, overlay, past_failures(record), loop)
+            followed = await work(partial(self._read_state, record))
+            await self._probe_port.adopt(followed.spec, work, loop.time())
+            self._adopt(followed, overlay, past_failures(record), loop)
         except UnavailableError:
             raise
         except Exception as err:  # noqa: BLE001  as below
             self._retry.failed(loop.time())
-            if self._followed is None:
+            if self._complete is None:
                 await self._begin_in_part(record, overlay, work, loop, err)
                 return True
             if self._refused != number:
-                self.world, self._refused = kept_world(self._followed, await work(partial(self._state, record))), number
-            assert self.world is not None
-            self._tell_refused(number, self.world, self._why(err))
+                self.followed, self._refused = (
+                    carry_over(self._complete, await work(partial(self._read_applied, record))),
+                    number,
+                )
+            assert self.followed is not None
+            self._tell_refused(number, self.followed, self._why(err))
             return False
         self._refused = 0
         self._retry.worked()
@@ -98,21 +99,21 @@ class Adoption:
         self, record: BridgeRecord, overlay: Overlay, work: Work, loop: asyncio.AbstractEventLoop, err: Exception
     ) -> None:
         """Follow the first state without the checks that cannot be asked. Raises *err* where that is not what is wrong."""
-        world = await work(partial(read_world, self._claim.session(), record))
-        targets = askable(world.targets)
-        if len(targets) == len(world.targets):
+        followed = await work(partial(read_followed_state, self._claim.session(), record))
+        targets = askable(followed.targets)
+        if len(targets) == len(followed.targets):
             raise err
         asked = {target.pool for target in targets}
-        rules = {name: rules for name, rules in world.rules.items() if rules.pool in asked}
-        await self._probe_port.adopt(world.spec, work, loop.time())
-        self._adopt(replace(world, targets=targets, rules=rules), overlay, past_failures(record), loop)
+        rules = {name: rules for name, rules in followed.rules.items() if rules.pool in asked}
+        await self._probe_port.adopt(followed.spec, work, loop.time())
+        self._adopt(replace(followed, targets=targets, rules=rules), overlay, past_failures(record), loop)
         self._refused = record.number
-        left = dict.fromkeys(target.pool for target in world.targets if target not in targets)
+        left = dict.fromkeys(target.pool for target in followed.targets if target not in targets)
         number, pools = record.number, ", ".join(left)
         text = f"state {number} is followed without checks of {pools} that cannot be asked, and are tried again: "
         self._observer.fails("the state", f"{text}{self._why(err)}", "error")
 
-    def _tell_refused(self, number: int, kept: World, why: str) -> None:
+    def _tell_refused(self, number: int, kept: FollowedState, why: str) -> None:
         """State *number* cannot be followed; the pools of the rules that are *kept* are checked as before."""
         names = ", ".join(dict.fromkeys(rules.pool for rules in kept.rules.values()))
         goes_on = f"the checks of the state before go on for {names}" if names else "no pool is the same as before"
@@ -132,20 +133,24 @@ class Adoption:
         """End the probes."""
         stop_probes(self._probes)
 
-    def _state(self, record: BridgeRecord) -> AppliedState:
+    def _read_applied(self, record: BridgeRecord) -> AppliedState:
         return self._claim.session().state(record, record.number)
 
-    def _read_world(self, record: BridgeRecord) -> World:
-        world = read_world(self._claim.session(), record)
-        refuse_unavailable({target.check.check for target in world.targets})
-        return world
+    def _read_state(self, record: BridgeRecord) -> FollowedState:
+        followed = read_followed_state(self._claim.session(), record)
+        refuse_unavailable({target.check.check for target in followed.targets})
+        return followed
 
     def _adopt(
-        self, world: World, overlay: Overlay, past: Mapping[TargetKey, PastFailures], loop: asyncio.AbstractEventLoop
+        self,
+        followed: FollowedState,
+        overlay: Overlay,
+        past: Mapping[TargetKey, PastFailures],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        probers = make_probers(world.targets, self._add, loop)  # before anything changes: what it reads may be wrong
+        probers = make_probers(followed.targets, self._add, loop)  # before anything changes: what it reads may be wrong
         stop_probes(self._probes)
-        self.world = self._followed = world
-        self._health.adopt(world.targets, overlay, loop.time(), past)
+        self.followed = self._complete = followed
+        self._health.adopt(followed.targets, overlay, loop.time(), past)
         self._probes = start_probes(probers, self._health, loop)
-        self._tell(world)
+        self._tell(followed)

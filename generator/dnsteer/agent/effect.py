@@ -6,16 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
+from dnsteer.agent.health_decision import Decision, PoolHealth, PoolRules, decide_with_backup
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.decision import IDS, deciding
 from dnsteer.deploy.overlay_change import Edit, OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.slots.decisions import decisions_between, stamped
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import Overlay, decisions_between, stamped
 from dnsteer.switch.state import AppliedState
 
 

@@ -13,10 +13,9 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from math import inf
 
+from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.supervise import Retry
-from dnsteer.agent.waiting import set_within
-from dnsteer.agent.world import World
+from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import gateway_mac
@@ -107,7 +106,7 @@ class NeighborNotices:
 
     def __init__(self, switch: HeldSwitch) -> None:
         self._switch = switch
-        self._world: World | None = None
+        self._followed: FollowedState | None = None
         self._rules: Gratuitous | None = None
         self._left: dict[str, int] = {}
         """How often each port is still to be sent by. One that is missing waits until it is there."""
@@ -120,13 +119,13 @@ class NeighborNotices:
         """Whether the switch is on standby, when nothing is sent."""
         self._wake = asyncio.Event()
 
-    def begin(self, world: World, *, taking_over: bool = False) -> None:
+    def begin(self, followed: FollowedState, *, taking_over: bool = False) -> None:
         """All is to be sent: the agent begins, another state was applied, the tables were repaired, or the switch has taken
         over from another one, where it is done whatever the spec says."""
-        self._world, self._rules = world, world.spec.switch.gratuitous
+        self._followed, self._rules = followed, followed.spec.switch.gratuitous
         if taking_over and self._rules is None:
             self._rules = Gratuitous()
-        self._left = dict.fromkeys(notified_ports(world.spec), self._rules.repeat) if self._rules is not None else {}
+        self._left = dict.fromkeys(notified_ports(followed.spec), self._rules.repeat) if self._rules is not None else {}
         self._begun = True
         self._retry.worked()
         self._wake.set()
@@ -138,11 +137,11 @@ class NeighborNotices:
         while True:
             self._wake.clear()
             refresh, ends = self._rules.refresh if self._rules is not None else 0.0, [inf]
-            if self._world is None or self._rules is None or self.standby or not acts():
+            if self._followed is None or self._rules is None or self.standby or not acts():
                 self._left = {}
                 observer.forget(_TROUBLE)
             elif refresh and clock() >= self._since + refresh:
-                self._since, self._left = clock(), dict.fromkeys(notified_ports(self._world.spec), 1) | self._left
+                self._since, self._left = clock(), dict.fromkeys(notified_ports(self._followed.spec), 1) | self._left
                 self._retry.worked()
             if self._left:
                 await self._send_left(work, clock, observer)
@@ -154,12 +153,12 @@ class NeighborNotices:
 
     async def _send_left(self, work: _Work, clock: Callable[[], float], observer: AgentObserver) -> None:
         """Send what is left by the ports that there are, if it is time."""
-        left, world = self._left, self._world
-        if world is None or not self._retry.due(clock()):
+        left, followed = self._left, self._followed
+        if followed is None or not self._retry.due(clock()):
             return
         told, why = set[str](), ""
         try:
-            told = await work(partial(self._send, world, {*left}))
+            told = await work(partial(self._send, followed, {*left}))
         except (SwitchError, PermissionError) as err:
             why = str(err)
         else:
@@ -170,8 +169,8 @@ class NeighborNotices:
             observer.works(_TROUBLE, "neighbours are told again")
             if self._begun and left is self._left:
                 self._begun = False
-                vips = len({address for vip in world.spec.vips.values() for address in vip.addresses})
-                gateways = len(world.spec.switch.gateways)
+                vips = len({address for vip in followed.spec.vips.values() for address in vip.addresses})
+                gateways = len(followed.spec.switch.gateways)
                 text = f"told neighbours of {vips} VIP addresses and {gateways} gateways"
                 observer.say(text, "announced", addresses=vips + gateways)
         for port in told:
@@ -185,5 +184,5 @@ class NeighborNotices:
         elif left is self._left:
             self._retry.failed(clock())
 
-    def _send(self, world: World, ports: Collection[str]) -> set[str]:
-        return tell_by(self._switch.client(world.bridge), world.spec, ports)
+    def _send(self, followed: FollowedState, ports: Collection[str]) -> set[str]:
+        return tell_by(self._switch.client(followed.bridge), followed.spec, ports)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.world import World
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.switch.role import is_standby
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -17,8 +17,8 @@ class RoleFollower:
         self._switch, self._notices, self._observer = switch, notices, observer
         self.standby = False
 
-    def record(self, record: BridgeRecord, world: World | None) -> None:
-        """Take in the record; *world* is the state that is followed."""
+    def record(self, record: BridgeRecord, followed: FollowedState | None) -> None:
+        """Take in the record; *followed* is the state that is followed."""
         try:
             standby = is_standby(record, self._switch.remote)
         except DamagedError as err:  # it stays what it was
@@ -30,5 +30,5 @@ class RoleFollower:
             return
         self.standby = self._notices.standby = standby
         self._switch.memory.notice()
-        if world is not None and not standby:
-            self._notices.begin(world, taking_over=True)
+        if followed is not None and not standby:
+            self._notices.begin(followed, taking_over=True)

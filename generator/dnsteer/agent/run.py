@@ -12,18 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from dnsteer.agent import systemd
 from dnsteer.agent.adoption import Adoption, Work
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import RunRequestOn
-from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
+from dnsteer.agent.event_reporter import Reporter
 from dnsteer.agent.flapping import FlappingRecord
+from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
+from dnsteer.agent.health_decision import PoolRules
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
 from dnsteer.agent.next_work import PAUSE, AgentState, AgentStep, NextWork, next_work
 from dnsteer.agent.note import keep_note
@@ -32,13 +33,10 @@ from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.recording import record_kept
 from dnsteer.agent.repair import look
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.role import RoleFollower
-from dnsteer.agent.supervise import Supervisor, described
+from dnsteer.agent.supervise import Supervisor, described, notify_systemd, set_within
 from dnsteer.agent.verb_server import VerbServer
-from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
-from dnsteer.agent.world import World
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -87,7 +85,7 @@ class Agent:
             run_request,
             observer,
             self._seen,
-            lambda: self._world.spec if self._world is not None else None,
+            lambda: self._followed.spec if self._followed is not None else None,
             self._acts,
         )
         self._panics = Panics(self._health, observer)
@@ -126,7 +124,7 @@ class Agent:
     def _next(self, now: float) -> NextWork:
         """What is to be done next, by what the other parts of the agent know now."""
         state = self._state
-        state.follows, state.holds_claim = self._world is not None, self._claim.held
+        state.follows, state.holds_claim = self._followed is not None, self._claim.held
         state.looks.notice(self._memory.events, now)
         return next_work(state, now)
 
@@ -151,7 +149,7 @@ class Agent:
             if state.unread or state.looks.due_in(self._memory.events, loop.time()) <= 0:  # it was not done
                 state.looks.failed(loop.time())
         status = why.strip().partition("\n")[0] if why else self._summary()
-        systemd.notify(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
+        notify_systemd(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
     async def _do_steps(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
         """Do the steps of a turn that are due. One that fails is raised once all others are done."""
@@ -170,21 +168,21 @@ class Agent:
         if step is AgentStep.READ_RECORD:
             await self._read_record(work, loop)
             return
-        world = self._world
-        assert world is not None
+        followed = self._followed
+        assert followed is not None
         match step:
             case AgentStep.START_TASKS:
-                self._start_tasks(work, world.bridge)
+                self._start_tasks(work, followed.bridge)
             case AgentStep.DECIDE:
-                await self._decide(work, world, loop)
+                await self._decide(work, followed, loop)
             case AgentStep.RECORD_KEPT:
-                await self._record_kept(work, world)
+                await self._record_kept(work, followed)
             case AgentStep.ADVANCE:
-                await self._advance(work, world, loop)
+                await self._advance(work, followed, loop)
             case AgentStep.LOOK:
-                await self._look(work, world, loop)
+                await self._look(work, followed, loop)
             case AgentStep.KEEP_PROBE_PORT:
-                await self._probe_port.keep(world.spec, work, loop.time())
+                await self._probe_port.keep(followed.spec, work, loop.time())
             case AgentStep.REMOVE_MIRRORS:
                 await self._remove_mirrors(work)
             case AgentStep.RECORD_FAILURES:
@@ -205,11 +203,11 @@ class Agent:
 
     def _situation(self) -> Situation | None:
         """What decides about announcing VIPs: as long as OVSDB is away, with what it had last. None: nothing is known."""
-        world, memory = self._world, self._memory
-        if world is None:
+        followed, memory = self._followed, self._memory
+        if followed is None:
             return None
         return Situation(
-            world.bridge, world.spec, self._state.overlay, self._health, self._role.standby, *memory.judgement
+            followed.bridge, followed.spec, self._state.overlay, self._health, self._role.standby, *memory.judgement
         )
 
     def _acts(self) -> bool:
@@ -235,38 +233,38 @@ class Agent:
         if state.stands_by:
             self._announcer.stand_by()
             return
-        if self._world is None and not state.taken_over:
+        if self._followed is None and not state.taken_over:
             await work(partial(self._switch.take_over, record.bridge))
             state.taken_over, record = True, await work(self._claim.record)
         overlay = record.overlay
-        before = self._world
+        before = self._followed
         await self._adoption.follow(record, overlay, work, loop)
-        if (world := self._world) is not None and (
-            world is not before or overlay.by_people != state.overlay.by_people  # whom they have out does not count
+        if (followed := self._followed) is not None and (
+            followed is not before or overlay.by_people != state.overlay.by_people  # whom they have out does not count
         ):
-            state.due |= world.rules.keys()
+            state.due |= followed.rules.keys()
         state.record, state.overlay = record, overlay
         state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
         if not state.timed:
             self._observer.works("the maintenance", "maintenance ends and goes on as it should")
         state.captured = capture_of(record) is not None
         with self.supervisor.guarded("following the record"):
-            self._role.record(record, self._world)
+            self._role.record(record, self._followed)
             self._announcer.record(record)
             self._observer.followed(record, self._memory.decision_of(overlay))
 
-    async def _record_kept(self, work: Work, world: World) -> None:
+    async def _record_kept(self, work: Work, followed: FollowedState) -> None:
         """Record what was decided while the record could not be written, or decide anew where others have written it."""
-        if not await record_kept(self._switch, world.bridge, work, self._observer):
-            self._state.due |= set(world.rules)
+        if not await record_kept(self._switch, followed.bridge, work, self._observer):
+            self._state.due |= set(followed.rules)
             self._wake.set()
 
-    async def _advance(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+    async def _advance(self, work: Work, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
         """End maintenance whose time is over, and advance what is gradual."""
         state, began = self._state, loop.time()
         state.timed, state.stepped = False, began
         try:
-            effect = await work(partial(advance_maintenance, self._switch, world.bridge))
+            effect = await work(partial(advance_maintenance, self._switch, followed.bridge))
         except UnwrittenError as err:
             text = f"maintenance whose time has come does not end or go on, since it cannot be recorded: {err}"
             self._observer.fails("the maintenance", text, "error")
@@ -288,18 +286,18 @@ class Agent:
             self._observer.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
         self._state.captured = False
 
-    async def _decide(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+    async def _decide(self, work: Work, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
         """Decide about what is due, and change the switch."""
         state, began = self._state, loop.time()
         due, decision = state.take_due()
         if state.changed is not None:
             self._observer.took("decision_wait", began - state.changed, decision)
             state.changed = None
-        pools = {world.rules[name].pool for name in due if name in world.rules}  # with all services of each
-        rules = {name: of for name, of in world.rules.items() if of.pool in pools}
+        pools = {followed.rules[name].pool for name in due if name in followed.rules}  # with all services of each
+        rules = {name: of for name, of in followed.rules.items() if of.pool in pools}
         about = [*rules.values()], {name: self._health.of(name) for name in rules}, decision, {*self._panics.slots}
         try:
-            effect = await work(partial(decide_and_change, self._switch, world.bridge, world.number, *about))
+            effect = await work(partial(decide_and_change, self._switch, followed.bridge, followed.number, *about))
         except BaseException:
             state.put_back(due, decision)
             raise
@@ -317,15 +315,15 @@ class Agent:
             self.supervisor.failed(f"deciding about {name}", err)
             state.put_back({name}, "")
             state.read_first = True
-        self._follow_up(effect, world.rules)
+        self._follow_up(effect, followed.rules)
         self._note_effect(effect, took)
 
-    async def _look(self, work: Work, world: World, loop: asyncio.AbstractEventLoop) -> None:
+    async def _look(self, work: Work, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, if that is due, and say what was found."""
         state = self._state
-        events, began, repair = self._memory.events, loop.time(), world.spec.switch.repair == "on"
+        events, began, repair = self._memory.events, loop.time(), followed.spec.switch.repair == "on"
         try:
-            found = await work(partial(look, self._switch, world.bridge, repair=repair, progress=self._observer.say))
+            found = await work(partial(look, self._switch, followed.bridge, repair=repair, progress=self._observer.say))
         except BusyError as err:
             state.looks.failed(loop.time())
             state.busy_since = began if state.busy_since is None else state.busy_since
@@ -348,7 +346,7 @@ class Agent:
         self._probe_port.looked()
         state.differences += found.flows + found.settings
         if differed and repair:
-            self._notices.begin(world)
+            self._notices.begin(followed)
         self._observer.looked(found, repaired=repair, seconds=seconds, decision=decision)
 
     def datapath_read(self, not_understood: str) -> None:
@@ -359,9 +357,9 @@ class Agent:
             self._observer.works("the datapath", "what the datapath tells is understood again")
 
     @property
-    def _world(self) -> World | None:
+    def _followed(self) -> FollowedState | None:
         """The state that is followed."""
-        return self._adoption.world
+        return self._adoption.followed
 
     def _tell_monitor(self, why: str) -> None:
         """The monitor of flows does not work, and why; empty: it works again."""
@@ -372,16 +370,16 @@ class Agent:
         else:
             self._observer.works("the monitor", "changes of flows are noticed at once again")
 
-    def _tell_adopted(self, world: World) -> None:
+    def _tell_adopted(self, followed: FollowedState) -> None:
         """Tell the other parts of the agent of the state that is followed now."""
         with self.supervisor.guarded("adopting the balance"):
-            self.balancer.adopt(world, asyncio.get_running_loop().time())
+            self.balancer.adopt(followed, asyncio.get_running_loop().time())
         with self.supervisor.guarded("adopting metrics and announcements"):
-            self._notices.begin(world)
-            self._panics.adopt(world.rules)
+            self._notices.begin(followed)
+            self._panics.adopt(followed.rules)
             self._observer.forget("the metric of ", "the part deciding about ")
-            known = Known(world.bridge, world.state, world.spec)
-            turns = [self._turn_of(target) for target in world.targets]
+            known = Known(followed.bridge, followed.state, followed.spec)
+            turns = [self._turn_of(target) for target in followed.targets]
             failing = [turn for turn in turns if not turn.healthy]
             self._observer.adopted(known, [turn.check for turn in turns], failing)
 
@@ -425,11 +423,11 @@ class Agent:
 
     def _summary(self) -> str:
         """What `systemctl status` shows."""
-        if self._world is None:
+        if self._followed is None:
             return "standing by"
         ill = sum(not state.healthy for state in self._health.states.values())
-        text = f"state {self._world.number}: {len(self._world.targets)} targets, {ill} of them unhealthy"
-        done = "repaired" if self._world.spec.switch.repair == "on" else "reported"
+        text = f"state {self._followed.number}: {len(self._followed.targets)} targets, {ill} of them unhealthy"
+        done = "repaired" if self._followed.spec.switch.repair == "on" else "reported"
         return f"{text}; {self._state.differences} differences {done}"
 
 

@@ -6,6 +6,8 @@ A defect in one part of the agent must not stop the others, least of all the hea
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -166,3 +168,26 @@ class Retry:
     def worked(self) -> None:
         """It has worked, or something else is to be tried."""
         self._pause = self._due = 0.0
+
+
+async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until the event is set, at most so long; return whether it is.
+
+    Not by asyncio.wait_for, which loses a cancellation that comes at the wrong moment.
+    """
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([waiting], timeout=seconds)
+    finally:
+        waiting.cancel()
+    return event.is_set()
+
+
+def notify_systemd(*lines: str) -> None:
+    """Send a notification (sd_notify(3)), such as READY=1; nothing where systemd did not start this process."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        to.send("\n".join(lines).encode())

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.waiting import set_within
+from dnsteer.agent.supervise import set_within
 from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.signals import ends_with_parent
 from dnsteer.switch.silent_bridge import read_silent_bridge

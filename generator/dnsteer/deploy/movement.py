@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dnsteer.slots.in_service import in_service
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of, no_backend
+from dnsteer.slots.weights import in_service
 from dnsteer.spec.errors import some_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The datapath of a bridge, as ovs-vswitchd names it.
+"""The datapath of a bridge: its name, as ovs-vswitchd has it, and whether it gets megaflows.
 
 OVS-DOCA of DOCA 3.5 makes `doca@ovs-doca` of bridges whose datapath type is `netdev` (recorded on a BlueField-3); earlier
 releases make `netdev@ovs-netdev`, as upstream does.
@@ -57,6 +57,7 @@ _EXACT = re.compile(r"\b(?:ttl|hlimit)=\d+[,)]")
 def megaflows_disabled(remote: str, ports: Collection[str], timeout: float) -> bool:
     """Whether the switch is known to make a datapath flow for each packet header, by the UDP flows of some *ports*.
 
+    That `ovs-appctl upcall/disable-megaflows` was run is in no database, and no command says it.
     dnsteer's flows for UDP never look at the TTL, so a datapath flow that has one matches the whole header. False where
     there are no such flows, and where the switch cannot be asked. Raises nothing.
     """

@@ -201,7 +201,9 @@ _LOCK = "lock"
 
 
 def new_directory() -> tuple[Path, int | None]:
-    """Make a directory, and the descriptor that holds it until it is closed. Raises OSError.
+    """Make a directory, and the descriptor that locks it until it is closed. Raises OSError.
+
+    One that nobody locks any more is removed at the next start: a process that is killed cannot remove its own.
 
     With DNSTEER_KEEP in the environment there is none: the directory is to stay.
     """

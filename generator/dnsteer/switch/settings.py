@@ -129,8 +129,8 @@ def _active(value: str, _seen: SettingsInput) -> bool:
 # fmt: off
 SETTINGS: tuple[Setting, ...] = (
     Setting(
-        Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared", SettingLevel.NAMED,
-        mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
+        Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared",
+        SettingLevel.NAMED, mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
     ),
     Setting(
         Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets "

@@ -1,4 +1,4 @@
-"""The changes that turn a bridge's tables into planned or earlier ones."""
+"""The changes that turn a bridge's tables into planned or earlier ones, those with other table numbers included."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ _TO_TABLE = re.compile(r"(\bgoto_table:|[(,]table=|\bresubmit\(,)(\d+)")
 
 
 def other_numbers(have: Bridge) -> dict[int, int]:
-    """Return what the tables of a bridge are here that have other numbers there, by their numbers there."""
+    """Return what the tables of a bridge are here that have other numbers there, by their numbers there.
+
+    Those are of another version of dnsteer. OVSDB has their names by number, since dnsteer names its tables.
+    """
     here = {name: table.number for name, table in PIPELINE.tables.items()}
     found = {number: here[table.name] for number, table in have.tables.items() if table.name in here}
     return {there: number for there, number in found.items() if there != number}

@@ -16,7 +16,7 @@ from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
 from dnsteer.agent.announce.routes import RouteOwner
 from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.waiting import set_within
+from dnsteer.agent.supervise import set_within
 from dnsteer.deploy.times import now, stamp
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay

@@ -16,15 +16,14 @@ from dnsteer.agent.balance.overlay import balanced
 from dnsteer.agent.balance.pool_metric import PoolMetric
 from dnsteer.agent.balance.rules import rule_of
 from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
+from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes.targets import ProbeTarget
-from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.times import now
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.slots.decisions import stamped
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import Overlay, stamped
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.spec import Pool
@@ -71,17 +70,17 @@ class Balancer:
 
     def __init__(self, switch: HeldSwitch, observer: AgentObserver) -> None:
         self._switch, self._observer = switch, observer
-        self._world: World | None = None
+        self._followed: FollowedState | None = None
         self._thread = ThreadPoolExecutor(1, "balance")
         self.pools: dict[str, Balanced] = {}
 
-    def adopt(self, world: World, time: float) -> None:
+    def adopt(self, followed: FollowedState, time: float) -> None:
         """Follow another state. What was counted stays where slots are the same ones."""
-        known, self.pools, self._world = self.pools, {}, world
-        for name, pool in world.spec.pools.items():
+        known, self.pools, self._followed = self.pools, {}, followed
+        for name, pool in followed.spec.pools.items():
             if pool.balance is None:
                 continue
-            members = tuple(m for m in world.state.members if m.pool == name)
+            members = tuple(m for m in followed.state.members if m.pool == name)
             before = known.get(name)
             if before is not None and _same_slots(before.members, members) and before.rules == pool.balance:
                 before.members = members
@@ -140,7 +139,7 @@ class Balancer:
 
     def pools_in_force(self) -> Mapping[str, Pool]:
         """The pools of the applied spec; none as long as none is known."""
-        return self._world.spec.pools if self._world is not None else {}
+        return self._followed.spec.pools if self._followed is not None else {}
 
     def probed(self, target: ProbeTarget, result: Result) -> None:
         """Take in how long a probe took."""
@@ -186,14 +185,14 @@ class Balancer:
 
     def move(self, name: str, time: float) -> Effect:
         """Move the slots, and decide again if the overlay is another one under the bridge's lock. Raises SwitchError."""
-        pool, world, id = self.pools.get(name), self._world, IDS.next()
-        if pool is None or world is None:
+        pool, followed, id = self.pools.get(name), self._followed, IDS.next()
+        if pool is None or followed is None:
             return Effect(None, {}, outdated=True)
         moved = 0
 
         def edit(overlay: Overlay, state: AppliedState, _time: Any) -> Overlay:
             nonlocal moved
-            if state.number != world.number:
+            if state.number != followed.number:
                 raise OutdatedError
             known = pool.decided
             if known is not None and known[0] == overlay:  # else it takes long where failover would have to wait
@@ -204,7 +203,7 @@ class Balancer:
             return Overlay(stamped(after, overlay, id))
 
         try:
-            effect = edit_overlay(self._switch, world.bridge, edit, id)
+            effect = edit_overlay(self._switch, followed.bridge, edit, id)
         except OutdatedError:
             return Effect(None, {}, outdated=True)
         pool.moved.append((time, moved))
@@ -221,10 +220,10 @@ class Balancer:
         return balanced(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
 
     def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:
-        assert self._world is not None
-        state, client = self._world.state, self._switch.client(self._world.bridge)
+        assert self._followed is not None
+        state, client = self._followed.state, self._switch.client(self._followed.bridge)
         elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
-        of_extension = take_slots(self._switch, self._world.spec, state.members) if extended else {}
+        of_extension = take_slots(self._switch, self._followed.spec, state.members) if extended else {}
         found: dict[str, dict[int, Numbers]] = {pool.name: {} for pool in pools}  # one that no VIP uses has no members
         for pool in pools:
             for m in pool.members:

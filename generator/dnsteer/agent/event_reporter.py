@@ -8,8 +8,7 @@ from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.overlay_change import OverlayChange
 from dnsteer.events.event import Level, Name, Say
 from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, KeptChange, Known, Look, PanicChange
-from dnsteer.slots.decisions import is_decided, same_entry
-from dnsteer.slots.maintenance import Maintenance, Overlay
+from dnsteer.slots.maintenance import Maintenance, Overlay, is_decided, same_entry
 from dnsteer.status.agent_knowledge import WARNS
 
 _NAMED = 3

@@ -1,26 +1,72 @@
-"""What of the state before goes on while the one that was applied cannot be followed.
+"""The state that the agent follows: its spec, the rules of its pools, and what is to be probed.
 
-Checks of pools that are the same in both are right for the new state too, so that failover goes on there; all other pools
-are left as they are. Of the addresses only those stay announced that the new state wants to be.
+While a state that was applied cannot be followed, some of the one before goes on. Checks of pools that are the same in both
+are right for the new state too, so failover goes on there; all other pools are left as they are. Of the addresses only
+those stay announced that the new state wants to be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dnsteer.agent.world import World
+from dnsteer.agent.health_decision import PoolRules
+from dnsteer.agent.probes.targets import ProbeTarget, probe_targets, slots_name
 from dnsteer.deploy.recorded_spec import spec_of
+from dnsteer.spec.backups import standby_weights
+from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
-from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.state import AppliedState
+from dnsteer.spec.model.spec import Pool, Spec, State
+from dnsteer.switch.session import Session
+from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.tools import SwitchError
 
 
-def kept_world(before: World, state: AppliedState) -> World:
-    """Return what of the world *before*, the last that was followed, holds for *state* as well."""
+@dataclass(frozen=True)
+class FollowedState:
+    """State *number* of *bridge*, with what its spec says about health. *rules* are by the names of slots, of
+    pools with checks only; *state* is the state as recorded."""
+
+    bridge: str
+    number: int
+    spec: Spec
+    rules: dict[str, PoolRules]
+    targets: tuple[ProbeTarget, ...]
+    state: AppliedState
+
+
+def read_followed_state(session: Session, record: BridgeRecord) -> FollowedState:
+    """Read the state that is applied. Raises SwitchError."""
+    state = session.state(record, record.number)
+    spec = spec_of(state)
+    rules = {
+        slots_name(name, service): _rules(spec, name, pool, service)
+        for name, pool in spec.pools.items()
+        if pool.health
+        for service in ("", *own_slots(spec, name))
+    }
+    return FollowedState(record.bridge, record.number, spec, rules, tuple(probe_targets(spec)), state)
+
+
+def _rules(spec: Spec, name: str, pool: Pool, service: str) -> PoolRules:
+    joining = standby_weights(spec, pool)
+    own = {b.name: b.weight for b in pool.backends if b.state is State.UP and b.name not in joining}
+    return PoolRules(
+        name,
+        own,
+        pool.panic / 100,
+        pool.slow_start,
+        joining if not service else {},
+        pool.backup.below if pool.backup and not service else 0,
+        service,
+        pool.keep_at_least,
+    )
+
+
+def carry_over(before: FollowedState, state: AppliedState) -> FollowedState:
+    """Return what of the state *before*, the last that was followed, holds for *state* as well."""
     same = _same_pools(before.state, state)
     rules = {name: rules for name, rules in before.rules.items() if rules.pool in same}
     return replace(before, number=state.number, rules=rules, spec=_still_announced(before.spec, state))
