@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.agent.announce.bird import Bird, BirdError, BirdRefusedError
+from dnsteer.agent.announce.bird_routes import RouteOwner, addresses_of, file_text, owner_of
 from dnsteer.agent.announce.conditions import obstacles, serving_backends, withheld_by_people
-from dnsteer.agent.announce.routes import RouteOwner, addresses_of, owner_of, text
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import probe_targets
@@ -183,7 +183,7 @@ def test_the_file() -> None:
         ip_address("2001:db8::53"): how,
         ip_address("192.0.2.9"): VipAnnounce(),
     }
-    content = text(owner, announce, routes)
+    content = file_text(owner, announce, routes)
     assert content.splitlines() == [
         "# Routes of bridge br-dns in OVSDB at unix:/run/db.sock",
         "# dnsteer agent writes this file: what is changed here is lost.",

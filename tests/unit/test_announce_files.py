@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dnsteer.agent.announce import announcer, publish
+from dnsteer.agent.announce import announcer, bird_routes
 from dnsteer.agent.announce.announcer import Announcer, Situation
-from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
-from dnsteer.agent.announce.routes import RouteOwner, text
+from dnsteer.agent.announce.bird_routes import ForeignError, Publisher, PublishError, RouteOwner, file_text
 from dnsteer.agent.event_reporter import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
@@ -42,7 +41,7 @@ def test_another_spelling_of_ovsdb_is_the_same_bridge(tmp_path: Path) -> None:
     (tmp_path / "var").symlink_to(tmp_path)
     announce = settings(tmp_path)
     file = tmp_path / "dnsteer.conf"
-    file.write_text(text(RouteOwner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
+    file.write_text(file_text(RouteOwner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
     assert Publisher(RouteOwner("br-dns", f"unix:{tmp_path}/var/run/db.sock"), announce).present() == ROUTES.keys()
     for other in (RouteOwner("br-1", f"unix:{tmp_path}/run/db.sock"), RouteOwner("br-dns", "tcp:127.0.0.1:6640")):
         with pytest.raises(ForeignError, match="is that of another bridge"):
@@ -53,7 +52,7 @@ def test_a_file_system_that_the_unit_may_only_read(tmp_path: Path, monkeypatch: 
     def refuses(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", f"{tmp_path}/dnsteer.conf")
 
-    monkeypatch.setattr(publish, "replace_files", refuses)
+    monkeypatch.setattr(bird_routes, "replace_files", refuses)
     said = r"Read-only file system; .*ReadWritePaths.*systemctl restart dnsteer-agent"
     with pytest.raises(PublishError, match=said):
         Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.balance.decide import Counted, decide_moves
-from dnsteer.agent.balance.load import SlotLoad
+from dnsteer.agent.balance.balancer import SlotLoad
+from dnsteer.agent.balance.slot_moves import Counted, decide_moves
 from dnsteer.slots.assignment import assign
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dnsteer.agent.balance.decide import Counted, Moves
 from dnsteer.agent.balance.metric import Metric, MetricError
-from dnsteer.agent.balance.pace import Pace
-from dnsteer.agent.balance.rules import rule_of
-from dnsteer.agent.balance.shares import wanted_load
-from dnsteer.agent.balance.spill import Rules, decide_spill
+from dnsteer.agent.balance.rules import rule_of, wanted_load
+from dnsteer.agent.balance.slot_moves import Counted, Moves, Pace
+from dnsteer.agent.balance.spill import SpillRules, decide_spill
 from dnsteer.spec.model.balance import Balance
 
 NAMES = ("a", "b", "c")
@@ -254,7 +252,7 @@ def test_by_metric_slots_leave_the_busiest() -> None:
     assert moves(counted("cccccccc", natural="aaaabbbb", out="c"), {"a": 0.9, "b": 0.3}) == {}, "neither has a slot"
 
 
-RULES = Rules("z", above=0.8, below=0.6, change=0.5)
+RULES = SpillRules("z", above=0.8, below=0.6, change=0.5)
 
 
 def spilt(

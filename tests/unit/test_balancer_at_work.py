@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dnsteer.agent.balance import balancer
-from dnsteer.agent.balance.decide import Moves
+from dnsteer.agent.balance.slot_moves import Moves
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.event_reporter import Reporter
 from dnsteer.console.seen_recorder import SeenRecorder

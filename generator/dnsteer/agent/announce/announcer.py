@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 
+from dnsteer.agent.announce.bird_routes import Publisher, PublishError, RouteOwner, Routes
 from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles, withheld_by_people
-from dnsteer.agent.announce.guard import RouteGuard
-from dnsteer.agent.announce.places import Places
-from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
-from dnsteer.agent.announce.routes import RouteOwner
+from dnsteer.agent.announce.stale_routes import FormerRoutes, RouteGuard
 from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.supervise import set_within
@@ -83,7 +81,7 @@ class Announcer:
         self._settings: tuple[RouteOwner, Announce] | None = None
         self._publisher: Publisher | None = None
         self._guard: RouteGuard | None = None
-        self._places = Places()
+        self._former_routes = FormerRoutes()
         self._unsettled = inf
         """When routes of earlier specs that could not be withdrawn are tried again."""
         self._withdrawn: Mapping[str, Withdrawal] = {}
@@ -135,7 +133,7 @@ class Announcer:
             self._wake.clear()
             if not self._acts:
                 self._forget()
-                self._places.forget()
+                self._former_routes.forget()
                 self._observer.forget(*_OF_SETTINGS, *_OF_RECORD)
             elif (found := situation()) is not None:
                 await self._follow(found, clock())
@@ -178,7 +176,7 @@ class Announcer:
     async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float) -> None:
         """Withdraw routes of earlier specs that are elsewhere."""
         assert self._record is not None
-        wrong = await asyncio.to_thread(self._places.settle, self._record, owner, announce)
+        wrong = await asyncio.to_thread(self._former_routes.withdraw, self._record, owner, announce)
         self._unsettled = time + _CHECK if wrong else inf
         if wrong:
             self._observer.fails("the former routes", "; ".join(wrong), "error")
@@ -207,7 +205,7 @@ class Announcer:
                 self._tell(known.spec, publisher.has)
             return
         self._due = time + _CHECK
-        if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.runs()):
+        if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.is_running()):
             self._start_guard()
         self._tell(known.spec, publisher.has)
         if wrong:
@@ -306,7 +304,7 @@ class Announcer:
         self._observer.announces({}, {}, {})
 
     def _release(self) -> None:
-        """Let the guard end without a deed."""
+        """Let the guard end without withdrawing anything."""
         if self._guard is not None:
             self._guard.release()
             self._guard = None

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from dnsteer.agent.balance.decide import Moves
-from dnsteer.agent.balance.load import Numbers, SlotLoad
-from dnsteer.agent.balance.overlay import balanced
-from dnsteer.agent.balance.pool_metric import PoolMetric
-from dnsteer.agent.balance.rules import rule_of
+from dnsteer.agent.balance.metric import PoolMetric
+from dnsteer.agent.balance.rules import Rule, rule_of
+from dnsteer.agent.balance.slot_moves import Counted, Moves
 from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.decision import IDS
-from dnsteer.deploy.times import now
+from dnsteer.deploy.times import now, stamp
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.slots.maintenance import Overlay, stamped
+from dnsteer.slots.maintenance import Maintenance, Overlay, stamped
 from dnsteer.slots.membership import Membership
+from dnsteer.slots.owners import known_owners_of
+from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.spec import Pool
 from dnsteer.status.extension import take_slots
@@ -133,8 +135,8 @@ class Balancer:
             pool.moved.clear()
             pool.due = time + pool.rules.interval
 
-    def bears(self, pool: str, backend: str, value: float) -> None:
-        """Take in what a backend says that it bears, in the unit of `full`. Raises MetricError."""
+    def add_pushed_metric(self, pool: str, backend: str, value: float) -> None:
+        """Add the metric that a backend sent, in the unit of `full`. Raises MetricError."""
         self.pools[pool].metric.add(backend, value)
 
     def pools_in_force(self) -> Mapping[str, Pool]:
@@ -217,7 +219,7 @@ class Balancer:
 
     def _decide(self, pool: Balanced, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
         rule = rule_of(pool.rules, pool.metric.known(time), pool.waited)
-        return balanced(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
+        return balance_slots(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
 
     def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:
         assert self._followed is not None
@@ -236,3 +238,88 @@ class Balancer:
 
 def _same_slots(before: tuple[Membership, ...], after: tuple[Membership, ...]) -> bool:
     return [(m.number, m.slots, m.selection) for m in before] == [(m.number, m.slots, m.selection) for m in after]
+
+
+Packets = Callable[[int, int], Sequence[float]]
+"""Packets lately of each slot of a membership, by its number and how many slots it has."""
+
+
+def balance_slots(
+    overlay: Overlay,
+    pool: str,
+    members: Sequence[Membership],
+    packets: Packets,
+    rule: Rule,
+    most: int,
+    time: datetime,
+) -> tuple[Overlay, Moves]:
+    """Return the overlay in which at most *most* more slots of a pool balance its load, and what moves."""
+    here = overlay.of(pool)
+    ours = [entry for entry in here if entry.kind == rule.kind]
+    given = {slot: entry.backend for entry in ours for slot in entry.slots}
+    counted = [_counted(m, here, packets, rule.to) for m in members if m.pool == pool]
+    moves = rule.decide([c for c in counted if c.owners and c.weights], given, most)
+    if not moves.moved:
+        return overlay, moves
+    note = rule.note(moves)
+    wanted: dict[str, list[int]] = {}
+    for slot, backend in sorted(moves.given.items()):
+        wanted.setdefault(backend, []).append(slot)
+    found = {entry.backend: entry for entry in ours}
+    now = overlay.without([entry for entry in ours if entry.backend not in wanted])
+    for backend, slots in wanted.items():
+        entry = found.get(backend) or Maintenance(pool, backend, rule.kind, stamp(time), agent_name())
+        if entry.slots != tuple(slots):
+            now = now.put(replace(entry, slots=tuple(slots), note=note, decision=""))
+    return now, moves
+
+
+def _counted(members: Membership, here: tuple[Maintenance, ...], packets: Packets, to: str) -> Counted:
+    mine = tuple(entry for entry in here if entry.service in ("", members.service))
+    out = {*members.down, *(entry.backend for entry in mine if entry.takes_out)}
+    by_command = [entry for entry in mine if entry.weight is not None]
+    weights: Mapping[str, float] = weights_in_the_end(members.weights, by_command)
+    if to in weights and all(entry.backend != to for entry in by_command):
+        weights = {**weights, to: weights[to] or 1}
+    return Counted(
+        packets(members.number, members.slots),
+        known_owners_of(members, mine),
+        known_owners_of(members, tuple(entry for entry in mine if not entry.slots)),
+        {name: weight for name, weight in weights.items() if weight and name not in out},
+    )
+
+
+Numbers = Mapping[int, int]
+"""Packets so far, by slot."""
+
+
+class SlotLoad:
+    """What was counted of one pool. Old packets count half after *half_life* seconds.
+
+    Counts are by slot, whoever has it, so a slot that has moved takes its past along.
+    """
+
+    def __init__(self, half_life: float) -> None:
+        self._half_life = half_life
+        self._last: dict[int, Numbers] = {}
+        self._time: float | None = None
+        self._lately: dict[int, dict[int, float]] = {}
+
+    def add(self, found: Mapping[int, Numbers], time: float) -> None:
+        """Take in the counters of each membership of the pool, by its number, at a *time* in seconds."""
+        if self._time is not None:
+            keeps = 0.5 ** ((time - self._time) / self._half_life)
+            for number, packets in found.items():
+                last, lately = self._last.get(number), self._lately.setdefault(number, {})
+                for slot in lately:
+                    lately[slot] *= keeps
+                for slot, total in packets.items():
+                    if last is not None:
+                        before = last.get(slot, 0)
+                        lately[slot] = lately.get(slot, 0.0) + (total - before if total >= before else total)
+        self._last, self._time = {**found}, time
+
+    def lately(self, number: int, slots: int) -> Sequence[float]:
+        """The packets of each of a membership's *slots*."""
+        lately = self._lately.get(number, {})
+        return [lately.get(slot, 0.0) for slot in range(slots)]

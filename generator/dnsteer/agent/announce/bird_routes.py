@@ -1,20 +1,83 @@
-"""Give BIRD the routes: the file that it includes, and the command to read it."""
+"""The routes of VIPs in BIRD: the file that it includes, a static protocol of each family, and the command to read it."""
 
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from ipaddress import ip_network
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from threading import Lock
 
 from dnsteer.agent.announce.bird import AwayError, Bird, BirdError, BirdRefusedError
-from dnsteer.agent.announce.routes import FAMILIES, RouteOwner, addresses_of, owner_of, protocols, text
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.types import Address
+from dnsteer.switch.control_socket import canonical_remote
+
+_OWNER = re.compile(r"# Routes of bridge (.+) in OVSDB at (.+)")
+_ROUTE = re.compile(r"^\s*route (\S+)/(?:32|128) ", re.M)
+FAMILIES = (4, 6)
+"""IP versions, in the order of their protocols."""
+
+
+@dataclass(frozen=True)
+class RouteOwner:
+    """Whose routes a file has: those of a bridge, in the OVSDB of a switch."""
+
+    bridge: str
+    remote: str
+
+    @property
+    def line(self) -> str:
+        """The line that says so."""
+        return f"# Routes of bridge {self.bridge} in OVSDB at {self.remote}"
+
+    def is_same(self, other: RouteOwner) -> bool:
+        """Whether both are the same bridge, however its OVSDB is spelled."""
+        return self.bridge == other.bridge and canonical_remote(self.remote) == canonical_remote(other.remote)
+
+
+def protocols(announce: Announce) -> list[str]:
+    """The names of the protocols in the file."""
+    return [f"{announce.protocol}{family}" for family in FAMILIES]
+
+
+def file_text(owner: RouteOwner, announce: Announce, routes: Mapping[Address, VipAnnounce]) -> str:
+    """The file. The same routes give the same text."""
+    lines = [owner.line, "# dnsteer agent writes this file: what is changed here is lost."]
+    for family, name in zip(FAMILIES, protocols(announce), strict=True):
+        lines += [f"protocol static {name} {{", f"  ipv{family};"]
+        of_family = sorted(address for address in routes if address.version == family)
+        lines += [f"  {_route(address, routes[address])}" for address in of_family]
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _route(address: Address, how: VipAnnounce) -> str:
+    # A blackhole: BIRD needs no way to the VIP, which only has to be announced.
+    attributes = [] if how.med is None else [f"bgp_med = {how.med};"]
+    for community in how.communities:
+        parts = community.split(":")
+        kind = "bgp_community" if len(parts) == 2 else "bgp_large_community"
+        attributes.append(f"{kind}.add(({','.join(parts)}));")
+    more = f" {{ {' '.join(attributes)} }}" if attributes else ""
+    return f"route {address}/{address.max_prefixlen} blackhole{more};"
+
+
+def owner_of(content: str) -> RouteOwner | None:
+    """Whose routes a file has; None where it is not a file of dnsteer's."""
+    found = _OWNER.match(content)
+    return RouteOwner(found[1], found[2]) if found is not None else None
+
+
+def addresses_of(content: str) -> set[Address]:
+    """The addresses that a file of dnsteer's announces."""
+    return {ip_address(found) for found in _ROUTE.findall(content)}
+
 
 _MODE = 0o644
 """BIRD reads it as a user of its own."""
@@ -83,7 +146,7 @@ class Publisher:
             if before is not None:
                 self._write({}, before)
             with suppress(NobodyError), self._bird() as bird:
-                self._configure(bird, text(self._owner, self._announce, {}), {}, waits=waits)
+                self._configure(bird, file_text(self._owner, self._announce, {}), {}, waits=waits)
                 self._wait(bird, {})
 
     def check(self, routes: Routes) -> list[str]:
@@ -163,7 +226,7 @@ class Publisher:
         """Leave it to the operator to confirm the configuration. A protocol of which nothing may be announced is disabled
         meanwhile. Returns an empty text where BIRD has all as it should be. Raises PublishError."""
         has = bird.routes(self._names)
-        same = not self._unread and before == text(self._owner, self._announce, routes)
+        same = not self._unread and before == file_text(self._owner, self._announce, routes)
         if same and has == {str(ip_network(address)) for address in routes}:
             return ""
         self._unread = True
@@ -180,7 +243,7 @@ class Publisher:
     def _refused(self, bird: Bird, err: BirdRefusedError, before: str | None, routes: Routes) -> str:
         if before is None or str(err).startswith(str(self._file)):
             with suppress(OSError):  # else a BIRD that is started again would not come up
-                self._replace(text(self._owner, self._announce, {}) if before is None else before)
+                self._replace(file_text(self._owner, self._announce, {}) if before is None else before)
         if routes:
             raise PublishError(f"BIRD refuses its configuration, so routes stay as they were: {err}") from None
         for name in self._names:  # nothing may be announced, which goes without a configuration too
@@ -209,7 +272,7 @@ class Publisher:
 
     def _write(self, routes: Routes, before: str | None) -> None:
         """Write the file, unless it is as it should be. Raises PublishError."""
-        wanted = text(self._owner, self._announce, routes)
+        wanted = file_text(self._owner, self._announce, routes)
         if before == wanted:
             return
         try:

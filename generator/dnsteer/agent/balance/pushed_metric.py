@@ -17,7 +17,7 @@ from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Backend, Pool
 
-MAX_BYTES = 64
+MAX_NUMBER_BYTES = 64
 """Bytes of a number."""
 
 Add = Callable[[str, str, float], None]
@@ -50,8 +50,8 @@ def push_application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused:
         try:
             async for part in request.stream():
                 body += part
-                if len(body) > MAX_BYTES:
-                    return PlainTextResponse(f"expected a number in at most {MAX_BYTES} bytes\n", 413)
+                if len(body) > MAX_NUMBER_BYTES:
+                    return PlainTextResponse(f"expected a number in at most {MAX_NUMBER_BYTES} bytes\n", 413)
             add(name, backend_name, _number(body))
         except ClientDisconnect:
             return Response(status_code=400)
