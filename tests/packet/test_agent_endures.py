@@ -17,7 +17,7 @@ from tests.packet.switches import Switch
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
 DEFECTS = """\
 import os
-from dnsteer.agent import adoption, supervise
+from dnsteer.agent import state_follower, supervise
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.console import live
 
@@ -31,7 +31,7 @@ def defect(owner, name, when):
         return original(*args)
     setattr(owner, name, stepped)
 
-defect(adoption, "read_followed_state", lambda _, record: record.number == 2)
+defect(state_follower, "read_followed_state", lambda _, record: record.number == 2)
 defect(Balancer, "_find_moves", lambda *_: True)
 defect(live, "_cpu", lambda: True)
 from dnsteer.cli.main import run

@@ -61,7 +61,7 @@ class Case:
         }
         self.followed = FollowedState("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, observers=[self.told])
-        self.agent._adoption.followed = self.followed
+        self.agent._state_follower.followed = self.followed
         self.agent._health.adopt(ipv4, NO_OVERLAY, 0.0)
         for target in ipv4:
             self.agent._health.add(target, Result(0.0))

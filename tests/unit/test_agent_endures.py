@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent import adoption, next_work, probe_port, run
+from dnsteer.agent import next_work, probe_port, run, state_follower
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes import stream
@@ -86,7 +86,7 @@ class Case:
         self.source = Source()
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
-        self.agent._adoption._claim = self.source  # type: ignore[assignment]
+        self.agent._state_follower._claim = self.source  # type: ignore[assignment]
         self.agent._state.tasks_started = self.agent._state.taken_over = True
         self.decided: list[set[str]] = []
         self.fails: dict[str, Exception] = {}
@@ -124,7 +124,7 @@ class Case:
         return self.agent._state.looks.due_in(self.agent._memory.events, asyncio.get_running_loop().time())
 
     def end(self) -> None:
-        self.agent._adoption.stop()
+        self.agent._state_follower.stop()
 
 
 TEXTS = st.one_of(
@@ -197,7 +197,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
             (said,) = [text for text in case.said if "cannot be followed" in text]
             assert said.startswith("state 2 cannot be followed, and is tried again: UnicodeError: no such name (")
             assert said.endswith("the checks of the state before go on for farm, and all others stay as they are")
-            case.agent._adoption._retry.worked()
+            case.agent._state_follower._retry.worked()
             await case.turn()
             await case.turn()
             assert case.decided[2:] == [{"farm", "spare"}]
@@ -223,7 +223,7 @@ def test_a_pool_that_is_another_one_waits(old: str, new: str, monkeypatch: pytes
         with case.at_work(), monkeypatch.context() as patch:
             await case.turn()
             case.source.now, case.source.applied = record_of(2), state_of(SPEC.replace(old, new), 2)
-            patch.setattr(adoption, "read_followed_state", lambda *_: 1 / 0)
+            patch.setattr(state_follower, "read_followed_state", lambda *_: 1 / 0)
             await case.turn()
             assert case.agent._followed is not None
             assert "farm" not in case.agent._followed.rules
@@ -244,7 +244,7 @@ def test_of_several_states_the_last_one_counts(monkeypatch: pytest.MonkeyPatch) 
         case.source.applied = state_of(announcing, 1)
         with case.at_work(), monkeypatch.context() as patch:
             await case.turn()
-            patch.setattr(adoption, "read_followed_state", lambda *_: 1 / 0)
+            patch.setattr(state_follower, "read_followed_state", lambda *_: 1 / 0)
             seen = []
             for number, text in enumerate((other, last, SPEC), 2):
                 case.source.now, case.source.applied = record_of(number), state_of(text, number)
@@ -366,12 +366,12 @@ def test_an_agent_that_begins_leaves_out_what_cannot_be_asked(monkeypatch: pytes
                 "state 1 is followed without checks of spare that cannot be asked, and are tried again: "
             )
             assert said.endswith("check: https needs h2: pip install 'dnsteer[agent]'")
-            case.agent._adoption._retry.worked()
+            case.agent._state_follower._retry.worked()
             await case.turn()
             await case.turn()
             assert case.decided[1:] == [{"farm", "spare"}] and case.said[-1] == "state 1 is followed now"
             case.source.now = record_of(2)
-            monkeypatch.setattr(adoption, "read_followed_state", lambda *_: 1 / 0)
+            monkeypatch.setattr(state_follower, "read_followed_state", lambda *_: 1 / 0)
             await case.turn()
             assert case.agent._followed is not None and case.agent._followed.number == 2
             case.end()
@@ -433,7 +433,7 @@ def test_what_fails_when_a_state_is_adopted_is_known_at_once_and_not_said_anew()
         case = Case()
         with case.at_work():
             await case.turn()
-            followed = case.agent._adoption.followed
+            followed = case.agent._state_follower.followed
             assert followed is not None
             target = next(t for t in followed.targets if t.pool == "farm")
             for time in (1.0, 2.0):

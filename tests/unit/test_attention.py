@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent.note import essentials
+from dnsteer.agent.record_notes import essentials
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
 from dnsteer.cli.status import exit_code, items_of

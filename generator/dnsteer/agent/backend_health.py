@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from dnsteer.agent.flapping import began_with
-from dnsteer.agent.health import CheckState, Result, after_result
+from dnsteer.agent.health import CheckState, Result, after_result, began_with
 from dnsteer.agent.health_decision import PoolHealth
 from dnsteer.agent.probes.question import is_before
 from dnsteer.agent.probes.targets import ProbeTarget, slots_name

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from math import inf
 
 from dnsteer.agent.followed_state import FollowedState
-from dnsteer.agent.held_switch import HeldSwitch
+from dnsteer.agent.held_switch import HeldSwitch, SwitchThread
 from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import port_name
@@ -28,7 +28,6 @@ from dnsteer.switch.tools import SwitchError
 APART = 1.0
 """Seconds between two times."""
 _TROUBLE = "the announcements"
-_Work = Callable[[Callable[[], set[str]]], Awaitable[set[str]]]
 _BROADCAST, _ALL_NODES = b"\xff" * 6, bytes.fromhex("333300000001")
 _NODES = IPv6Address("ff02::1").packed
 _OVERRIDE, _ROUTER = 0x20000000, 0x80000000
@@ -130,7 +129,7 @@ class NeighborNotices:
         self._retry.worked()
         self._wake.set()
 
-    async def run(self, work: _Work, acts: Callable[[], bool], observer: AgentObserver) -> None:
+    async def run(self, work: SwitchThread, acts: Callable[[], bool], observer: AgentObserver) -> None:
         """Send until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that changes
         the switch."""
         clock = asyncio.get_running_loop().time
@@ -151,7 +150,7 @@ class NeighborNotices:
             pause = min(ends)
             await set_within(self._wake, pause if pause < inf else None)
 
-    async def _send_left(self, work: _Work, clock: Callable[[], float], observer: AgentObserver) -> None:
+    async def _send_left(self, work: SwitchThread, clock: Callable[[], float], observer: AgentObserver) -> None:
         """Send what is left by the ports that there are, if it is time."""
         left, followed = self._left, self._followed
         if followed is None or not self._retry.due(clock()):

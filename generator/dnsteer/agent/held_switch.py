@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.unrecorded import Unrecorded
@@ -19,13 +20,14 @@ from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.settle import overlay_in_tables
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.wanted_switch import WantedSwitch
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.silent_bridge import SilentBridge
-from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, DamagedError
+from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, BusyError, DamagedError
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
@@ -43,6 +45,16 @@ _PATIENCE = 1.0
 
 _RECENT = 5.0
 """Seconds for which an answer to a probe through the bridge tells that the bridge forwards."""
+
+
+T = TypeVar("T")
+
+
+class SwitchThread(Protocol):
+    """Runs a function in the thread that changes the switch."""
+
+    def __call__(self, do: Callable[[], T], /) -> Awaitable[T]:
+        """Return the result of *do*."""
 
 
 class SwitchMemory:
@@ -284,3 +296,16 @@ class _RememberingSession(Session):
         if known is None or known[0] != row:
             known = self._memory.state = row, super().state(record, number)
         return known[1]
+
+
+async def record_kept(switch: HeldSwitch, bridge: str, work: SwitchThread, observer: AgentObserver) -> bool:
+    """Record what is kept, if something is and OVSDB can be written. Return whether it still counts: others may have written
+    the record meanwhile. Raises SwitchError."""
+    kept, counts = switch.memory.unrecorded, True
+    if kept.why:
+        with suppress(BusyError, UnwrittenError):
+            counts = await work(partial(switch.record_kept, bridge))
+    left = f"; nor can it be kept for the next agent: {kept.unsaved}" if kept.unsaved else ""
+    text = f"backends go out and come back without the record, which follows once it can be written: {kept.why}{left}"
+    observer.unrecorded(text if kept.why else "")
+    return counts

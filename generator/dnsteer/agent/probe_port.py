@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from dnsteer.agent.held_switch import SwitchThread
 from dnsteer.agent.supervise import Retry
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.derived import family_of
@@ -14,8 +14,6 @@ from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.tools import SwitchError
 
 _TROUBLE = "the probe port"
-_Work = Callable[[Callable[[], None]], Awaitable[None]]
-"""Does something in the thread that changes the switch."""
 
 
 class ProbePort:
@@ -32,14 +30,14 @@ class ProbePort:
         self._checked = False
         self._retry.worked()
 
-    async def adopt(self, spec: Spec, work: _Work, time: float) -> None:
+    async def adopt(self, spec: Spec, work: SwitchThread, time: float) -> None:
         """Set it up as another spec says, before its checks begin."""
         self.looked()
         if spec.switch.probe is None:
             self._observer.forget(_TROUBLE)
         await self.keep(spec, work, time)
 
-    async def keep(self, spec: Spec, work: _Work, time: float) -> None:
+    async def keep(self, spec: Spec, work: SwitchThread, time: float) -> None:
         """Set it up, if that has not been done since the last look; where it fails, it is tried again later."""
         if self._checked or not self._retry.due(time):
             return

@@ -12,28 +12,25 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from dnsteer.agent.adoption import Adoption, Work
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
-from dnsteer.agent.claim import Claim
 from dnsteer.agent.control import RunRequestOn
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
 from dnsteer.agent.event_reporter import Reporter
-from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.health_decision import PoolRules
-from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory
+from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory, SwitchThread, record_kept
 from dnsteer.agent.next_work import PAUSE, AgentState, AgentStep, NextWork, next_work
-from dnsteer.agent.note import keep_note
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.targets import ProbeTarget
-from dnsteer.agent.recording import record_kept
+from dnsteer.agent.record_notes import FailureRecord, keep_note
 from dnsteer.agent.repair import look
-from dnsteer.agent.role import RoleFollower
+from dnsteer.agent.role import Claim, RoleFollower
+from dnsteer.agent.state_follower import StateFollower
 from dnsteer.agent.supervise import Supervisor, described, notify_systemd, set_within
 from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.watch import watch
@@ -73,13 +70,15 @@ class Agent:
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
-        self._flapping = FlappingRecord(switch.remote)
+        self._failure_record = FailureRecord(switch.remote)
         self.balancer = Balancer(self._switch, observer)
         self._notices = NeighborNotices(self._switch)
         self._role = RoleFollower(self._switch, self._notices, observer)
         self._announcer = Announcer(switch.remote, observer)
         self._probe_port = ProbePort(observer)
-        self._adoption = Adoption(self._claim, self._health, self._add, self._tell_adopted, self._probe_port, observer)
+        self._state_follower = StateFollower(
+            self._claim, self._health, self._add, self._tell_adopted, self._probe_port, observer
+        )
         self.verbs = VerbServer(
             self._switch,
             run_request,
@@ -109,12 +108,12 @@ class Agent:
                 await self.supervisor.stop()
                 await asyncio.to_thread(self._announcer.close)
                 await self.balancer.close()
-                self._adoption.stop()
+                self._state_follower.stop()
                 await self.verbs.stop()
                 self._claim.close()
                 self._memory.close()
 
-    async def _turn_and_rest(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    async def _turn_and_rest(self, work: SwitchThread, loop: asyncio.AbstractEventLoop) -> None:
         began = loop.time()
         await self._turn(work, loop)
         with self.supervisor.guarded("metrics"):
@@ -128,7 +127,7 @@ class Agent:
         state.looks.notice(self._memory.events, now)
         return next_work(state, now)
 
-    async def _turn(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    async def _turn(self, work: SwitchThread, loop: asyncio.AbstractEventLoop) -> None:
         """Follow the record, and do what is due."""
         state, why = self._state, ""
         try:
@@ -151,7 +150,7 @@ class Agent:
         status = why.strip().partition("\n")[0] if why else self._summary()
         notify_systemd(*([] if why else ["READY=1"]), "WATCHDOG=1", f"STATUS={status}")
 
-    async def _do_steps(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    async def _do_steps(self, work: SwitchThread, loop: asyncio.AbstractEventLoop) -> None:
         """Do the steps of a turn that are due. One that fails is raised once all others are done."""
         failed: Exception | None = None
         while (step := self._next(loop.time()).step) is not None:
@@ -164,7 +163,7 @@ class Agent:
         if failed is not None:
             raise failed
 
-    async def _do(self, step: AgentStep, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    async def _do(self, step: AgentStep, work: SwitchThread, loop: asyncio.AbstractEventLoop) -> None:
         if step is AgentStep.READ_RECORD:
             await self._read_record(work, loop)
             return
@@ -188,7 +187,7 @@ class Agent:
             case AgentStep.RECORD_FAILURES:
                 await self._record_failures(work, loop)
 
-    def _start_tasks(self, work: Work, bridge: str) -> None:
+    def _start_tasks(self, work: SwitchThread, bridge: str) -> None:
         """Start what goes on beside the main loop, once."""
         self._state.tasks_started = True
         start = self.supervisor.start
@@ -223,7 +222,7 @@ class Agent:
         await set_within(self._wake, wait.until - now)
         self._wake.clear()
 
-    async def _read_record(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    async def _read_record(self, work: SwitchThread, loop: asyncio.AbstractEventLoop) -> None:
         """Follow the record, where this agent is the one that acts."""
         state = self._state
         state.read_first, state.read_at = False, loop.time()
@@ -238,7 +237,7 @@ class Agent:
             state.taken_over, record = True, await work(self._claim.record)
         overlay = record.overlay
         before = self._followed
-        await self._adoption.follow(record, overlay, work, loop)
+        await self._state_follower.follow(record, overlay, work, loop)
         if (followed := self._followed) is not None and (
             followed is not before or overlay.by_people != state.overlay.by_people  # whom they have out does not count
         ):
@@ -253,13 +252,13 @@ class Agent:
             self._announcer.record(record)
             self._observer.followed(record, self._memory.decision_of(overlay))
 
-    async def _record_kept(self, work: Work, followed: FollowedState) -> None:
+    async def _record_kept(self, work: SwitchThread, followed: FollowedState) -> None:
         """Record what was decided while the record could not be written, or decide anew where others have written it."""
         if not await record_kept(self._switch, followed.bridge, work, self._observer):
             self._state.due |= set(followed.rules)
             self._wake.set()
 
-    async def _advance(self, work: Work, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
+    async def _advance(self, work: SwitchThread, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
         """End maintenance whose time is over, and advance what is gradual."""
         state, began = self._state, loop.time()
         state.timed, state.stepped = False, began
@@ -271,12 +270,12 @@ class Agent:
             return
         self._note_effect(effect, loop.time() - began)
 
-    async def _record_failures(self, work: Work, loop: asyncio.AbstractEventLoop) -> None:
+    async def _record_failures(self, work: SwitchThread, loop: asyncio.AbstractEventLoop) -> None:
         """Record which checks fail again and again."""
         if self._state.record is not None:
-            await work(partial(self._flapping.keep, self._state.record, self._health.states, loop.time()))
+            await work(partial(self._failure_record.keep, self._state.record, self._health.states, loop.time()))
 
-    async def _remove_mirrors(self, work: Work) -> None:
+    async def _remove_mirrors(self, work: SwitchThread) -> None:
         """Remove mirrors that a capture has left."""
         record = self._state.record
         if record is None:
@@ -286,7 +285,7 @@ class Agent:
             self._observer.say(f"removed the mirrors that were left: {left.text}", "mirrors_removed", capture=left.text)
         self._state.captured = False
 
-    async def _decide(self, work: Work, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
+    async def _decide(self, work: SwitchThread, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
         """Decide about what is due, and change the switch."""
         state, began = self._state, loop.time()
         due, decision = state.take_due()
@@ -318,7 +317,7 @@ class Agent:
         self._follow_up(effect, followed.rules)
         self._note_effect(effect, took)
 
-    async def _look(self, work: Work, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
+    async def _look(self, work: SwitchThread, followed: FollowedState, loop: asyncio.AbstractEventLoop) -> None:
         """Look at the whole switch, if that is due, and say what was found."""
         state = self._state
         events, began, repair = self._memory.events, loop.time(), followed.spec.switch.repair == "on"
@@ -359,7 +358,7 @@ class Agent:
     @property
     def _followed(self) -> FollowedState | None:
         """The state that is followed."""
-        return self._adoption.followed
+        return self._state_follower.followed
 
     def _tell_monitor(self, why: str) -> None:
         """The monitor of flows does not work, and why; empty: it works again."""

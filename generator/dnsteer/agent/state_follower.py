@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
 
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.claim import Claim
 from dnsteer.agent.followed_state import FollowedState, carry_over, read_followed_state
+from dnsteer.agent.held_switch import SwitchThread
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.schedule import Turns, askable, make_probers, start_probes, stop_probes
 from dnsteer.agent.probes.stream import refuse_unavailable
 from dnsteer.agent.probes.udp import Report
+from dnsteer.agent.role import Claim
 from dnsteer.agent.supervise import Retry, described
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
@@ -22,17 +22,8 @@ from dnsteer.switch.agent_record import PastFailures, TargetKey, past_failures
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
-T = TypeVar("T")
 
-
-class Work(Protocol):
-    """Does something in the thread that changes the switch."""
-
-    def __call__(self, do: Callable[[], T], /) -> Awaitable[T]:
-        """Return the result of *do*."""
-
-
-class Adoption:
+class StateFollower:
     """Follows the state that is applied: *followed*, None until there is one.
 
     *add* takes the results of its probes, *tell* another state as soon as it is followed.
@@ -57,7 +48,9 @@ class Adoption:
         """The number of the state that cannot be followed, 0 if there is none."""
         self._retry = Retry()
 
-    async def follow(self, record: BridgeRecord, overlay: Overlay, work: Work, loop: asyncio.AbstractEventLoop) -> bool:
+    async def follow(
+        self, record: BridgeRecord, overlay: Overlay, work: SwitchThread, loop: asyncio.AbstractEventLoop
+    ) -> bool:
         """Follow the state that is applied, and return whether another one is followed from now on.
 
         Where it cannot be, the one before goes on as far as it holds for it, and it is tried again; the first one is
@@ -96,7 +89,12 @@ class Adoption:
         return True
 
     async def _begin_in_part(
-        self, record: BridgeRecord, overlay: Overlay, work: Work, loop: asyncio.AbstractEventLoop, err: Exception
+        self,
+        record: BridgeRecord,
+        overlay: Overlay,
+        work: SwitchThread,
+        loop: asyncio.AbstractEventLoop,
+        err: Exception,
     ) -> None:
         """Follow the first state without the checks that cannot be asked. Raises *err* where that is not what is wrong."""
         followed = await work(partial(read_followed_state, self._claim.session(), record))
