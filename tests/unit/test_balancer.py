@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent.balance import balancer, metric
+from dnsteer.agent.balance import balancer, pool_metric
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.effect import Effect
 from dnsteer.checks.load import check_document
@@ -113,7 +113,7 @@ def test_a_slot_with_more_than_may_move_at_once_waits(
     owners = owners_of(followed.state.members[0], ())
     of_r1 = [slot for slot, name in enumerate(owners) if name == "r1"][:4]
     one, moved, time = made(), list[int](), 0.0
-    monkeypatch.setattr(metric, "_now", lambda: time)
+    monkeypatch.setattr(pool_metric, "_now", lambda: time)
     one.adopt(followed, time)
     for _ in range(5):
         for backend in one.pools_in_force()["resolvers"].backends:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from dnsteer.agent.balance.metric import PoolMetric
+from dnsteer.agent.balance.pool_metric import PoolMetric
 from dnsteer.agent.balance.rules import Rule, rule_of
 from dnsteer.agent.balance.slot_moves import Counted, Moves
 from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
