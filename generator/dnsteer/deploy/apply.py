@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
-from dnsteer.deploy.journal import Attempt, Begun, JournalEntry, begin, begin_or_nothing, commit
+from dnsteer.deploy.journal import Attempt, PendingChange, JournalEntry, begin, begin_or_nothing, commit
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
 from dnsteer.deploy.send import ApplyResult, Sending
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
@@ -58,13 +58,13 @@ def apply_change(
     with attempt.undone_on_failure():
         if found.before is not None and (found.changed or entry.record_stale):
             with defer_signals():  # else nobody would know whether it was written
-                attempt.begun = begin_or_nothing(session, entry)
+                attempt.pending_change = begin_or_nothing(session, entry)
         if found.adds_ports:
             attempt.restore_ports = partial(restore_ports, wanted, found, database, client)
         tables = add_ports(wanted, found, database, client, progress)
         signals = attempt.defer_signals()
         if found.before is None:
-            attempt.begun = begin(session, entry)
+            attempt.pending_change = begin(session, entry)
         warnings = set_smallest_fragment(wanted, found, database)
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
@@ -81,8 +81,8 @@ def apply_change(
         sending.change_tables(result, tables, found.handover)
         if result.changed:
             attempt.keep()
-            _finish(wanted, tables, entry, attempt.begun, session, database, client, result)
-    result.state = attempt.begun.pending.number if attempt.begun else entry.state.number
+            _finish(wanted, tables, entry, attempt.pending_change, session, database, client, result)
+    result.state = attempt.pending_change.pending.number if attempt.pending_change else entry.state.number
     return result
 
 
@@ -109,7 +109,7 @@ def _finish(
     wanted: WantedSwitch,
     tables: Tables,
     entry: JournalEntry,
-    begun: Begun | None,
+    pending_change: PendingChange | None,
     session: Session,
     database: db.Database,
     client: OpenFlow,
@@ -121,8 +121,8 @@ def _finish(
             with suppress(DamagedError):  # the role may have been changed since
                 bring_role(session, client, wanted.bridge.name, wanted.loaded.spec)
         settings = finish_ports(wanted, tables, database, client)
-        if begun is not None:
-            commit(session, entry, begun)
+        if pending_change is not None:
+            commit(session, entry, pending_change)
     except SwitchError as err:
         raise reworded(err, f"the new tables are loaded, but {err}; apply again to finish") from None
     if settings or result.settings:

@@ -10,7 +10,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.openflow import UnconfirmedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import PENDING_KEY, REMOVED, STILL_BEGUN, AppliedState, BridgeRecord, Pending
+from dnsteer.switch.state import PENDING_KEY, REMOVED, STILL_PENDING, AppliedState, BridgeRecord, Pending
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError, reworded
 
 
@@ -36,7 +36,7 @@ class JournalEntry:
 
 
 @dataclass(frozen=True)
-class Begun:
+class PendingChange:
     """A pending change, and the record that has it. *goes_on*: it was pending before.
 
     *unwritten*: the disk is full, and the record says it already, or the change is kept elsewhere, which
@@ -50,7 +50,7 @@ class Begun:
     forget: Callable[[], None] | None = None
 
 
-def begin(session: Session, entry: JournalEntry) -> Begun:
+def begin(session: Session, entry: JournalEntry) -> PendingChange:
     """Record the change as pending. Raises UnwrittenError, unless the record has it already."""
     record = entry.record or session.record(entry.bridge)
     if record is None:
@@ -59,18 +59,18 @@ def begin(session: Session, entry: JournalEntry) -> Begun:
     goes_on = record.pending == wanted
     try:
         pending = session.begin(record, entry.state, entry.overlay, entry.role)
-        return Begun(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
+        return PendingChange(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
     except UnwrittenError as err:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
         is_recorded = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
         if entry.role or not (is_recorded or goes_on):
             if entry.keep is None:
                 raise
-            return Begun(record, wanted, unwritten=True, forget=entry.keep(err))
-        return Begun(record, wanted, goes_on, unwritten=is_recorded)
+            return PendingChange(record, wanted, unwritten=True, forget=entry.keep(err))
+        return PendingChange(record, wanted, goes_on, unwritten=is_recorded)
 
 
-def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
+def begin_or_nothing(session: Session, entry: JournalEntry) -> PendingChange:
     """As `begin`, with an error that says that nothing was changed. Signals must be deferred."""
     try:
         return begin(session, entry)
@@ -78,46 +78,46 @@ def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
         raise reworded(err, f"{err}; nothing was changed") from None
 
 
-def commit(session: Session, entry: JournalEntry, begun: Begun) -> None:
+def commit(session: Session, entry: JournalEntry, pending_change: PendingChange) -> None:
     """Record the change as done."""
-    if begun.unwritten and not (entry.name and entry.name != begun.record.name):
+    if pending_change.unwritten and not (entry.name and entry.name != pending_change.record.name):
         return
     try:
-        session.commit(begun.record, begun.pending, entry.state, name=entry.name)
+        session.commit(pending_change.record, pending_change.pending, entry.state, name=entry.name)
     except UnwrittenError as err:
         if entry.keep is None:
             raise
         entry.keep(err)
 
 
-def take_back(session: Session, begun: Begun | None) -> str:
+def take_back(session: Session, pending_change: PendingChange | None) -> str:
     """Drop the pending change; one that was pending before stays so.
 
     Returns what could not be taken back, in words: the next verb does it then.
     """
-    if begun is not None and begun.forget is not None:
-        begun.forget()
-    if begun is None or begun.goes_on or begun.unwritten:
+    if pending_change is not None and pending_change.forget is not None:
+        pending_change.forget()
+    if pending_change is None or pending_change.goes_on or pending_change.unwritten:
         return ""
     try:
         with defer_signals():
-            session.take_back(begun.record)
+            session.take_back(pending_change.record)
     except SwitchError as err:
-        return STILL_BEGUN.format(err)
+        return STILL_PENDING.format(err)
     return ""
 
 
 class Attempt:
     """A change of *bridge*; *is_new*: it creates that.
 
-    *begun* is its journal entry, *restore_ports* what undoes its change of the bridge and ports: it is told whether to wait
+    *pending_change* is its journal entry, *restore_ports* what undoes its change of the bridge and ports: it is told whether to wait
     until the switch has followed, and may raise SwitchError.
     """
 
     def __init__(self, session: Session, bridge: str, *, is_new: bool) -> None:
         self._session, self._bridge, self._is_new = session, bridge, is_new
         self._deferred = ExitStack()
-        self.begun: Begun | None = None
+        self.pending_change: PendingChange | None = None
         self.restore_ports: Callable[[bool], None] | None = None
         self._kept = False
 
@@ -176,7 +176,7 @@ class Attempt:
             except SwitchError as why:
                 end = f"the bridge could not be restored to what it was ({why}); fix the cause and apply again"
             said = said.removesuffix("; nothing was changed")
-        left = "" if self._is_new else take_back(self._session, self.begun)
+        left = "" if self._is_new else take_back(self._session, self.pending_change)
         if isinstance(err, KeyboardInterrupt):
             raise KeyboardInterrupt("; ".join(filter(None, [end or "nothing was changed", left]))) from None
         if isinstance(err, SwitchError) and (end or left):

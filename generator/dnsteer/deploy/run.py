@@ -115,8 +115,8 @@ def _deploy_if_agreed(
         with switch.database() as database:
             # plan, diff: the plan is computed while the switch dumps its tables
             client = _client(switch, bridge, record, prefetch)
-            at = _Connections(switch, session, record, database, client)
-            goal, wanted, found = _plan_and_diff(source, at, options)
+            connections = _Connections(switch, session, record, database, client)
+            goal, wanted, found = _plan_and_diff(source, connections, options)
             role = first_role(switch, record) if options.standby else ""
             summary = _summary(goal, wanted, found, preview=False, role=role)
             review(summary)
@@ -124,11 +124,11 @@ def _deploy_if_agreed(
             if not agreement.covers(summary.question):
                 return summary, None
             if found.flows.renumbered and _changes_more(goal, wanted):
-                at = _renumber(at, bridge, goal, options, progress)
-                goal, wanted, found = _plan_and_diff(source, at, options)
+                connections = _renumber(connections, bridge, goal, options, progress)
+                goal, wanted, found = _plan_and_diff(source, connections, options)
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
-            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, at.record, summary.role)
+            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, connections.record, summary.role)
             result = apply_change(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
@@ -146,8 +146,8 @@ def preview(
         refuse_outdated(record)
         with switch.database() as database:
             client = _client(switch, bridge, record, prefetch)
-            at = _Connections(switch, session, record, database, client)
-            goal, wanted, found = _plan_and_diff(source, at, options, needs_extension=False)
+            connections = _Connections(switch, session, record, database, client)
+            goal, wanted, found = _plan_and_diff(source, connections, options, needs_extension=False)
         role = first_role(switch, now_recorded) if options.standby else ""
         summary = _summary(goal, wanted, found, preview=True, role=role)
         if now_recorded is not None and now_recorded.pending is not None:
@@ -177,18 +177,18 @@ def _client(switch: TargetSwitch, bridge: str, record: BridgeRecord | None, pref
 
 
 def _plan_and_diff(
-    source: SpecSource, at: _Connections, options: Options, *, needs_extension: bool = True
+    source: SpecSource, connections: _Connections, options: Options, *, needs_extension: bool = True
 ) -> tuple[Goal, WantedSwitch, SwitchDiff]:
     """Return the spec and overlay to reach, what follows from them, and how the switch differs.
 
     Unless it *needs_extension*, the extension may be away.
     """
     time = now()
-    sourced = source.read(at.session, at.record, time)
-    goal = make_goal(sourced, at.session, at.record, time, rename=options.rename, note=options.note)
+    sourced = source.read(connections.session, connections.record, time)
+    goal = make_goal(sourced, connections.session, connections.record, time, rename=options.rename, note=options.note)
     wanted = WantedSwitch(goal.loaded, goal.overlay, goal.applied)
     found = compute_and_diff(
-        wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needs_extension=needs_extension
+        wanted, connections.database, connections.client, connections.switch.extension, adopt=options.adopt, needs_extension=needs_extension
     )
     return goal, wanted, found
 
@@ -200,7 +200,7 @@ def _changes_more(goal: Goal, wanted: WantedSwitch) -> bool:
     return wanted.plan.digest != goal.applied.digest or goal.overlay != goal.overlay_before
 
 
-def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progress: Progress) -> _Connections:
+def _renumber(connections: _Connections, bridge: str, goal: Goal, options: Options, progress: Progress) -> _Connections:
     """Load the applied state with the table numbers of this version, before it is changed.
 
     Packets in flight need flows of the old state in the tables where the new one has them, and a table that has gone to
@@ -209,9 +209,9 @@ def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progr
     assert goal.applied is not None
     progress(f"the tables have numbers of another version: loading state {goal.applied.number} with the new ones first")
     apply_state(
-        at.switch, at.session, goal.applied, goal.overlay_before, progress, needs_extension=False, grace=options.grace
+        connections.switch, connections.session, goal.applied, goal.overlay_before, progress, needs_extension=False, grace=options.grace
     )
-    return replace(at, record=at.session.record(bridge))
+    return replace(connections, record=connections.session.record(bridge))
 
 
 def _summary(goal: Goal, wanted: WantedSwitch, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:

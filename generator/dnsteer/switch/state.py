@@ -38,7 +38,7 @@ ROLE_KEY = "dnsteer-role"
 NAME_KEY = "dnsteer-switch"
 """external_ids key of the table Open_vSwitch: the switch's name."""
 
-STILL_BEGUN = "the change is still pending in the record ({}): the next command that can write the record removes it"
+STILL_PENDING = "the change is still pending in the record ({}): the next command that can write the record removes it"
 """What is said where a change was not made, and that cannot be written, for the reason given."""
 NOT_FORWARDING = "flow-restore-wait is set: the switch does not forward until it is cleared: dnsteer restore"
 REMOVED = "bridge {} was removed in the meantime"
