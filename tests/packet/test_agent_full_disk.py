@@ -238,8 +238,8 @@ def test_a_record_that_others_have_written_counts(farm: Farm, tmp_path: Path) ->
 
 
 STEPS = {
-    "before it is kept": "patch(unrecorded.Unrecorded, 'keep', before=True)",
-    "before the bundle": "patch(unrecorded.Unrecorded, 'keep')",
+    "before it is kept": "patch(unrecorded.UnrecordedOverlay, 'keep', before=True)",
+    "before the bundle": "patch(unrecorded.UnrecordedOverlay, 'keep')",
     "after the bundle": "patch(openflow.OpenFlow, 'bundle')",
     "before it is recorded": "patch(session.Session, 'put_overlay', before=True)",
     "after it is recorded": "patch(session.Session, 'put_overlay')",

@@ -195,7 +195,7 @@ class Site:
         before = {entry.backend for entry in self._overlay}
         self._overlay = with_decisions(self._overlay, {"p": decision})
         self._out += [(at, entry.backend) for entry in self._overlay if entry.backend not in before]
-        return decision.goes_on
+        return decision.is_unfinished
 
 
 class Recorded:

@@ -35,7 +35,7 @@ class Pool:
         health = PoolHealth({name: f"{name} is ill" for name in unhealthy})
         self.decision = decide_with_backup(self.rules, self.overlay.of("p"), health, "agent", self.now)
         self.overlay = with_decisions(self.overlay, {"p": self.decision})
-        if not self.decision.goes_on:  # then nobody decides again until a check turns
+        if not self.decision.is_unfinished:  # then nobody decides again until a check turns
             later = decide_with_backup(self.rules, self.overlay.of("p"), health, "agent", self.now + timedelta(hours=1))
             assert later.entries == self.decision.entries
         return self.slots()

@@ -197,7 +197,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
             (said,) = [text for text in case.said if "cannot be followed" in text]
             assert said.startswith("state 2 cannot be followed, and is tried again: UnicodeError: no such name (")
             assert said.endswith("the checks of the state before go on for farm, and all others stay as they are")
-            case.agent._state_follower._retry.worked()
+            case.agent._state_follower._retry.reset()
             await case.turn()
             await case.turn()
             assert case.decided[2:] == [{"farm", "spare"}]
@@ -366,7 +366,7 @@ def test_an_agent_that_begins_leaves_out_what_cannot_be_asked(monkeypatch: pytes
                 "state 1 is followed without checks of spare that cannot be asked, and are tried again: "
             )
             assert said.endswith("check: https needs h2: pip install 'dnsteer[agent]'")
-            case.agent._state_follower._retry.worked()
+            case.agent._state_follower._retry.reset()
             await case.turn()
             await case.turn()
             assert case.decided[1:] == [{"farm", "spare"}] and case.said[-1] == "state 1 is followed now"
@@ -396,7 +396,7 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
             await case.turn()
             assert (troubles(), case.said[-1]) == ([], "the tables are watched")
             case.agent._observer.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
-            case.agent.supervisor.failed("deciding about farm", KeyError("x"))
+            case.agent.supervisor.report_failure("deciding about farm", KeyError("x"))
             assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
             case.source.now = record_of(2)
             await case.turn()

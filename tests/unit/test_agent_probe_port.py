@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from dnsteer.agent import next_work, probe_port, run
-from dnsteer.agent.event_reporter import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
@@ -96,7 +96,7 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
 def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> None:
     said: list[str] = []
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
-    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
+    kept = ProbePort(EventReporter(lambda text, *_, **__: said.append(text)))
 
     async def test() -> None:
         await kept.adopt(spec, work, 0.0)
@@ -115,7 +115,7 @@ def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> 
 
 def test_a_spec_without_a_port_of_probes_ends_the_trouble(port: Port) -> None:
     said: list[str] = []
-    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
+    kept = ProbePort(EventReporter(lambda text, *_, **__: said.append(text)))
 
     async def test() -> None:
         for text in (PROBED, SPEC):

@@ -15,7 +15,7 @@ import pytest
 from dnsteer.agent.announce import announcer, bird_routes
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.announce.bird_routes import ForeignError, Publisher, PublishError, RouteOwner, file_text
-from dnsteer.agent.event_reporter import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
@@ -71,7 +71,7 @@ def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
 
 def test_a_guard_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    one = Announcer("unix:/x", Reporter(lambda message, *_, **__: said.append(message)))
+    one = Announcer("unix:/x", EventReporter(lambda message, *_, **__: said.append(message)))
     one._settings = RouteOwner("br-dns", "unix:/x"), settings(tmp_path)
 
     def refuses(*_: object) -> None:
@@ -150,7 +150,7 @@ def test_other_settings_say_of_no_vip_that_it_is_withdrawn(monkeypatch: pytest.M
     """Though where a VIP stands is told in the same turn: another one fails for another reason."""
     monkeypatch.setattr(announcer, "Publisher", Told)
     said: list[str] = []
-    reporter = Reporter(lambda text, *_, **__: said.append(text))
+    reporter = EventReporter(lambda text, *_, **__: said.append(text))
     announcing = SPEC.replace("announce: {via: bird}", "announce: {via: bird, hold_max: 5m}")
     first, later = spec_of(announcing), spec_of(announcing.replace("5m", "4m"))
     one = Announcer("unix:/nowhere", Observers(SeenRecorder(), reporter))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dnsteer.agent import gratuitous, supervise
-from dnsteer.agent.event_reporter import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.gratuitous import NeighborNotices, tell
 from dnsteer.checks.load import check_document
 from dnsteer.console.seen_recorder import SeenRecorder
@@ -62,7 +62,7 @@ class Case:
         async def work(do: Callable[[], set[str]]) -> set[str]:
             return do()
 
-        observer = Observers(self.recorder, Reporter(lambda text, *_, **__: self.said.append(text)))
+        observer = Observers(self.recorder, EventReporter(lambda text, *_, **__: self.said.append(text)))
         task = asyncio.ensure_future(self.notices.run(work, lambda: self.acts, observer))
         yield
         task.cancel()

@@ -107,7 +107,7 @@ class Health:
         failed = {name: self._failed(backends[name]) for name in unhealthy}
         return PoolHealth(
             unhealthy,
-            recovering={name for name, keys in failed.items() if all(self.states[key].answers for key in keys)},
+            recovering={name for name, keys in failed.items() if all(self.states[key].is_answering for key in keys)},
             unproven={name for name, keys in failed.items() if not any(map(self._evidence.proves, keys))},
             unknown={n for n, keys in backends.items() if n not in unhealthy and self._untested.issuperset(keys)},
         )

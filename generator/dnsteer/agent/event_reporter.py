@@ -15,7 +15,7 @@ _NAMED = 3
 """Flows of others that are named one by one."""
 
 
-class Reporter(AgentObserver):
+class EventReporter(AgentObserver):
     """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
 
     def __init__(self, say: Say) -> None:

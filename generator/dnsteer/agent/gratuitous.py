@@ -126,7 +126,7 @@ class NeighborNotices:
             self._rules = Gratuitous()
         self._left = dict.fromkeys(notified_ports(followed.spec), self._rules.repeat) if self._rules is not None else {}
         self._begun = True
-        self._retry.worked()
+        self._retry.reset()
         self._wake.set()
 
     async def run(self, work: SwitchThread, acts: Callable[[], bool], observer: AgentObserver) -> None:
@@ -141,7 +141,7 @@ class NeighborNotices:
                 observer.forget(_TROUBLE)
             elif refresh and clock() >= self._since + refresh:
                 self._since, self._left = clock(), dict.fromkeys(notified_ports(self._followed.spec), 1) | self._left
-                self._retry.worked()
+                self._retry.reset()
             if self._left:
                 await self._send_left(work, clock, observer)
                 ends.append(self._retry.due_in(clock()))
@@ -153,7 +153,7 @@ class NeighborNotices:
     async def _send_left(self, work: SwitchThread, clock: Callable[[], float], observer: AgentObserver) -> None:
         """Send what is left by the ports that there are, if it is time."""
         left, followed = self._left, self._followed
-        if followed is None or not self._retry.due(clock()):
+        if followed is None or not self._retry.is_due(clock()):
             return
         told, why = set[str](), ""
         try:
@@ -178,10 +178,10 @@ class NeighborNotices:
                 del left[port]
         if told:
             self._since = clock()
-            self._retry.worked()
+            self._retry.reset()
             await asyncio.sleep(APART)
         elif left is self._left:
-            self._retry.failed(clock())
+            self._retry.postpone(clock())
 
     def _send(self, followed: FollowedState, ports: Collection[str]) -> set[str]:
         return tell_by(self._switch.client(followed.bridge), followed.spec, ports)

@@ -73,7 +73,7 @@ class CheckState:
         return self.healthy and not self.streak
 
     @property
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Whether the last result was good."""
         return self.healthy != bool(self.streak)
 

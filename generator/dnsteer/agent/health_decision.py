@@ -52,7 +52,7 @@ class PoolHealth:
     unproven: Collection[str] = ()
     unknown: Collection[str] = ()
 
-    def passes(self, name: str) -> bool:
+    def is_passing(self, name: str) -> bool:
         """Whether a backend is known to pass."""
         return name not in self.unhealthy and name not in self.unknown
 
@@ -75,7 +75,7 @@ class Decision:
     serving: tuple[str, ...] = ()
 
     @property
-    def goes_on(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether more is to be decided soon, though no check turns."""
         return bool(self.waiting or self.spared) or any(entry.returns for entry in self.entries)
 
@@ -109,7 +109,7 @@ def decide(
         waiting=tuple(entry.backend for entry in returns.later),
         spared=tuple(name for name in pool.unhealthy if name in pool.counted and name not in away),
         kept=() if pool.nobody_passes else tuple(kept),
-        idle=tuple(n for n in rules.backends if n in pool.by_people and health.passes(n)),
+        idle=tuple(n for n in rules.backends if n in pool.by_people and health.is_passing(n)),
         serving=(*pool.serving, *whole),
     )
 
@@ -157,7 +157,7 @@ class _Pool:
         if rules.panic < 1:  # else each failure is believed, also where all fail
             asked = (*self.counted, *standby)
             self.unsure |= {*health.unproven}
-            self.nobody_passes = not any(health.passes(name) for name in asked)
+            self.nobody_passes = not any(health.is_passing(name) for name in asked)
             self.panics = bool(asked) and all(name in health.unhealthy for name in asked)
         answering = [name for name in self.counted if name not in self.unhealthy or name in self.unsure]
         self.serving = [name for name in answering if name not in self.ours]

@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from dnsteer.agent.health import Result
-from dnsteer.agent.unrecorded import Unrecorded
+from dnsteer.agent.unrecorded import UnrecordedOverlay
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.settle import overlay_in_tables
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -61,7 +61,7 @@ class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
     def __init__(self, remote: str = "", tell: Callable[[str], Any] = lambda bridge: None) -> None:
-        self.unrecorded = Unrecorded(remote)
+        self.unrecorded = UnrecordedOverlay(remote)
         self.on_change: Callable[[], None] = lambda: None
         self.tell = tell
         """Returns what the agent knows of a bridge, as its control socket tells it; None of another one. By any thread."""
@@ -102,7 +102,7 @@ class SwitchMemory:
     def slow(self, found: SilentBridge) -> None:
         """An answer of OpenFlow does not come at once. Until it does, packets are taken from the ports that were *found*."""
         probe = self.wanted.loaded.spec.switch.probe if self.wanted is not None else None
-        skipped = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+        skipped = probe is not None and found.polled != frozenset() and not found.can_receive_from(probe.port)
         self._deaf = skipped and (self._deaf or self.database_lost)  # else it is only busy
 
     def silent(self, why: str, found: SilentBridge) -> None:

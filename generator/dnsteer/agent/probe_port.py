@@ -28,7 +28,7 @@ class ProbePort:
     def looked(self) -> None:
         """A look is done, which may have made the port anew."""
         self._checked = False
-        self._retry.worked()
+        self._retry.reset()
 
     async def adopt(self, spec: Spec, work: SwitchThread, time: float) -> None:
         """Set it up as another spec says, before its checks begin."""
@@ -39,12 +39,12 @@ class ProbePort:
 
     async def keep(self, spec: Spec, work: SwitchThread, time: float) -> None:
         """Set it up, if that has not been done since the last look; where it fails, it is tried again later."""
-        if self._checked or not self._retry.due(time):
+        if self._checked or not self._retry.is_due(time):
             return
         try:
             await work(partial(set_up_probe_port, spec))
         except SwitchError as err:
-            self._retry.failed(time)
+            self._retry.postpone(time)
             self._observer.fails(_TROUBLE, f"the port of probes cannot be set up: {err}", "error")
             return
         self._checked = True

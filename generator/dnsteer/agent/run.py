@@ -17,7 +17,7 @@ from dnsteer.agent.backend_health import Health
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.agent.control import RunRequestOn
 from dnsteer.agent.effect import Effect, advance_maintenance, decide_and_change
-from dnsteer.agent.event_reporter import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
@@ -64,7 +64,7 @@ class Agent:
         observers: Sequence[AgentObserver] = (),
     ) -> None:
         self._seen = seen or SeenRecorder()
-        observer = self._observer = Observers(*observers, self._seen, Reporter(say))
+        observer = self._observer = Observers(*observers, self._seen, EventReporter(say))
         self.supervisor = Supervisor(observer)
         self._memory = SwitchMemory(switch.remote, self._seen.tell)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
@@ -135,13 +135,13 @@ class Agent:
             await self._do_steps(work, loop)
             if not state.looks.failing:
                 self._observer.works("the switch", "the switch can be reached again")
-            self.supervisor.works("the main loop")
+            self.supervisor.report_recovery("the main loop")
         except (SwitchError, PermissionError) as err:
             why = str(err) or type(err).__name__
             self._observer.failed(why)
         except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
             why = described(err)
-            self.supervisor.failed("the main loop", err)
+            self.supervisor.report_failure("the main loop", err)
             state.read_first = True  # what comes next in the record may mend it
         if why:
             state.paused_until = loop.time() + PAUSE
@@ -307,11 +307,11 @@ class Agent:
             state.read_first = True
             return
         for name, decided in effect.decisions.items():
-            if effect.changed or not decided.goes_on:
+            if effect.changed or not decided.is_unfinished:
                 state.turned.pop(name, None)
-            self.supervisor.works(f"deciding about {name}")
+            self.supervisor.report_recovery(f"deciding about {name}")
         for name, err in effect.failed.items():
-            self.supervisor.failed(f"deciding about {name}", err)
+            self.supervisor.report_failure(f"deciding about {name}", err)
             state.put_back({name}, "")
             state.read_first = True
         self._follow_up(effect, followed.rules)
@@ -411,7 +411,7 @@ class Agent:
     def _follow_up(self, effect: Effect, rules: Mapping[str, PoolRules]) -> None:
         """Take notice of what goes on, and of panics."""
         self._state.under_way -= effect.decisions.keys()
-        self._state.under_way |= {name for name, decision in effect.decisions.items() if decision.goes_on}
+        self._state.under_way |= {name for name, decision in effect.decisions.items() if decision.is_unfinished}
         self._panics.follow(effect, rules)
 
     def _note_effect(self, effect: Effect, seconds: float) -> None:

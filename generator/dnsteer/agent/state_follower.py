@@ -61,8 +61,8 @@ class StateFollower:
         if self.followed is not None and self.followed.number == number and not self._refused:
             return False
         if self._refused != number:
-            self._retry.worked()
-        if not self._retry.due(loop.time()):
+            self._retry.reset()
+        if not self._retry.is_due(loop.time()):
             return False
         try:
             followed = await work(partial(self._read_state, record))
@@ -71,7 +71,7 @@ class StateFollower:
         except UnavailableError:
             raise
         except Exception as err:  # noqa: BLE001  as below
-            self._retry.failed(loop.time())
+            self._retry.postpone(loop.time())
             if self._complete is None:
                 await self._begin_in_part(record, overlay, work, loop, err)
                 return True
@@ -84,7 +84,7 @@ class StateFollower:
             self._tell_refused(number, self.followed, self._why(err))
             return False
         self._refused = 0
-        self._retry.worked()
+        self._retry.reset()
         self._observer.works("the state", f"state {number} is followed now")
         return True
 

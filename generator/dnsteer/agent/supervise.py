@@ -56,13 +56,13 @@ class Supervisor:
         self._reliefs: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         """When parts failed last that nobody starts again, and what ends the trouble with each, unless it fails before."""
 
-    def failed(self, part: str, err: BaseException) -> None:
+    def report_failure(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
         text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
         with suppress(Exception):  # an observer may be what fails: the others are told all the same
             self._observer.defect(part, text)
 
-    def works(self, part: str) -> None:
+    def report_recovery(self, part: str) -> None:
         """Say that it works again, if it had failed."""
         self._observer.works(f"the part {part}", f"{part} works again")
 
@@ -72,9 +72,9 @@ class Supervisor:
         try:
             yield
         except Exception as err:  # noqa: BLE001  whatever it is, the rest goes on
-            self.failed(part, err)
+            self.report_failure(part, err)
         else:
-            self.works(part)
+            self.report_recovery(part)
 
     def start(self, part: str, run: Run) -> None:
         """Run a task until `stop`, and again whenever it ends."""
@@ -88,14 +88,14 @@ class Supervisor:
             try:
                 done, _ = await asyncio.wait([task], timeout=_steady_after(worked))
                 if not done:
-                    self.works(part)
+                    self.report_recovery(part)
                     pause = FIRST_PAUSE
                     await asyncio.wait([task])
             finally:
                 await _ended(task)
             worked = clock() - began
             err = None if task.cancelled() else task.exception()
-            self.failed(part, err or RuntimeError("it has ended by itself"))
+            self.report_failure(part, err or RuntimeError("it has ended by itself"))
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -109,7 +109,7 @@ class Supervisor:
                 loop.default_exception_handler(context)
             else:
                 part = context.get("part", _EVENT)
-                self.failed(part, err)
+                self.report_failure(part, err)
                 self._relieve_later(part, loop)
 
         loop.set_exception_handler(failed)
@@ -152,7 +152,7 @@ class Retry:
     def __init__(self) -> None:
         self._pause, self._due = 0.0, 0.0
 
-    def due(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether it is time."""
         return now >= self._due
 
@@ -160,13 +160,13 @@ class Retry:
         """The seconds until it is time."""
         return max(self._due - now, 0.0)
 
-    def failed(self, now: float) -> None:
-        """It has failed."""
+    def postpone(self, now: float) -> None:
+        """It has failed: try it again after a pause, twice as long as the last one."""
         self._pause = min(2 * self._pause, LONGEST_PAUSE) or FIRST_PAUSE
         self._due = now + self._pause
 
-    def worked(self) -> None:
-        """It has worked, or something else is to be tried."""
+    def reset(self) -> None:
+        """It has worked, or something else is to be tried: begin with a short pause again."""
         self._pause = self._due = 0.0
 
 

@@ -42,7 +42,7 @@ class _Kept:
         return json.dumps({"bridge": self.bridge, "base": self.base, "overlay": overlay, "decisions": decisions})
 
 
-class Unrecorded:
+class UnrecordedOverlay:
     """The overlay of one bridge that its record does not have yet, if there is one."""
 
     def __init__(self, remote: str) -> None:

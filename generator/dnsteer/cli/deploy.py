@@ -37,7 +37,7 @@ _MAX_IN_FORCE = 20
 
 if TYPE_CHECKING:
     from dnsteer.deploy.prefetch import Prefetch
-    from dnsteer.deploy.run import Deployed
+    from dnsteer.deploy.run import DeployResult
     from dnsteer.deploy.summary import PlanSummary
     from dnsteer.spec.loaded import Loaded
     from dnsteer.status.verify import Drift
@@ -206,7 +206,9 @@ def _print_notes(summary: PlanSummary) -> None:
         err.print(f"note: {escape(note)}")
 
 
-def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool = False) -> None:
+def print_deployed(
+    done: DeployResult, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool = False
+) -> None:
     """Print what was changed; as JSON with *more*."""
     from dnsteer.deploy.bounded_lists import bounded_alike
     from dnsteer.deploy.summary import count_changes, counted, summary_as_json

@@ -25,7 +25,7 @@ class Agreement:
         self._confirm, self._progress = confirm, progress
         self._agreed: object = None
 
-    def covers(self, question: object) -> bool:
+    def is_given_for(self, question: object) -> bool:
         """Whether the operator has agreed to this *question*; also where there is no question, or no operator to ask."""
         return self._confirm is None or question is None or question == self._agreed
 

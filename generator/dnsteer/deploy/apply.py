@@ -15,9 +15,9 @@ from dataclasses import replace
 from functools import partial
 
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
-from dnsteer.deploy.journal import Attempt, PendingChange, JournalEntry, begin, begin_or_nothing, commit
+from dnsteer.deploy.journal import Attempt, JournalEntry, PendingChange, begin, begin_or_nothing, commit
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
-from dnsteer.deploy.send import ApplyResult, Sending
+from dnsteer.deploy.send import ApplyResult, BundleSender
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
 from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.slots.maintenance import Overlay
@@ -77,7 +77,7 @@ def apply_change(
             warnings=warnings,
             of_others=found.warnings_of_others,
         )
-        sending = Sending(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
+        sending = BundleSender(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
         sending.change_tables(result, tables, found.handover)
         if result.changed:
             attempt.keep()

@@ -37,7 +37,7 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class PendingChange:
-    """A pending change, and the record that has it. *goes_on*: it was pending before.
+    """A pending change, and the record that has it. *was_pending*: it was pending before.
 
     *unwritten*: the disk is full, and the record says it already, or the change is kept elsewhere, which
     *forget* takes back.
@@ -45,7 +45,7 @@ class PendingChange:
 
     record: BridgeRecord
     pending: Pending
-    goes_on: bool = False
+    was_pending: bool = False
     unwritten: bool = False
     forget: Callable[[], None] | None = None
 
@@ -56,18 +56,18 @@ def begin(session: Session, entry: JournalEntry) -> PendingChange:
     if record is None:
         raise SwitchError(REMOVED.format(entry.bridge))
     wanted = Pending(entry.state.number, entry.state.digest, entry.overlay)
-    goes_on = record.pending == wanted
+    was_pending = record.pending == wanted
     try:
         pending = session.begin(record, entry.state, entry.overlay, entry.role)
-        return PendingChange(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
+        return PendingChange(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, was_pending)
     except UnwrittenError as err:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
         is_recorded = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
-        if entry.role or not (is_recorded or goes_on):
+        if entry.role or not (is_recorded or was_pending):
             if entry.keep is None:
                 raise
             return PendingChange(record, wanted, unwritten=True, forget=entry.keep(err))
-        return PendingChange(record, wanted, goes_on, unwritten=is_recorded)
+        return PendingChange(record, wanted, was_pending, unwritten=is_recorded)
 
 
 def begin_or_nothing(session: Session, entry: JournalEntry) -> PendingChange:
@@ -97,7 +97,7 @@ def take_back(session: Session, pending_change: PendingChange | None) -> str:
     """
     if pending_change is not None and pending_change.forget is not None:
         pending_change.forget()
-    if pending_change is None or pending_change.goes_on or pending_change.unwritten:
+    if pending_change is None or pending_change.was_pending or pending_change.unwritten:
         return ""
     try:
         with defer_signals():
@@ -110,8 +110,8 @@ def take_back(session: Session, pending_change: PendingChange | None) -> str:
 class Attempt:
     """A change of *bridge*; *is_new*: it creates that.
 
-    *pending_change* is its journal entry, *restore_ports* what undoes its change of the bridge and ports: it is told whether to wait
-    until the switch has followed, and may raise SwitchError.
+    *pending_change* is its journal entry, *restore_ports* what undoes its change of the bridge and ports. That is told
+    whether to wait until the switch has followed, and may raise SwitchError.
     """
 
     def __init__(self, session: Session, bridge: str, *, is_new: bool) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
 from dnsteer.deploy.agreement import Agreement, refuse_outdated
-from dnsteer.deploy.journal import PendingChange, JournalEntry, begin_or_nothing, commit, take_back
+from dnsteer.deploy.journal import JournalEntry, PendingChange, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.overlay_flows import overlay_flows
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
@@ -152,7 +152,7 @@ def change_overlay(
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now(), expires=not unrecorded)
             question = (record.uuid, _lasting(record), final_moves, change.ask) if change.ask and not dry_run else None
-            if agreement.covers(question):
+            if agreement.is_given_for(question):
                 break
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
@@ -324,7 +324,9 @@ def _load_slots(session: Session, pending_change: PendingChange, handover: Hando
         raise
 
 
-def _repair(locked: _LockedSwitch, after: Overlay, differing: Differing, found: _SlotSnapshot, progress: Progress) -> list[str]:
+def _repair(
+    locked: _LockedSwitch, after: Overlay, differing: Differing, found: _SlotSnapshot, progress: Progress
+) -> list[str]:
     """Apply the whole recorded state with the wanted overlay, since something is not as recorded. Returns warnings."""
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
@@ -334,7 +336,13 @@ def _repair(locked: _LockedSwitch, after: Overlay, differing: Differing, found: 
     progress(f"{why}: applying the whole recorded state")
     needs_extension = found.handover is not None
     applied = apply_state(
-        locked.switch, locked.session, locked.state, after, progress, needs_extension=needs_extension, keep=locked.keep(after)
+        locked.switch,
+        locked.session,
+        locked.state,
+        after,
+        progress,
+        needs_extension=needs_extension,
+        keep=locked.keep(after),
     )
     return [f"the extension did not get its program: {applied.away}"] if applied.away is not None else []
 

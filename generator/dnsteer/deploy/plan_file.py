@@ -11,7 +11,7 @@ from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.goal import FileSource
-from dnsteer.deploy.run import Deployed, Options, deploy, preview
+from dnsteer.deploy.run import DeployResult, Options, deploy, preview
 from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now, stamp
@@ -88,7 +88,7 @@ def apply_plan(
     *,
     confirm: Confirm | None = None,
     progress: Progress = silent,
-) -> Deployed:
+) -> DeployResult:
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
         plan.source,

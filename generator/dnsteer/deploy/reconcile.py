@@ -13,7 +13,7 @@ from dnsteer.switch.tools import SwitchError
 
 
 @dataclass
-class Reconciled:
+class ReconcileResult:
     """What was or would be done: changed overlays, bridges that were restored, captures that left mirrors, failures."""
 
     changes: list[OverlayChange] = field(default_factory=list)
@@ -31,12 +31,12 @@ class Reconciled:
 
 def reconcile(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
-) -> Reconciled:
+) -> ReconcileResult:
     """Reconcile one bridge, or all; a failure on one does not stop the others. Bridges without a state are skipped.
 
     Raises SwitchError, or UnavailableError when OVSDB cannot be reached.
     """
-    done = Reconciled()
+    done = ReconcileResult()
     with switch.session() as session:
         names = session.bridges() if bridge is None else [session.record_of(bridge).bridge]
     for name in names:
@@ -47,7 +47,9 @@ def reconcile(
     return done
 
 
-def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_run: bool, progress: Progress) -> None:
+def _reconcile_bridge(
+    switch: TargetSwitch, bridge: str, done: ReconcileResult, dry_run: bool, progress: Progress
+) -> None:
     with switch.session() as session:
         record = session.record_of(bridge)
     try:

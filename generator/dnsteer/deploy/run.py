@@ -52,7 +52,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployResult:
     """What a deployment did. *state* is the number of the state that is applied now."""
 
     summary: PlanSummary
@@ -73,7 +73,7 @@ def deploy(
     confirm: Confirm | None = None,
     prefetch: Prefetch | None = None,
     progress: Progress = silent,
-) -> Deployed:
+) -> DeployResult:
     """Change the switch to the spec of *source*, and keep the maintenance. *confirm* is called if many clients are affected.
 
     *prefetch* may have the tables already. The lock is not held while the operator thinks: the switch is read again
@@ -91,7 +91,7 @@ def deploy(
             progress("ovs-vswitchd was restarted in the meantime; reading the switch again")
             continue
         if result is not None:
-            return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
+            return DeployResult(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
         words = bounded_lines(sentence_groups(summary), how="dnsteer plan -v")
         agreement.ask(summary.question, summary.ask, words)
 
@@ -121,14 +121,16 @@ def _deploy_if_agreed(
             summary = _summary(goal, wanted, found, preview=False, role=role)
             review(summary)
             # ask
-            if not agreement.covers(summary.question):
+            if not agreement.is_given_for(summary.question):
                 return summary, None
             if found.flows.renumbered and _changes_more(goal, wanted):
                 connections = _renumber(connections, bridge, goal, options, progress)
                 goal, wanted, found = _plan_and_diff(source, connections, options)
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
-            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, connections.record, summary.role)
+            entry = JournalEntry(
+                bridge, state, goal.overlay, summary.writes_record, goal.name, connections.record, summary.role
+            )
             result = apply_change(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
@@ -188,7 +190,12 @@ def _plan_and_diff(
     goal = make_goal(sourced, connections.session, connections.record, time, rename=options.rename, note=options.note)
     wanted = WantedSwitch(goal.loaded, goal.overlay, goal.applied)
     found = compute_and_diff(
-        wanted, connections.database, connections.client, connections.switch.extension, adopt=options.adopt, needs_extension=needs_extension
+        wanted,
+        connections.database,
+        connections.client,
+        connections.switch.extension,
+        adopt=options.adopt,
+        needs_extension=needs_extension,
     )
     return goal, wanted, found
 
@@ -209,7 +216,13 @@ def _renumber(connections: _Connections, bridge: str, goal: Goal, options: Optio
     assert goal.applied is not None
     progress(f"the tables have numbers of another version: loading state {goal.applied.number} with the new ones first")
     apply_state(
-        connections.switch, connections.session, goal.applied, goal.overlay_before, progress, needs_extension=False, grace=options.grace
+        connections.switch,
+        connections.session,
+        goal.applied,
+        goal.overlay_before,
+        progress,
+        needs_extension=False,
+        grace=options.grace,
     )
     return replace(connections, record=connections.session.record(bridge))
 

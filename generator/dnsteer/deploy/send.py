@@ -52,7 +52,7 @@ class ApplyResult:
 
 
 @dataclass
-class Sending:
+class BundleSender:
     """Sends bundles to the switch and programs to the extension. *needs_extension*: a failing extension ends the change.
 
     *grace* is in seconds; *signals* fills when we are asked to end, and the rest of it is not waited for then.

@@ -60,7 +60,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _LastAnnouncement:
     """What was said of a VIP last."""
 
     announced: bool
@@ -92,7 +92,7 @@ class Announcer:
         self._standings: dict[str, VipStanding] = {}
         self._lacking: dict[str, UnannouncedVip] = {}
         """VIPs that are to be announced and are not."""
-        self._told: dict[str, _Told] = {}
+        self._last_announced: dict[str, _LastAnnouncement] = {}
         self._given: Routes | None = None
         """What BIRD has been given; None where that is not known."""
         self._due = 0.0
@@ -107,7 +107,7 @@ class Announcer:
             self._observer.fails("the withdrawals", str(err))
             return
         self._observer.works("the withdrawals", "withdrawals can be read again")
-        withdrawn = {name: one for name, one in found.items() if not one.over(now())}
+        withdrawn = {name: one for name, one in found.items() if not one.is_over(now())}
         if withdrawn != self._withdrawn:
             self._withdrawn = withdrawn
             self.wake()
@@ -252,7 +252,7 @@ class Announcer:
         }
         self._lacking = {name: self._unannounced(name) for name, lacks in lacking.items() if lacks}
         self._observer.announces({name: not lacks for name, lacks in lacking.items()}, held, self._lacking)
-        told, self._told = self._told, {}
+        told, self._last_announced = self._last_announced, {}
         for name, lacks in lacking.items():
             one, before = self._standings[name], told.get(name)
             if not lacks and not (before and before.announced):
@@ -262,7 +262,7 @@ class Announcer:
                     f"VIP {name} is withdrawn: {one.reason}", "vip_withdrawn", "warning", vip=name, reason=one.reason
                 )
             if not lacks or one.reason:
-                self._told[name] = _Told(not lacks, one.state)
+                self._last_announced[name] = _LastAnnouncement(not lacks, one.state)
             if before is None or before.state != one.state:
                 _tell_state(name, one, self._observer)
 
@@ -299,7 +299,7 @@ class Announcer:
         """Know nothing of what is announced."""
         self._release()
         self._adopted, self._settings, self._publisher = False, None, None
-        self._given, self._due, self._vips, self._standings, self._told = None, 0.0, VipStandings(), {}, {}
+        self._given, self._due, self._vips, self._standings, self._last_announced = None, 0.0, VipStandings(), {}, {}
         self._lacking = {}
         self._observer.announces({}, {}, {})
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dnsteer.agent.balance.pool_metric import PoolMetric
 from dnsteer.agent.balance.rules import Rule, rule_of
-from dnsteer.agent.balance.slot_moves import Counted, Moves
+from dnsteer.agent.balance.slot_moves import Moves, PoolCounts
 from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.health import Result
@@ -42,7 +42,7 @@ _TICK = 1.0
 
 
 @dataclass
-class Balanced:
+class BalancedPool:
     """A pool whose load is balanced."""
 
     name: str
@@ -74,7 +74,7 @@ class Balancer:
         self._switch, self._observer = switch, observer
         self._followed: FollowedState | None = None
         self._thread = ThreadPoolExecutor(1, "balance")
-        self.pools: dict[str, Balanced] = {}
+        self.pools: dict[str, BalancedPool] = {}
 
     def adopt(self, followed: FollowedState, time: float) -> None:
         """Follow another state. What was counted stays where slots are the same ones."""
@@ -90,7 +90,7 @@ class Balancer:
                 self.pools[name] = before
             else:
                 load = SlotLoad(_HALF_LIFE * pool.balance.interval)
-                self.pools[name] = Balanced(name, pool.balance, members, load, PoolMetric(name, pool, time), time)
+                self.pools[name] = BalancedPool(name, pool.balance, members, load, PoolMetric(name, pool, time), time)
         self._record(time)
 
     def due_in(self, time: float) -> float:
@@ -173,7 +173,7 @@ class Balancer:
             pool.due = time + pool.rules.interval
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._find_moves, due, overlay, time)
 
-    def _find_moves(self, due: list[Balanced], overlay: Overlay, time: float) -> dict[str, Moves]:
+    def _find_moves(self, due: list[BalancedPool], overlay: Overlay, time: float) -> dict[str, Moves]:
         """What should move, by what the counters say now. Not on the event loop: deciding about many slots takes long."""
         found, wanted = self._read(due), dict[str, Moves]()
         for pool in due:
@@ -217,11 +217,11 @@ class Balancer:
             await pool.metric.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _decide(self, pool: Balanced, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
+    def _decide(self, pool: BalancedPool, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
         rule = rule_of(pool.rules, pool.metric.known(time), pool.waited)
         return balance_slots(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
 
-    def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:
+    def _read(self, pools: list[BalancedPool]) -> dict[str, dict[int, Numbers]]:
         assert self._followed is not None
         state, client = self._followed.state, self._switch.client(self._followed.bridge)
         elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
@@ -274,14 +274,14 @@ def balance_slots(
     return now, moves
 
 
-def _counted(members: Membership, here: tuple[Maintenance, ...], packets: Packets, to: str) -> Counted:
+def _counted(members: Membership, here: tuple[Maintenance, ...], packets: Packets, to: str) -> PoolCounts:
     mine = tuple(entry for entry in here if entry.service in ("", members.service))
     out = {*members.down, *(entry.backend for entry in mine if entry.takes_out)}
     by_command = [entry for entry in mine if entry.weight is not None]
     weights: Mapping[str, float] = weights_in_the_end(members.weights, by_command)
     if to in weights and all(entry.backend != to for entry in by_command):
         weights = {**weights, to: weights[to] or 1}
-    return Counted(
+    return PoolCounts(
         packets(members.number, members.slots),
         known_owners_of(members, mine),
         known_owners_of(members, tuple(entry for entry in mine if not entry.slots)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from dnsteer.agent.balance import spill
-from dnsteer.agent.balance.slot_moves import Counted, Moves, Pace, decide_moves
+from dnsteer.agent.balance.slot_moves import Moves, Pace, PoolCounts, decide_moves
 from dnsteer.slots.maintenance import Kind
 from dnsteer.spec.model.balance import Balance
 
@@ -20,7 +20,7 @@ class Rule:
     """
 
     kind: Kind
-    decide: Callable[[Sequence[Counted], Mapping[int, str], int], Moves]
+    decide: Callable[[Sequence[PoolCounts], Mapping[int, str], int], Moves]
     note: Callable[[Moves], str]
     to: str = ""
 
@@ -43,7 +43,7 @@ def _by_slots(balance: Balance) -> Rule:
 def _by_metric(balance: Balance, metric: Mapping[str, float], waited: Mapping[str, int]) -> Rule:
     tolerance, change = balance.tolerance / 100, balance.change / 100
 
-    def decide(counted: Sequence[Counted], given: Mapping[int, str], most: int) -> Moves:
+    def decide(counted: Sequence[PoolCounts], given: Mapping[int, str], most: int) -> Moves:
         if not any(any(c.packets) for c in counted):
             counted = [replace(c, packets=[1.0] * len(c.packets)) for c in counted]  # nobody asks: slots are equal
         load, weights = dict[str, float](), dict[str, float]()

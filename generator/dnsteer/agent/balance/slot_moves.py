@@ -19,7 +19,7 @@ _ENOUGH = 0.5
 
 
 @dataclass(frozen=True)
-class Counted:
+class PoolCounts:
     """The slots of a pool, or of a pool in one family or service: *packets* of each lately, and its backend.
 
     *natural* are the backends without balancing; *weights* are those of backends in service, which slots may go to.
@@ -46,7 +46,7 @@ class Moves:
 
 
 def decide_moves(
-    counted: Sequence[Counted],
+    counted: Sequence[PoolCounts],
     given: Mapping[int, str],
     tolerance: float,
     most: int,
@@ -82,7 +82,7 @@ def decide_moves(
 
 @dataclass
 class _Part:
-    counted: Counted
+    counted: PoolCounts
     owners: list[str]
 
 
@@ -129,7 +129,7 @@ class _Load:
                     continue
                 left = self.excess(name, -packets)
                 for to, gets in self._targets(slot, name).items():
-                    if self.pace is not None and not self.pace.allows(packets, name, to):
+                    if self.pace is not None and not self.pace.can_move(packets, name, to):
                         continue
                     has = self.excess(to, gets)
                     step = max(left, has), has, self._is_away(slot, to), slot, to
@@ -189,7 +189,7 @@ class Pace:
     _gave: dict[str, float] = field(default_factory=dict)
     _got: dict[str, float] = field(default_factory=dict)
 
-    def allows(self, packets: float, owner: str, to: str) -> bool:
+    def can_move(self, packets: float, owner: str, to: str) -> bool:
         """Whether a slot with so many *packets* may go from its *owner* to another backend now."""
         intervals = 1 + self.waited.get(owner, 0)
         return all(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from dnsteer.agent.balance.slot_moves import Counted, Moves
+from dnsteer.agent.balance.slot_moves import Moves, PoolCounts
 
 _MORE = 0.05
 """The part by which one metric must exceed another, where both are busy, so that slots do not go back and forth."""
@@ -30,7 +30,7 @@ class SpillRules:
 
 
 def decide_spill(
-    counted: Sequence[Counted], given: Mapping[int, str], metric: Mapping[str, float], rules: SpillRules, most: int
+    counted: Sequence[PoolCounts], given: Mapping[int, str], metric: Mapping[str, float], rules: SpillRules, most: int
 ) -> Moves:
     """Return the slots that `to` should have, given those that it has. At most *most* slots move.
 
@@ -64,7 +64,7 @@ class _Slots:
 
     def __init__(
         self,
-        counted: Sequence[Counted],
+        counted: Sequence[PoolCounts],
         given: Mapping[int, str],
         metric: Mapping[str, float],
         rules: SpillRules,
@@ -108,7 +108,7 @@ class _Slots:
             del self.now[slot]
 
 
-def _packets_by_slot(counted: Sequence[Counted]) -> dict[int, float]:
+def _packets_by_slot(counted: Sequence[PoolCounts]) -> dict[int, float]:
     """The packets of each slot in all pools together; where nobody asks, all slots have one."""
     packets = (
         {slot: sum(c.packets[slot] for c in counted) for slot in range(len(counted[0].packets))} if counted else {}

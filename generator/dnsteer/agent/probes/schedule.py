@@ -89,7 +89,7 @@ class Turns:
     def _others_due(self) -> list[Prober]:
         """The other VIP that was not asked for longest, and those of which more has to be known."""
         due, states = [self._others[0]], self._known.states
-        if states[self._first.target.key].answers:
+        if states[self._first.target.key].is_answering:
             others = [*islice(self._others, 1, None)]
             failed = (p for p in others if not states[p.target.key].steady)
             awaited = (p for p in others if states[p.target.key].steady and self._known.is_awaited(p.target))
