@@ -103,7 +103,7 @@ def test_failed_probes_do_not_count_at_once_when_the_database_ends(switch: Switc
 
     async def during(held: HeldSwitch) -> None:
         def counts() -> bool:
-            return held.memory.counts(Result(time.monotonic(), "no answer"))
+            return held.memory.accept_result(Result(time.monotonic(), "no answer"))
 
         assert counts()
         kill_database(switch)

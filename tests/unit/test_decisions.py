@@ -166,9 +166,9 @@ def test_a_note_or_a_time_that_changes_is_a_decision_and_progress_is_none() -> N
 def test_the_memory_of_decisions_is_bounded_and_knows_the_last() -> None:
     memory = SwitchMemory()
     for n in range(200):
-        memory.decided(Overlay((entry(f"ns{n}"),)), f"id{n}")
-    memory.decided(NO_OVERLAY, "first")
-    memory.decided(NO_OVERLAY, "last")
+        memory.note_decision(Overlay((entry(f"ns{n}"),)), f"id{n}")
+    memory.note_decision(NO_OVERLAY, "first")
+    memory.note_decision(NO_OVERLAY, "last")
     assert memory.decision_of(NO_OVERLAY) == "last"
     assert memory.decision_of(Overlay((entry("ns199"),))) == "id199"
     assert memory.decision_of(Overlay((entry("ns0"),))) == ""

@@ -162,7 +162,7 @@ RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
 class Control:
     """The control socket of a bridge's agent. *tell* returns what the agent knows; *say* gets an event about each verb.
 
-    *acts* says whether this agent is the one that acts on the bridge.
+    *is_acting* says whether this agent is the one that acts on the bridge.
     """
 
     def __init__(
@@ -172,10 +172,10 @@ class Control:
         run: RunRequest,
         say: Say,
         tell: Callable[[str], Any] = lambda bridge: None,
-        acts: Callable[[], bool] = lambda: True,
+        is_acting: Callable[[], bool] = lambda: True,
     ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
-        self._tell, self._acts = tell, acts
+        self._tell, self._is_acting = tell, is_acting
         self._server: asyncio.AbstractServer | None = None
         self._made: tuple[int, int] | None = None
         """The identity of the file that it made for the socket, while it listens there."""
@@ -203,7 +203,7 @@ class Control:
         assert path is not None
         failed = ""
         while True:
-            if not self._acts():
+            if not self._is_acting():
                 self._close()
             elif self._made is None or self._made != _identity(path):
                 try:

@@ -129,14 +129,14 @@ class NeighborNotices:
         self._retry.reset()
         self._wake.set()
 
-    async def run(self, work: SwitchThread, acts: Callable[[], bool], observer: AgentObserver) -> None:
-        """Send until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that changes
+    async def run(self, work: SwitchThread, is_acting: Callable[[], bool], observer: AgentObserver) -> None:
+        """Send until cancelled, while *is_acting*, and no other agent is. *work* does something in the thread that changes
         the switch."""
         clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
             refresh, ends = self._rules.refresh if self._rules is not None else 0.0, [inf]
-            if self._followed is None or self._rules is None or self.standby or not acts():
+            if self._followed is None or self._rules is None or self.standby or not is_acting():
                 self._left = {}
                 observer.forget(_TROUBLE)
             elif refresh and clock() >= self._since + refresh:

@@ -31,7 +31,7 @@ from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, BusyError,
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
-_OF_THE_RECORD = {
+_COLUMNS_OF_RECORD = {
     "Bridge": frozenset({"external_ids"}),
     "Open_vSwitch": frozenset({"cur_cfg", "next_cfg"}),
 }
@@ -69,7 +69,7 @@ class SwitchMemory:
         """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
         self.sent: frozenset[str] = frozenset()
         """The flows that the last change of slots has sent, as ovs-ofctl monitor prints them."""
-        self.seen: tuple[str, int, int] | None = None
+        self.intact_at: tuple[str, int, int] | None = None
         """Bridge, marker and number of events, of the last look at all tables that found them right."""
         self.wanted: WantedSwitch | None = None
         """What was wanted last."""
@@ -95,20 +95,20 @@ class SwitchMemory:
 
     def notice(self, table: str = "", columns: frozenset[str] = frozenset()) -> None:
         """Take notice of a change: of a row of OVSDB, or of the bridge's OpenFlow."""
-        if not columns or columns - _OF_THE_RECORD.get(table, frozenset()):
+        if not columns or columns - _COLUMNS_OF_RECORD.get(table, frozenset()):
             self.events += 1
         self.on_change()
 
-    def slow(self, found: SilentBridge) -> None:
+    def note_slow_answer(self, found: SilentBridge) -> None:
         """An answer of OpenFlow does not come at once. Until it does, packets are taken from the ports that were *found*."""
         probe = self.wanted.loaded.spec.switch.probe if self.wanted is not None else None
         skipped = probe is not None and found.polled != frozenset() and not found.can_receive_from(probe.port)
         self._deaf = skipped and (self._deaf or self.database_lost)  # else it is only busy
 
-    def silent(self, why: str, found: SilentBridge) -> None:
+    def note_silence(self, why: str, found: SilentBridge) -> None:
         """ovs-vswitchd does not answer, and what forwards was *found*. Where nothing does, its tables must be looked at
         before they are known to be right again."""
-        self.slow(found)
+        self.note_slow_answer(found)
         answered = self._passed > time.monotonic() - _RECENT
         if found.fault and (found.asked or not answered):
             self.fault = f"ovs-vswitchd does not answer: {why}; {found.fault}"
@@ -122,21 +122,21 @@ class SwitchMemory:
         """What is wrong with the switch, why that is not known, and what is said of its silence."""
         return self.fault, self.doubt, self.silence
 
-    def answers(self) -> None:
-        """ovs-vswitchd answers."""
+    def note_answer(self) -> None:
+        """Note that ovs-vswitchd answers."""
         if self._deaf:
             self._deaf, self._hears_since = False, time.monotonic()
         if self.silence:
             self.silence = ""
             self.notice()
 
-    def counts(self, result: Result) -> bool:
+    def accept_result(self, result: Result) -> bool:
         """Whether the result of a probe through the bridge says something about the backend. Its clock is time.monotonic."""
         if result.good:
             self._passed = result.time
         return result.good or not (self._deaf or result.time - result.took < self._hears_since)
 
-    def looked(self, differences: int, other_version: str, *, repaired: bool) -> None:
+    def note_look(self, differences: int, other_version: str, *, repaired: bool) -> None:
         """A look has found so many differences, and *repaired* them or not. Tables that an *other_version* of
         dnsteer made were not compared."""
         if not other_version:
@@ -147,12 +147,12 @@ class SwitchMemory:
             f"dnsteer {other_version} made the tables, which are not compared: apply the spec" if other_version else ""
         )
 
-    def not_looked(self, err: Exception) -> None:
+    def note_failed_look(self, err: Exception) -> None:
         """A look has failed. That the switch is away, or its record damaged, says nothing about the tables."""
         if isinstance(err, SwitchError) and not isinstance(err, UnavailableError | DamagedError | UnwrittenError):
             self.fault = f"its tables cannot be made as they were applied: {err}"
 
-    def decided(self, overlay: Overlay, decision: str) -> None:
+    def note_decision(self, overlay: Overlay, decision: str) -> None:
         """Remember which decision has led to an overlay."""
         self._decisions.pop(overlay, None)
         self._decisions[overlay] = decision
@@ -212,7 +212,7 @@ class HeldSwitch(TargetSwitch):
 
     def is_intact(self, bridge: str, marker: int) -> bool:
         """Whether the tables were right when last looked at, and no event came since."""
-        return self.memory.seen == (bridge, marker, self.memory.events)
+        return self.memory.intact_at == (bridge, marker, self.memory.events)
 
     def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> Callable[[], None]:
         """Keep an overlay that OVSDB refuses to write. From now on its sessions read the record as if it had it."""
@@ -250,7 +250,7 @@ class HeldSwitch(TargetSwitch):
     def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: TableChanges) -> Iterator[None]:
         """Know the tables as changed, without another look. A change that fails leads to one."""
         memory = self.memory
-        memory.decided(overlay, DECISION.get())
+        memory.note_decision(overlay, DECISION.get())
         memory.sent = frozenset(map(monitored, (*todo.add, *todo.replace)))
         try:
             yield
@@ -258,7 +258,7 @@ class HeldSwitch(TargetSwitch):
             memory.sent = frozenset()
             memory.notice()
             raise
-        memory.seen = bridge, marker(state.digest, overlay), memory.events
+        memory.intact_at = bridge, marker(state.digest, overlay), memory.events
 
 
 def monitored(flow: Flow) -> str:

@@ -116,10 +116,10 @@ _WITHOUT_SWITCH = (AgentStep.LOOK, AgentStep.KEEP_PROBE_PORT)
 class AgentState:
     """What the agent knows of its own work. Times are in seconds on the clock of its event loop."""
 
-    follows: bool = False
+    is_following: bool = False
     """Whether there is a state that it follows."""
-    holds_claim: bool = False
-    stands_by: bool = False
+    has_claim: bool = False
+    is_standing_by: bool = False
     """Whether another agent had the claim at the last reading, so that this one has nothing to do but to read the record."""
     tasks_started: bool = False
     taken_over: bool = False
@@ -168,9 +168,9 @@ class AgentState:
     """Flows, groups and settings that were not as applied."""
 
     @property
-    def acts(self) -> bool:
+    def is_acting(self) -> bool:
         """Whether this agent is the one that acts on the switch, as far as is known."""
-        return not self.stands_by
+        return not self.is_standing_by
 
     def begin_turn(self, now: float) -> None:
         """Begin a turn. What is under way becomes due once a second, also where something wakes the agent all the time."""
@@ -209,14 +209,14 @@ class AgentState:
 
 @dataclass(frozen=True)
 class NextWork:
-    """The *step* to do now. None: wait until *until*, or until something *wakes* the agent, if it may; then begin a turn.
+    """The *step* to do now. None: wait until *until*, or until something wakes the agent, if it may; then begin a turn.
 
     A wait that nothing ends is a pause: what comes next is to be asked again after it.
     """
 
     step: AgentStep | None
     until: float
-    wakes: bool = True
+    can_wake: bool = True
 
 
 def next_work(state: AgentState, now: float) -> NextWork:
@@ -225,8 +225,8 @@ def next_work(state: AgentState, now: float) -> NextWork:
         if (state.done is None or step > state.done) and _is_due(step, state, now):
             return NextWork(step, now)
     if now < state.paused_until:
-        return NextWork(None, state.paused_until, wakes=False)
-    if state.follows and state.acts:
+        return NextWork(None, state.paused_until, can_wake=False)
+    if state.is_following and state.is_acting:
         return NextWork(None, min(now + TICK, max(now, state.looks.due)))
     return NextWork(None, now + TICK)
 
@@ -235,9 +235,9 @@ def _is_due(step: AgentStep, state: AgentState, now: float) -> bool:
     """Whether a step that the present turn has not come to yet is to be done in it."""
     if step is AgentStep.READ_RECORD:
         fresh = not state.read_first and now < state.read_at + TICK
-        decides = bool(state.due) and state.holds_claim and state.follows and state.acts
+        decides = bool(state.due) and state.has_claim and state.is_following and state.is_acting
         return not (fresh and decides)  # what is due comes first
-    if state.unread or not state.follows or not state.acts:
+    if state.unread or not state.is_following or not state.is_acting:
         return False
     if state.away and step not in _WITHOUT_SWITCH:
         return False

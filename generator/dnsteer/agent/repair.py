@@ -74,7 +74,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
     if record.waits and repair:
         restore(switch, bridge, progress=progress)
     if not found.changed and not role:
-        memory.seen = bridge, marker(state.digest, record.overlay), events
+        memory.intact_at = bridge, marker(state.digest, record.overlay), events
     return Look(
         (*_words(found, wanted, repair), *(["flows of the switch's role"] if role else [])),
         flows=len(found.flows),

@@ -85,7 +85,7 @@ class Agent:
             observer,
             self._seen,
             lambda: self._followed.spec if self._followed is not None else None,
-            self._acts,
+            self._is_acting,
         )
         self._panics = Panics(self._health, observer)
         self._wake = asyncio.Event()
@@ -123,7 +123,7 @@ class Agent:
     def _next(self, now: float) -> NextWork:
         """What is to be done next, by what the other parts of the agent know now."""
         state = self._state
-        state.follows, state.holds_claim = self._followed is not None, self._claim.held
+        state.is_following, state.has_claim = self._followed is not None, self._claim.held
         state.looks.notice(self._memory.events, now)
         return next_work(state, now)
 
@@ -193,10 +193,11 @@ class Agent:
         start = self.supervisor.start
         start("the monitor", lambda: watch(self._switch, bridge, self._tell_monitor))
         start(
-            "the balance", lambda: self.balancer.run(work, self._acts, lambda: self._state.overlay, self._note_effect)
+            "the balance",
+            lambda: self.balancer.run(work, self._is_acting, lambda: self._state.overlay, self._note_effect),
         )
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
-        start("the announcements", lambda: self._notices.run(work, self._acts, self._observer))
+        start("the announcements", lambda: self._notices.run(work, self._is_acting, self._observer))
         start("the routes", lambda: self._announcer.run(self._situation))
         self.verbs.begin(bridge, self.supervisor)
 
@@ -209,14 +210,14 @@ class Agent:
             followed.bridge, followed.spec, self._state.overlay, self._health, self._role.standby, *memory.judgement
         )
 
-    def _acts(self) -> bool:
+    def _is_acting(self) -> bool:
         """Whether this agent is the one that acts, as far as is known."""
-        return self._state.acts
+        return self._state.is_acting
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something to do, at most until the next tick."""
         wait = self._next(now := loop.time())
-        while not wait.wakes:
+        while not wait.can_wake:
             await asyncio.sleep(wait.until - now)
             wait = self._next(now := loop.time())
         await set_within(self._wake, wait.until - now)
@@ -228,8 +229,8 @@ class Agent:
         state.read_first, state.read_at = False, loop.time()
         record = await work(self._claim.record)
         self._observer.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
-        state.stands_by = not self._claim.held
-        if state.stands_by:
+        state.is_standing_by = not self._claim.held
+        if state.is_standing_by:
             self._announcer.stand_by()
             return
         if self._followed is None and not state.taken_over:
@@ -331,13 +332,13 @@ class Agent:
             return
         except Exception as err:
             state.looks.failed(loop.time())
-            self._memory.not_looked(err)
+            self._memory.note_failed_look(err)
             self._announcer.wake()
             raise
         state.busy_since = None
         self._observer.works("the lock", "compared with the record again")
         differed = bool(found.words)
-        self._memory.looked(len(found.words), found.other_version, repaired=repair)
+        self._memory.note_look(len(found.words), found.other_version, repaired=repair)
         self._announcer.wake()
         decision = IDS.next() if differed and repair else ""
         seconds = loop.time() - began
@@ -388,7 +389,7 @@ class Agent:
         return CheckTurn(target.label, state.healthy, state.why, target.services, target.place, took, decision)
 
     def _add(self, target: ProbeTarget, result: Result) -> None:
-        if target.source is not None and not self._memory.counts(result):
+        if target.source is not None and not self._memory.accept_result(result):
             return
         result = self._health.compare_serials(target, result)
         turned = self._health.add(target, result)
@@ -417,7 +418,7 @@ class Agent:
     def _note_effect(self, effect: Effect, seconds: float) -> None:
         if effect.change is not None:
             if effect.change.edited:
-                self._memory.decided(effect.change.after, effect.id)  # not that of a step
+                self._memory.note_decision(effect.change.after, effect.id)  # not that of a step
             self._observer.overlay_changed(effect.change, effect.id, seconds)
 
     def _summary(self) -> str:

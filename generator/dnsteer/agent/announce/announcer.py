@@ -73,7 +73,7 @@ class Announcer:
     def __init__(self, remote: str, observer: AgentObserver) -> None:
         self._remote, self._observer = remote, observer
         self._wake = asyncio.Event()
-        self._acts = True
+        self._is_acting = True
         """Whether it is this agent that acts. Without OVSDB that is not known, and it stays as it was."""
         self._record: BridgeRecord | None = None
         self._adopted = False
@@ -100,7 +100,7 @@ class Announcer:
 
     def record(self, record: BridgeRecord) -> None:
         """Take in the record of the bridge on which this agent acts: which VIPs people have withdrawn."""
-        self._acts, self._record = True, record
+        self._is_acting, self._record = True, record
         try:
             found = withdrawals_of(record)
         except DamagedError as err:  # those that were known stay withdrawn
@@ -114,8 +114,8 @@ class Announcer:
 
     def stand_by(self) -> None:
         """Leave what is announced to another agent, which acts now."""
-        if self._acts:
-            self._acts = False
+        if self._is_acting:
+            self._is_acting = False
             self.wake()
 
     def standings(self) -> Mapping[str, VipStanding]:
@@ -131,7 +131,7 @@ class Announcer:
         clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            if not self._acts:
+            if not self._is_acting:
                 self._forget()
                 self._former_routes.forget()
                 self._observer.forget(*_OF_SETTINGS, *_OF_RECORD)
@@ -313,7 +313,7 @@ class Announcer:
         """End: what is announced stays, or is withdrawn, as the spec says."""
         if self._publisher is None or self._settings is None:
             return
-        if self._acts and self._settings[1].on_stop == "withdraw":
+        if self._is_acting and self._settings[1].on_stop == "withdraw":
             try:
                 self._publisher.withdraw()
                 self._observer.say(

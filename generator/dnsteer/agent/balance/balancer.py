@@ -100,26 +100,26 @@ class Balancer:
     async def run(
         self,
         work: Callable[[Callable[[], Effect]], Awaitable[Effect]],
-        acts: Callable[[], bool],
+        is_acting: Callable[[], bool],
         overlay: Callable[[], Overlay],
         report_effect: Callable[[Effect, float], None],
     ) -> None:
-        """Balance until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that
+        """Balance until cancelled, while *is_acting*, and no other agent is. *work* does something in the thread that
         changes the switch; *overlay* is that known."""
         clock = asyncio.get_running_loop().time
         while True:
-            if not acts():
+            if not is_acting():
                 self._stand_by(clock())
                 self._observer.forget("the balance", "the metric of ")
             if not self.pools:
                 self._observer.forget("the balance")
             await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
-            if self.due_in(clock()) > 0 or not acts():
+            if self.due_in(clock()) > 0 or not is_acting():
                 continue
             await self.ask(clock())
             try:
                 for name in await self.look(clock(), overlay()):
-                    if not acts():
+                    if not is_acting():
                         break
                     began = clock()
                     report_effect(await work(partial(self.move, name, began)), clock() - began)
