@@ -18,7 +18,7 @@ from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.thread_counters import read_counters
 from tests.packet.command import on
 from tests.packet.switches import LARGE, Switch, spec_of

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.unrecorded import UnrecordedOverlay
+from dnsteer.agent.unrecorded_overlay import UnrecordedOverlay
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY
 from tests.unit.console_cases import entry, record

@@ -14,7 +14,7 @@ import pytest
 
 from dnsteer.agent.announce import announcer, bird_routes
 from dnsteer.agent.announce.announcer import Announcer, Situation
-from dnsteer.agent.announce.bird_routes import ForeignError, Publisher, PublishError, RouteOwner, file_text
+from dnsteer.agent.announce.bird_routes import ForeignFileError, Publisher, PublishError, RouteOwner, file_text
 from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
@@ -44,7 +44,7 @@ def test_another_spelling_of_ovsdb_is_the_same_bridge(tmp_path: Path) -> None:
     file.write_text(file_text(RouteOwner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
     assert Publisher(RouteOwner("br-dns", f"unix:{tmp_path}/var/run/db.sock"), announce).present() == ROUTES.keys()
     for other in (RouteOwner("br-1", f"unix:{tmp_path}/run/db.sock"), RouteOwner("br-dns", "tcp:127.0.0.1:6640")):
-        with pytest.raises(ForeignError, match="is that of another bridge"):
+        with pytest.raises(ForeignFileError, match="is that of another bridge"):
             Publisher(other, announce).present()
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from dnsteer.agent.announce.conditions import none_pass
-from dnsteer.agent.announce.standing import VipStanding, VipStandings, VipVerdict
+from dnsteer.agent.announce.vip_standing import VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import probe_targets

@@ -37,7 +37,7 @@ class Effect:
         return self.change is not None and self.change.changed
 
 
-class OutdatedError(Exception):
+class OutdatedStateError(Exception):
     """Another state is applied than the one whose rules are known."""
 
 
@@ -61,7 +61,7 @@ def decide_and_change(
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         if state.number != number:
-            raise OutdatedError
+            raise OutdatedStateError
         after = overlay
         for pool in sorted(rules, key=lambda pool: bool(pool.service)):  # who is out of a pool is out of its services
             name = slots_name(pool.pool, pool.service)
@@ -77,7 +77,7 @@ def decide_and_change(
     checked: Edit = edit
     try:
         change = _change(switch, bridge, checked, id, unrecorded=True)
-    except OutdatedError:
+    except OutdatedStateError:
         return Effect(None, {}, outdated=True)
     decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
     return Effect(change, decisions, id=id if decided else id_of(change, id), failed=failed)

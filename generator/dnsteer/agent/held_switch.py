@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, Protocol, TypeVar
 
 from dnsteer.agent.health import Result
-from dnsteer.agent.unrecorded import UnrecordedOverlay
+from dnsteer.agent.unrecorded_overlay import UnrecordedOverlay
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.settle import overlay_in_tables
 from dnsteer.deploy.target_switch import TargetSwitch

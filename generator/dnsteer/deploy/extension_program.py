@@ -32,7 +32,7 @@ def extended_pools(spec: Spec) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def elsewhere(plan: Plan) -> tuple[int, ...]:
+def pools_outside_tables(plan: Plan) -> tuple[int, ...]:
     """Return the numbers of pools whose slots only the extension has, not the tables."""
     here = {table.members.number for table in plan.rows.of(SlotTable)}
     return tuple(m.number for m in plan.members if m.selection != "dp-hash" and m.number not in here)

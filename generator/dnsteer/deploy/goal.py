@@ -201,9 +201,9 @@ def _extended(wanted: WantedSwitch) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the pools that the extension serves, and the numbers of those whose slots it alone has."""
     if wanted.loaded.spec.switch.extension is None:
         return (), ()
-    from dnsteer.deploy.extension_program import elsewhere, extended_pools
+    from dnsteer.deploy.extension_program import extended_pools, pools_outside_tables
 
-    return extended_pools(wanted.loaded.spec), elsewhere(wanted.plan)
+    return extended_pools(wanted.loaded.spec), pools_outside_tables(wanted.plan)
 
 
 def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | None:

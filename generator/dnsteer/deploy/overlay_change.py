@@ -310,13 +310,13 @@ def _move_slots(locked: _LockedSwitch, after: Overlay, found: _SlotSnapshot) -> 
 
 
 def _load_slots(session: Session, pending_change: PendingChange, handover: Handover) -> None:
-    """Load the slots into the extension. On an error other than LostError nothing was changed."""
-    from dnsteer.extension.client import LostError
+    """Load the slots into the extension. On an error other than ConnectionLostError nothing was changed."""
+    from dnsteer.extension.client import ConnectionLostError
 
     try:
         handover.load_new()
-    except LostError as err:
-        raise LostError(f"{err}; it is unknown whether it has the new slots: repeat the command") from None
+    except ConnectionLostError as err:
+        raise ConnectionLostError(f"{err}; it is unknown whether it has the new slots: repeat the command") from None
     except (SwitchError, PermissionError) as err:
         left = take_back(session, pending_change)
         if left and isinstance(err, SwitchError):

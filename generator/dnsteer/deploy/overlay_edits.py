@@ -94,7 +94,7 @@ def bring_back(name: str, kind: Kind) -> Edit:
     return edit
 
 
-def together(edits: Sequence[Edit]) -> Edit:
+def combine_edits(edits: Sequence[Edit]) -> Edit:
     """Return the edit that makes all of *edits*, or none: where one raises SwitchError, nothing is changed."""
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:

@@ -103,7 +103,7 @@ class BundleSender:
 
     def _before_bundle(self, handover: Handover, stages: FlowStages, result: ApplyResult) -> None:
         """Before the bundle: add flows that nothing uses yet, then load the program for old and new VIPs."""
-        from dnsteer.extension.client import LostError
+        from dnsteer.extension.client import ConnectionLostError
         from dnsteer.extension.handover import SETTLE
 
         if stages.early:
@@ -118,7 +118,7 @@ class BundleSender:
             )
         try:
             handover.load_both()
-        except LostError as err:
+        except ConnectionLostError as err:
             if self.needs_extension:
                 self.attempt.keep()  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(

@@ -23,7 +23,7 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.masks import Mask
-from dnsteer.switch.private import split_log_warnings
+from dnsteer.switch.private_switch import split_log_warnings
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from dnsteer.tables.slot import GroupRow
 

@@ -12,7 +12,7 @@ from math import inf
 from dnsteer.agent.announce.bird_routes import Publisher, PublishError, RouteOwner, Routes
 from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles, withheld_by_people
 from dnsteer.agent.announce.stale_routes import FormerRoutes, RouteGuard
-from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
+from dnsteer.agent.announce.vip_standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.supervise import set_within
 from dnsteer.deploy.times import now, stamp

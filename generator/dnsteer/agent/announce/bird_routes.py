@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from threading import Lock
 
-from dnsteer.agent.announce.bird import AwayError, Bird, BirdError, BirdRefusedError
+from dnsteer.agent.announce.bird import Bird, BirdAwayError, BirdError, BirdRefusedError
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.types import Address
@@ -96,11 +96,11 @@ class PublishError(Exception):
     """BIRD does not have the routes; the message says why and what to do."""
 
 
-class ForeignError(PublishError):
+class ForeignFileError(PublishError):
     """The file is somebody else's."""
 
 
-class NobodyError(PublishError):
+class BirdNotRunningError(PublishError):
     """No BIRD runs there."""
 
 
@@ -145,7 +145,7 @@ class Publisher:
             before = self._read()
             if before is not None:
                 self._write({}, before)
-            with suppress(NobodyError), self._bird() as bird:
+            with suppress(BirdNotRunningError), self._bird() as bird:
                 self._configure(bird, file_text(self._owner, self._announce, {}), {}, waits=waits)
                 self._wait(bird, {})
 
@@ -164,8 +164,8 @@ class Publisher:
                     yield bird
                 finally:
                     self.has = bird.routes(self._names)
-        except AwayError as err:
-            raise NobodyError(str(err)) from None
+        except BirdAwayError as err:
+            raise BirdNotRunningError(str(err)) from None
         except BirdError as err:
             raise PublishError(str(err)) from None
 
@@ -262,9 +262,11 @@ class Publisher:
             raise PublishError(f"{self._file}: {getattr(err, 'strerror', None) or err}") from None
         owner = owner_of(found)
         if owner is None and found.strip():
-            raise ForeignError(f"{self._file} is not a file of dnsteer's: name another one by switch.announce.include")
+            raise ForeignFileError(
+                f"{self._file} is not a file of dnsteer's: name another one by switch.announce.include"
+            )
         if owner is not None and not owner.is_same(self._owner):
-            raise ForeignError(
+            raise ForeignFileError(
                 f"{self._file} is that of another bridge ({owner.line}): give each its own include and protocol; if that "
                 "one is gone, remove the file"
             )

@@ -9,7 +9,7 @@ import sys
 import time
 from contextlib import suppress
 
-from dnsteer.agent.announce.bird_routes import ForeignError, Publisher, PublishError, RouteOwner
+from dnsteer.agent.announce.bird_routes import ForeignFileError, Publisher, PublishError, RouteOwner
 from dnsteer.spec.model.announce import Announce
 from dnsteer.switch.agent_record import AgentRecordSession, recorded_route_locations, route_location
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -63,7 +63,7 @@ def _withdraw(owner: RouteOwner, location: Announce) -> str:
     """Withdraw the routes at a location. Return why they are still there; empty: they are not."""
     try:
         Publisher(owner, location).withdraw(waits=True)
-    except ForeignError:
+    except ForeignFileError:
         return ""  # it has become somebody else's
     except PublishError as err:
         return f"routes in {location.include} are not withdrawn: {err}"

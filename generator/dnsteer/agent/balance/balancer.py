@@ -14,7 +14,7 @@ from typing import Any
 from dnsteer.agent.balance.pool_metric import PoolMetric
 from dnsteer.agent.balance.rules import Rule, rule_of
 from dnsteer.agent.balance.slot_moves import Moves, PoolCounts
-from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
+from dnsteer.agent.effect import Effect, OutdatedStateError, edit_overlay
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
@@ -195,7 +195,7 @@ class Balancer:
         def edit(overlay: Overlay, state: AppliedState, _time: Any) -> Overlay:
             nonlocal moved
             if state.number != followed.number:
-                raise OutdatedError
+                raise OutdatedStateError
             known = pool.decided
             if known is not None and known[0] == overlay:  # else it takes long where failover would have to wait
                 after, moves = known[1:]
@@ -206,7 +206,7 @@ class Balancer:
 
         try:
             effect = edit_overlay(self._switch, followed.bridge, edit, id)
-        except OutdatedError:
+        except OutdatedStateError:
             return Effect(None, {}, outdated=True)
         pool.moved.append((time, moved))
         return effect

@@ -18,7 +18,7 @@ _LEAST = 0.5
 """Seconds between two steps."""
 
 
-def go_to_the_end(
+def finish_gradual_change(
     switch: TargetSwitch, first: OverlayChange, name: str, entries: Sequence[Maintenance], say: Progress
 ) -> None:
     """Advance *entries*, which *first* began, until all of their slots have moved; *first* gets all that has moved for
