@@ -122,6 +122,15 @@ class Switch(PrivateSwitch):
             assert time.monotonic() < deadline, "a bridge does not listen"
             time.sleep(0.01)
 
+    def kill_switch(self) -> None:
+        """Kill ovs-vswitchd as a crash would; the database stays."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        process = self._processes["ovs-vswitchd"]
+        process.kill()
+        process.wait()
+
     def listen_on_tcp(self) -> str:
         """Let the database be reached by TCP too; returns the remote."""
         control = next(self.dir.glob("ovsdb-server.*.ctl"))

@@ -87,7 +87,7 @@ class PrivateSwitch:
         self.start_switch()
 
     def start_switch(self) -> None:
-        """Start ovs-vswitchd: at the beginning, and again after kill_switch."""
+        """Start ovs-vswitchd: at the beginning, and again once it was killed."""
         control = self.dir / "vswitchd.ctl"
         self._spawn(
             [
@@ -102,15 +102,6 @@ class PrivateSwitch:
             control,
         )
         self._control = Rpc(f"unix:{control}", "the private ovs-vswitchd", _START_TIMEOUT)
-
-    def kill_switch(self) -> None:
-        """Kill ovs-vswitchd as a crash would, for tests; the database stays."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        process = self._processes["ovs-vswitchd"]
-        process.kill()
-        process.wait()
 
     def _spawn(self, args: Sequence[str], sock: Path) -> None:
         """Start a daemon and wait until it listens on *sock*."""
