@@ -33,7 +33,6 @@ class Effect:
 
     @property
     def changed(self) -> bool:
-        """Whether the switch or its record was changed."""
         return self.change is not None and self.change.changed
 
 

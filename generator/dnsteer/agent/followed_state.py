@@ -126,5 +126,4 @@ def _part(spec: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _of_pool(spec: Mapping[str, Any], pool: str) -> Mapping[str, Any]:
-    """The VIPs of a pool."""
     return {name: vip for name, vip in _part(spec, "vips").items() if isinstance(vip, dict) and vip.get("pool") == pool}

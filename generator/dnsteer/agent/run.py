@@ -358,7 +358,6 @@ class Agent:
 
     @property
     def _followed(self) -> FollowedState | None:
-        """The state that is followed."""
         return self._state_follower.followed
 
     def _tell_monitor(self, why: str) -> None:

@@ -69,7 +69,6 @@ class SwitchDiff:
 
     @property
     def changed(self) -> bool:
-        """Whether anything must change."""
         return bool(self.settings) or bool(self.flows) or self.loads
 
 

@@ -102,7 +102,6 @@ class Goal:
 
     @property
     def overlay_before(self) -> Overlay:
-        """The overlay that is recorded."""
         return self.record.overlay if self.record else NO_OVERLAY
 
     @property
@@ -217,7 +216,6 @@ def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | No
 
 
 def _refuse_other_switch(name: str, switch_name: str, rename: bool) -> None:
-    """Refuse the spec of another switch."""
     if not switch_name or name == switch_name or rename:
         return
     spec = f"is for switch {name}" if name else "names no switch (switch.name)"

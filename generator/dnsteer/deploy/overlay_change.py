@@ -78,7 +78,6 @@ class OverlayChange:
 
     @property
     def edited(self) -> bool:
-        """Whether the overlay changes."""
         return self.before != self.after
 
     @property
@@ -88,7 +87,6 @@ class OverlayChange:
 
     @property
     def changed(self) -> bool:
-        """Whether anything changes."""
         return self.edited or self.repaired
 
     def words(self) -> list[str]:

@@ -47,7 +47,6 @@ class ApplyResult:
 
     @property
     def changed(self) -> bool:
-        """Whether anything of the switch changed."""
         return bool(self.settings) or bool(self.flows) or self.recorded or self.loaded
 
 

@@ -76,12 +76,10 @@ class PlanSummary:
 
     @property
     def changed(self) -> bool:
-        """Whether anything would change."""
         return self.found.changed or self.writes_record
 
     @property
     def writes_record(self) -> bool:
-        """Whether the record would change."""
         return self.record_stale or bool(self.role)
 
     @property

@@ -45,7 +45,6 @@ class WantedSwitch:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan of the spec and the overlay."""
         return build_plan(self.loaded, self.overlay)
 
     @cached_property
@@ -61,12 +60,10 @@ class WantedSwitch:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The groups."""
         return tuple(groups_of(self.plan))
 
     @cached_property
     def bridge(self) -> WantedBridge:
-        """The bridge and its ports."""
         return wanted_bridge(self.loaded.spec)
 
     @property

@@ -75,7 +75,6 @@ class _Api(impl_idl.OvsdbIdl):  # type: ignore[misc]
 
     @property
     def ovsdb_connection(self) -> Any:
-        """The connection of this object."""
         return self._own_connection
 
     @ovsdb_connection.setter

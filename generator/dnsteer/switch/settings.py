@@ -232,12 +232,10 @@ class Deviation:
 
     @property
     def level(self) -> SettingLevel:
-        """How it is treated."""
         return SettingLevel.NAMED if self.harmful else self.setting.level
 
     @property
     def about(self) -> str:
-        """What it is about, in words."""
         place = self.setting.place
         if place in (Place.SWITCH, Place.CONTROL):
             return "switch"
@@ -245,7 +243,6 @@ class Deviation:
 
     @property
     def kind(self) -> str:
-        """The kind of difference."""
         return self.setting.kind or f"{self.about.partition(' ')[0]} changed"
 
     @property

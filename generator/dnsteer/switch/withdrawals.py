@@ -26,7 +26,6 @@ class Withdrawal:
 
     @property
     def text(self) -> str:
-        """In words."""
         return f"asked by {self.by}{f' ({self.note})' if self.note else ''}"
 
 

@@ -33,7 +33,6 @@ class RouteOwner:
 
     @property
     def line(self) -> str:
-        """The line that says so."""
         return f"# Routes of bridge {self.bridge} in OVSDB at {self.remote}"
 
     def is_same(self, other: RouteOwner) -> bool:
