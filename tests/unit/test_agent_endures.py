@@ -186,7 +186,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
             assert case.decided.pop() == {"farm", "spare"}
             case.source.now, case.source.applied = record_of(2), state_of(other, 2)
             with monkeypatch.context() as patch:
-                patch.setattr("dnsteer.agent.probing.Question", fails)
+                patch.setattr("dnsteer.agent.probes.schedule.Question", fails)
                 for _ in range(5):
                     await case.turn()
             assert case.decided == [{"farm"}]
