@@ -112,7 +112,7 @@ class Case:
     def at_work(self) -> Iterator[None]:
         with pytest.MonkeyPatch().context() as patch:
             patch.setattr(run, "decide_and_change", self.decide)
-            patch.setattr(run, "look", self.look)
+            patch.setattr(run, "inspect_switch", self.look)
             patch.setattr(HeldSwitch, "take_over", lambda *_: None)
             yield
 

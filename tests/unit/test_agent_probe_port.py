@@ -185,7 +185,7 @@ def test_it_looks_also_where_a_decision_finds_the_switch_away(case: Case, port: 
     async def test() -> None:
         with case.at_work(), pytest.MonkeyPatch().context() as patch:
             await case.turn()
-            patch.setattr(run, "look", lambda *_, **__: looks.append(True) or case.look())
+            patch.setattr(run, "inspect_switch", lambda *_, **__: looks.append(True) or case.look())
             patch.setattr(case.agent, "_remove_mirrors", other)
             case.fails = {"decide": UnavailableError("dnsteer-ext: nobody listens there")}
             case.agent._state.due.add("farm")

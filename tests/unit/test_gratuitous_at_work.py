@@ -14,7 +14,7 @@ import pytest
 
 from dnsteer.agent import gratuitous, supervise
 from dnsteer.agent.event_reporter import EventReporter
-from dnsteer.agent.gratuitous import NeighborNotices, tell
+from dnsteer.agent.gratuitous import NeighborNotices, notify_neighbors
 from dnsteer.checks.load import check_document
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
@@ -164,8 +164,8 @@ def test_refreshes_do_not_wait_for_a_port_that_is_missing(case: Case) -> None:
 def test_a_port_by_which_nothing_is_sent_is_not_missed(case: Case) -> None:
     case.there -= {"vf0"}
     spec = followed(FARM.replace("pools:\n", "  ports: {vf0: }\npools:\n")).spec
-    tell(case, spec)  # type: ignore[arg-type]
+    notify_neighbors(case, spec)  # type: ignore[arg-type]
     assert case.sent == {"p0": 1, "p1": 1}
     case.there -= {"p1"}
     with pytest.raises(SwitchError, match="the switch has no port p1; those at its other ports are told"):
-        tell(case, spec)  # type: ignore[arg-type]
+        notify_neighbors(case, spec)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from dnsteer.agent.health import CheckState, Result, after_result, began_with
+from dnsteer.agent.health import CheckState, Result, after_result, initial_state
 from dnsteer.agent.health_decision import PoolHealth
 from dnsteer.agent.probes.question import is_before
 from dnsteer.agent.probes.targets import ProbeTarget, slots_name
@@ -56,7 +56,7 @@ class Health:
             entry = next((out[key] for name in target.slots if (key := (name, target.backend)) in out), None)
             begins = CheckState(since=time) if entry is None else CheckState(False, why=entry.note, since=time)
             before = (past or {}).get(target.key)
-            self.states[target.key] = known.get(target.key) or began_with(
+            self.states[target.key] = known.get(target.key) or initial_state(
                 begins, before, time, target.thresholds.hold_max
             )
             if target.check.on_failure == "warn":

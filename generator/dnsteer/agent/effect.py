@@ -79,7 +79,7 @@ def decide_and_change(
     except OutdatedStateError:
         return Effect(None, {}, outdated=True)
     decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
-    return Effect(change, decisions, id=id if decided else id_of(change, id), failed=failed)
+    return Effect(change, decisions, id=id if decided else decision_id_of(change, id), failed=failed)
 
 
 def advance_maintenance(switch: TargetSwitch, bridge: str) -> Effect:
@@ -90,7 +90,7 @@ def advance_maintenance(switch: TargetSwitch, bridge: str) -> Effect:
 def edit_overlay(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Effect:
     """Change the overlay by what is decided under the lock, for the decision *id*. Raises SwitchError."""
     change = _change(switch, bridge, edit, id)
-    return Effect(change, {}, id=id_of(change, id))
+    return Effect(change, {}, id=decision_id_of(change, id))
 
 
 def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str, *, unrecorded: bool = False) -> OverlayChange:
@@ -98,7 +98,7 @@ def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str, *, unrecorde
         return change_overlay(switch, bridge, edit, unrecorded=unrecorded)
 
 
-def id_of(change: OverlayChange, id: str) -> str:
+def decision_id_of(change: OverlayChange, id: str) -> str:
     """The decision behind a change that was made for *id*: an earlier one where it is the next step of that."""
     found = decisions_between(change.before, change.after, id)
     return id if id in found or not found else found[0]

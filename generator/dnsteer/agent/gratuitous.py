@@ -33,7 +33,7 @@ _NODES = IPv6Address("ff02::1").packed
 _OVERRIDE, _ROUTER = 0x20000000, 0x80000000
 
 
-def announcement(address: Address, mac: str, *, router: bool) -> bytes:
+def announcement_frame(address: Address, mac: str, *, router: bool) -> bytes:
     """The frame that tells neighbours of an address: an ARP announcement, or an advertisement to all nodes."""
     own = bytes.fromhex(mac.replace(":", ""))
     if isinstance(address, IPv4Address):
@@ -55,18 +55,20 @@ def _sum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def announcements(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
+def announcement_frames(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
     """Yield the frame of each gateway, then of each VIP address, with the ports that it leaves by."""
     switch = spec.switch
     for gateway in switch.gateways:
-        yield announcement(gateway, gateway_mac(switch), router=True), (*switch.uplinks, *switch.ports)
+        yield announcement_frame(gateway, gateway_mac(switch), router=True), (*switch.uplinks, *switch.ports)
     for address in dict.fromkeys(address for vip in spec.vips.values() for address in vip.addresses):
-        yield announcement(address, switch.mac, router=False), (*switch.uplinks,)
+        yield announcement_frame(address, switch.mac, router=False), (*switch.uplinks,)
 
 
-def lines(spec: Spec, there: Collection[str]) -> list[str]:
+def packet_out_lines(spec: Spec, there: Collection[str]) -> list[str]:
     """The same as ovs-ofctl takes them in a bundle, for the ports that are *there*: it refuses all for one that is not."""
-    sent = [(frame, [f"output:{port_name(p)}" for p in ports if p in there]) for frame, ports in announcements(spec)]
+    sent = [
+        (frame, [f"output:{port_name(p)}" for p in ports if p in there]) for frame, ports in announcement_frames(spec)
+    ]
     return [
         f"packet-out in_port=controller,packet={frame.hex()},actions={','.join(outputs)}"
         for frame, outputs in sent
@@ -76,20 +78,20 @@ def lines(spec: Spec, there: Collection[str]) -> list[str]:
 
 def notified_ports(spec: Spec) -> list[str]:
     """The ports whose neighbours are told of something."""
-    return [*dict.fromkeys(port for _, ports in announcements(spec) for port in ports)]
+    return [*dict.fromkeys(port for _, ports in announcement_frames(spec) for port in ports)]
 
 
-def tell(client: OpenFlow, spec: Spec) -> None:
+def notify_neighbors(client: OpenFlow, spec: Spec) -> None:
     """Send them once by the ports that there are. Raises PermissionError, or SwitchError, also for one that is missing."""
     ports = notified_ports(spec)
-    if why := _missing(ports, tell_by(client, spec, ports)):
+    if why := _missing(ports, notify_by_ports(client, spec, ports)):
         raise SwitchError(why)
 
 
-def tell_by(client: OpenFlow, spec: Spec, ports: Collection[str]) -> set[str]:
+def notify_by_ports(client: OpenFlow, spec: Spec, ports: Collection[str]) -> set[str]:
     """Send them once by those of *ports* that there are, which are returned. Raises SwitchError or PermissionError."""
     there = client.ports().intersection(ports)
-    if messages := lines(spec, there):
+    if messages := packet_out_lines(spec, there):
         client.bundle(messages)
     return there
 
@@ -184,4 +186,4 @@ class NeighborNotices:
             self._retry.postpone(clock())
 
     def _send(self, followed: FollowedState, ports: Collection[str]) -> set[str]:
-        return tell_by(self._switch.client(followed.bridge), followed.spec, ports)
+        return notify_by_ports(self._switch.client(followed.bridge), followed.spec, ports)

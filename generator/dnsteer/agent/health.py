@@ -113,7 +113,7 @@ def flapping_checks(states: Mapping[TargetKey, CheckState], now: float) -> dict[
     return {key: states[key] for key in sorted(most[:_MOST])}
 
 
-def began_with(state: CheckState, past: PastFailures | None, now: float, hold_max: float) -> CheckState:
+def initial_state(state: CheckState, past: PastFailures | None, now: float, hold_max: float) -> CheckState:
     """Return a state that begins *now*, after failures that were recorded; None: there were none.
 
     The clock may have been set meanwhile, and the record changed by hand: nobody is held longer than *hold_max*.

@@ -126,7 +126,7 @@ class _Returns:
         """Return what becomes of an entry of health; None when its backend has all of its slots."""
         if entry in self.at_once:
             return None
-        return returning(entry, slow_start, now) if entry in self.in_steps else entry
+        return return_step(entry, slow_start, now) if entry in self.in_steps else entry
 
 
 class _Pool:
@@ -257,7 +257,7 @@ def _is_out(entry: Maintenance | None) -> bool:
     return entry is not None and entry.gone >= DRAINED and not entry.returns
 
 
-def returning(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:
+def return_step(entry: Maintenance, slow_start: float, now: datetime) -> Maintenance | None:
     """Return the entry of a backend that gets its slots back, with its progress; None when it has them all.
 
     It is one step at most, however much time has passed: the clock may have been set.
@@ -309,7 +309,7 @@ def decide_with_backup(
             )
             same = entry is not None and (entry.weight, entry.gone, entry.returns) == (joins.weight, DRAINED, "")
             entries.append(entry if same and entry is not None else joins)
-        elif entry is not None and (leaving := returning(entry, rules.slow_start, now)) is not None:
+        elif entry is not None and (leaving := return_step(entry, rules.slow_start, now)) is not None:
             entries.append(leaving)
     return replace(own, entries=(*own.entries, *entries))
 

@@ -251,7 +251,7 @@ class HeldSwitch(TargetSwitch):
         """Know the tables as changed, without another look. A change that fails leads to one."""
         memory = self.memory
         memory.note_decision(overlay, DECISION.get())
-        memory.sent = frozenset(map(monitored, (*todo.add, *todo.replace)))
+        memory.sent = frozenset(map(monitor_line, (*todo.add, *todo.replace)))
         try:
             yield
         except BaseException:
@@ -261,7 +261,7 @@ class HeldSwitch(TargetSwitch):
         memory.intact_at = bridge, marker(state.digest, overlay), memory.events
 
 
-def monitored(flow: Flow) -> str:
+def monitor_line(flow: Flow) -> str:
     """A flow as ovs-ofctl monitor prints it after the event: without its priority."""
     actions = f"actions={flow.actions}" if flow.actions != "drop" else ""
     return " ".join(filter(None, (f"table={flow.table} cookie=0x{flow.cookie:x}", flow.match, actions)))

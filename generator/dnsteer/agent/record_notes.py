@@ -25,7 +25,7 @@ _MOST, _LONG = 20, 200
 """Entries of each kind that are recorded, and characters of a text."""
 
 
-def essentials(known: Any) -> Any:
+def make_note(known: Any) -> Any:
     """What is recorded of what is known, both as JSON: bounded, and None where nothing needs attention."""
     kinds = ("failing", "panics", "unannounced", "troubles")
     if known is None or not any(known[kind] for kind in kinds):
@@ -42,7 +42,7 @@ async def keep_note(switch: TargetSwitch, bridge: str, seen: SeenRecorder) -> No
     written: Any = ...
     while True:
         known = seen.tell(bridge)
-        note = essentials(known)
+        note = make_note(known)
         if known is not None and note != written:
             try:
                 await asyncio.to_thread(_write, switch, bridge, note)

@@ -29,7 +29,7 @@ _NAMED = 5
 """Differences that are named one by one."""
 
 
-def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
+def inspect_switch(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
     """Compare the switch with the record, and with *repair* put right what differs.
 
     Raises SwitchError; BusyError when another dnsteer is changing the bridge.

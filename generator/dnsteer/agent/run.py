@@ -28,10 +28,10 @@ from dnsteer.agent.panics import Panics
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.record_notes import FailureRecord, keep_note
-from dnsteer.agent.repair import look
+from dnsteer.agent.repair import inspect_switch
 from dnsteer.agent.role import Claim, RoleFollower
 from dnsteer.agent.state_follower import StateFollower
-from dnsteer.agent.supervise import Supervisor, described, notify_systemd, set_within
+from dnsteer.agent.supervise import Supervisor, describe_error, notify_systemd, set_within
 from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.watch import watch
 from dnsteer.console.seen_recorder import SeenRecorder
@@ -140,7 +140,7 @@ class Agent:
             why = str(err) or type(err).__name__
             self._observer.failed(why)
         except Exception as err:  # noqa: BLE001  whatever it is, the agent goes on with what it knows
-            why = described(err)
+            why = describe_error(err)
             self.supervisor.report_failure("the main loop", err)
             state.read_first = True  # what comes next in the record may mend it
         if why:
@@ -323,7 +323,9 @@ class Agent:
         state = self._state
         events, began, repair = self._memory.events, loop.time(), followed.spec.switch.repair == "on"
         try:
-            found = await work(partial(look, self._switch, followed.bridge, repair=repair, progress=self._observer.say))
+            found = await work(
+                partial(inspect_switch, self._switch, followed.bridge, repair=repair, progress=self._observer.say)
+            )
         except BusyError as err:
             state.looks.failed(loop.time())
             state.busy_since = began if state.busy_since is None else state.busy_since

@@ -11,11 +11,11 @@ from dnsteer.agent.backend_health import Health
 from dnsteer.agent.followed_state import FollowedState, carry_over, read_followed_state
 from dnsteer.agent.held_switch import SwitchThread
 from dnsteer.agent.probe_port import ProbePort
-from dnsteer.agent.probes.schedule import Turns, askable, make_probers, start_probes, stop_probes
+from dnsteer.agent.probes.schedule import ProbeSchedule, make_probers, probeable_targets, start_probes, stop_probes
 from dnsteer.agent.probes.stream import refuse_unavailable
 from dnsteer.agent.probes.udp import Report
 from dnsteer.agent.role import Claim
-from dnsteer.agent.supervise import Retry, described
+from dnsteer.agent.supervise import Retry, describe_error
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.agent_record import PastFailures, TargetKey, past_failures
@@ -43,7 +43,7 @@ class StateFollower:
         self.followed: FollowedState | None = None
         self._complete: FollowedState | None = None
         """The last state all of which could be followed: that of the probes."""
-        self._probes: list[Turns] = []
+        self._probes: list[ProbeSchedule] = []
         self._refused = 0
         """The number of the state that cannot be followed, 0 if there is none."""
         self._retry = Retry()
@@ -98,7 +98,7 @@ class StateFollower:
     ) -> None:
         """Follow the first state without the checks that cannot be asked. Raises *err* where that is not what is wrong."""
         followed = await work(partial(read_followed_state, self._claim.session(), record))
-        targets = askable(followed.targets)
+        targets = probeable_targets(followed.targets)
         if len(targets) == len(followed.targets):
             raise err
         asked = {target.pool for target in targets}
@@ -125,7 +125,7 @@ class StateFollower:
         if isinstance(err, SwitchError | PermissionError):
             return str(err)
         self._observer.defect("adopting a state")
-        return described(err)
+        return describe_error(err)
 
     def stop(self) -> None:
         """End the probes."""

@@ -30,7 +30,7 @@ _EVENT = "an event"
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 
-def place_of(err: BaseException) -> str:
+def error_location(err: BaseException) -> str:
     """Where an exception was raised: the innermost line of dnsteer's own, or else of a library's."""
     frames = traceback.extract_tb(err.__traceback__)
     own = [frame for frame in frames if "dnsteer" in Path(frame.filename).parts] or frames
@@ -40,10 +40,10 @@ def place_of(err: BaseException) -> str:
     return f"{'/'.join(file.parts[-2:])}:{own[-1].lineno}, in {own[-1].name}: {own[-1].line}"
 
 
-def described(err: BaseException) -> str:
+def describe_error(err: BaseException) -> str:
     """An exception in one line: its kind, its text and its place."""
     with suppress(Exception):  # the text of an exception may be what fails
-        return f"{type(err).__name__}: {err} ({place_of(err)})"
+        return f"{type(err).__name__}: {err} ({error_location(err)})"
     return type(err).__name__
 
 
@@ -58,7 +58,7 @@ class Supervisor:
 
     def report_failure(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
-        text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
+        text = f"a defect in {part}, which is tried again while all else goes on: {describe_error(err)}"
         with suppress(Exception):  # an observer may be what fails: the others are told all the same
             self._observer.defect(part, text)
 

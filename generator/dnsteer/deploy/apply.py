@@ -32,7 +32,7 @@ from dnsteer.switch.session import Session
 from dnsteer.switch.setting_limits import SettingsInput
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import REMOVED, AppliedState, DamagedError
-from dnsteer.switch.table_changes import TableChanges, compare_tables, lines_to_restore, lost
+from dnsteer.switch.table_changes import TableChanges, compare_tables, lines_to_restore, lost_lines
 from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 
 
@@ -90,7 +90,7 @@ def _changes_now(wanted: WantedSwitch, found: SwitchDiff, tables: Tables) -> Tab
     """Return what the bundle must change; compared again when ports are new: the bridge may have lost its tables."""
     if not found.adds_ports:
         return found.flows
-    gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
+    gone = tuple(line for line in lost_lines(found.tables, tables) if not makes_fence(line))
     changes = compare_tables(wanted.lines, wanted.groups, tables)
     return replace(changes, restore=gone, renumbered=found.flows.renumbered)
 

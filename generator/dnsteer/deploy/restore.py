@@ -91,7 +91,7 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
             session.lock(bridge)
         record = session.record_of(bridge)
         if dry_run:
-            return _foreseen(switch, session, record)
+            return _preview(switch, session, record)
         cut_off = record.pending is not None
         record = settle(switch, session, record, progress)
         if not record.number:
@@ -105,7 +105,7 @@ def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progres
         return RestoreResult(bridge, changed, f"state {state.number} {text}", state.number, applied.of_others)
 
 
-def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> RestoreResult:
+def _preview(switch: TargetSwitch, session: Session, record: BridgeRecord) -> RestoreResult:
     """Return what a restore would do."""
     cut_off = record.pending is not None
     record = as_settled(switch, record)

@@ -125,7 +125,7 @@ def counted(changes: TableChanges) -> list[str]:
     return out
 
 
-def told_differences(summary: PlanSummary) -> list[SpecDifference]:
+def shown_differences(summary: PlanSummary) -> list[SpecDifference]:
     """The differences of the specs; of a weight that a given weight overrides it is said that this one stays."""
     given = {f"backend {entry.name}": entry for entry in summary.overlay if entry.kind == "weight"}
     out = []
@@ -144,7 +144,7 @@ def sentence_groups(summary: PlanSummary, *, lines: bool = False) -> list[Senten
     out = [SentenceGroup("the name of the switch", [summary.named] if summary.named else [])]
     file, line = summary.loaded.file, summary.loaded.document.line
     kinds: dict[str, list[SpecDifference]] = {}
-    for d in told_differences(summary):
+    for d in shown_differences(summary):
         kinds.setdefault(d.kind, []).append(d)
     for kind, differences in kinds.items():
         thing, _, what = kind.rpartition(" ")
@@ -196,7 +196,7 @@ def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
         "changed": summary.changed,
         "bridge": summary.loaded.spec.switch.bridge,
         "from_state": summary.record.number if summary.record else 0,
-        "changes": [replace(d, path=written(d.path)).as_json() for d in told_differences(summary)],
+        "changes": [replace(d, path=written(d.path)).as_json() for d in shown_differences(summary)],
         "moves": [m.as_json() for m in summary.moves],
         "settings": summary.found.settings,
         "named": summary.named,

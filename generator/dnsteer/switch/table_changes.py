@@ -104,7 +104,7 @@ def compare_tables(lines: Collection[str], groups: Iterable[Group], have: Tables
     )
 
 
-def lost(before: Tables, now: Tables) -> tuple[str, ...]:
+def lost_lines(before: Tables, now: Tables) -> tuple[str, ...]:
     """Return bundle lines that restore foreign flows and groups that were there *before* and are gone *now*."""
     groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
     flows = [f for k, f in before.other.items() if k not in now.other]
@@ -119,7 +119,7 @@ def lines_to_restore(before: Tables, now: Tables) -> list[str]:
     flows = [f for k, f in {**were, **before.standby}.items() if have.get(k) != f]
     strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
     return [
-        *lost(before, now),
+        *lost_lines(before, now),
         *(f"group add {g.text}" for g in groups),
         *(f"flow add {before.line(f)}" for f in flows),
         *(f"flow delete_strict {f.spec()}" for f in strange),

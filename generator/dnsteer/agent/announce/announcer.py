@@ -10,7 +10,12 @@ from datetime import datetime
 from math import inf
 
 from dnsteer.agent.announce.bird_routes import Publisher, PublishError, RouteOwner, Routes
-from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles, withheld_by_people
+from dnsteer.agent.announce.conditions import (
+    FailedPoolVips,
+    find_obstacles,
+    vips_of_failed_pools,
+    vips_withheld_by_people,
+)
 from dnsteer.agent.announce.stale_routes import FormerRoutes, RouteGuard
 from dnsteer.agent.announce.vip_standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
@@ -216,18 +221,18 @@ class Announcer:
     def _verdicts(self, known: Situation) -> dict[str, VipVerdict]:
         """What is known of each VIP that the spec wants to be announced."""
         spec, overlay, health = known.spec, known.overlay, known.health
-        none = none_pass(spec, overlay, health) if not known.fault else NonePass()
+        none = vips_of_failed_pools(spec, overlay, health) if not known.fault else FailedPoolVips()
         asked = {
             name: VipStanding("asked", one.text, datetime.fromisoformat(one.until) if one.until else None)
             for name, one in self._withdrawn.items()
         }
         standby = VipStanding("standby", "this switch is on standby") if known.standby else None
-        withheld = withheld_by_people(spec, overlay, health) if not known.fault else ()
+        withheld = vips_withheld_by_people(spec, overlay, health) if not known.fault else ()
         return {
             name: VipVerdict(
                 obstacle, name in none.stay, asked.get(name, standby), name in none.unanswered, name in withheld
             )
-            for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
+            for name, obstacle in find_obstacles(spec, overlay, health, known.fault).items()
         }
 
     def _tell_stuck(self, unknown: list[str], known: Situation) -> None:

@@ -19,7 +19,7 @@ from typing import Protocol
 from dnsteer.agent.health import CheckState
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
-from dnsteer.agent.probes.targets import ProbeTarget, rounds
+from dnsteer.agent.probes.targets import ProbeTarget, group_targets
 from dnsteer.agent.probes.udp import Report, UdpProbe
 from dnsteer.spec.effective_query import EffectiveQuery
 from dnsteer.spec.model.health import CheckKind
@@ -57,7 +57,7 @@ class KnownTargets(Protocol):
         """Whether its next result shows if it is the fault of another backend that this one fails."""
 
 
-class Turns:
+class ProbeSchedule:
     """The probes of one backend by one check in one family, until `stop`."""
 
     def __init__(self, probes: Sequence[Prober], known: KnownTargets, loop: asyncio.AbstractEventLoop) -> None:
@@ -106,7 +106,7 @@ def make_probers(targets: Iterable[ProbeTarget], report: Report, loop: asyncio.A
     """Return what asks each target; those of a group take turns."""
     questions: dict[EffectiveQuery, Question] = {}
     made: list[list[Prober]] = []
-    for group in rounds(targets):
+    for group in group_targets(targets):
         query = group[0].query
         question = questions.setdefault(query, Question(query))
         made.append(
@@ -118,7 +118,7 @@ def make_probers(targets: Iterable[ProbeTarget], report: Report, loop: asyncio.A
     return made
 
 
-def askable(targets: Iterable[ProbeTarget]) -> tuple[ProbeTarget, ...]:
+def probeable_targets(targets: Iterable[ProbeTarget]) -> tuple[ProbeTarget, ...]:
     """Return the targets whose check can be asked here: its library is there, and its query can be made."""
     can: dict[tuple[CheckKind, EffectiveQuery], bool] = {}
     found = []
@@ -136,17 +136,19 @@ def askable(targets: Iterable[ProbeTarget]) -> tuple[ProbeTarget, ...]:
     return tuple(found)
 
 
-def start_probes(made: Iterable[list[Prober]], known: KnownTargets, loop: asyncio.AbstractEventLoop) -> list[Turns]:
+def start_probes(
+    made: Iterable[list[Prober]], known: KnownTargets, loop: asyncio.AbstractEventLoop
+) -> list[ProbeSchedule]:
     """Start them, spread over their intervals."""
     started = []
     for probers in made:
-        turns = Turns(probers, known, loop)
+        turns = ProbeSchedule(probers, known, loop)
         turns.start(random.uniform(0, probers[0].target.check.interval))
         started.append(turns)
     return started
 
 
-def stop_probes(probes: Iterable[Turns]) -> None:
+def stop_probes(probes: Iterable[ProbeSchedule]) -> None:
     """Stop them all, whatever becomes of one."""
     for turns in probes:
         with suppress(OSError, ValueError):

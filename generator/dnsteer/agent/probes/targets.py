@@ -133,7 +133,7 @@ def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
                         )
 
 
-def rounds(of: Iterable[ProbeTarget]) -> list[list[ProbeTarget]]:
+def group_targets(of: Iterable[ProbeTarget]) -> list[list[ProbeTarget]]:
     """Return the targets in groups: the VIPs of one family at which one check asks one backend."""
     found: dict[tuple[str, str, int, bool], list[ProbeTarget]] = {}
     for target in of:
