@@ -1,4 +1,4 @@
-"""Failures that nobody foresaw: each is said with its place and counted, and what failed is tried again.
+"""Supervise the tasks of the agent: a failure that nobody foresaw is reported with its line, and the task started again.
 
 A defect in one part of the agent must not stop the others, least of all the health checks. Only a cancellation ends a task.
 """

@@ -1,5 +1,4 @@
-"""For a timer: end expired maintenance, advance gradual drains, restore tables that a restart has emptied, and remove the
-mirrors that a capture has left."""
+"""For a timer: end expired maintenance, advance gradual drains, restore emptied tables, remove mirrors of dead captures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, removed after use
-(at the latest at the next start of one, when the process was killed).
+"""A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, removed after use.
+
+Where the process was killed, the next start of one removes it.
 
 With DNSTEER_KEEP in the environment its directory (logs, database, captures) stays, for looking at it afterwards.
 """

@@ -1,4 +1,4 @@
-"""The metric of each backend of a pool: smoothed, and forgotten when nothing comes any more."""
+"""The values of a metric by backend: smoothed, and forgotten once no further ones come."""
 
 from __future__ import annotations
 

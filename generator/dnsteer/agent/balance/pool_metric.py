@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PoolMetric:
-    """What the backends of a pool bear. Empty where the pool is not balanced by a metric."""
+    """The metric of the backends of a pool. Empty where the pool is not balanced by a metric."""
 
     def __init__(self, name: str, pool: Pool, time: float) -> None:
         balance = pool.balance

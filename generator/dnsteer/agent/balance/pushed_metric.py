@@ -1,4 +1,4 @@
-"""The address at which backends say what they bear: POST /load/POOL/BACKEND with a number."""
+"""A metric that backends send: POST /load/POOL/BACKEND with a number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Add = Callable[[str, str, float], None]
 
 
 def sender_may(source: MetricSource, backend: Backend, sender: IPv4Address | IPv6Address) -> bool:
-    """Whether a sender may say what a backend bears: by default the backend itself."""
+    """Whether a sender may send the metric of a backend: by default only the backend itself."""
     if isinstance(sender, IPv6Address) and sender.ipv4_mapped is not None:
         sender = sender.ipv4_mapped
     if source.allow:

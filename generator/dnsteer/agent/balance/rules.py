@@ -89,6 +89,9 @@ def wanted_load(
 ) -> Mapping[str, float] | None:
     """Return the load that each backend should have, in the unit of *load*; None: all stays as it is.
 
+    A backend whose metric is above the mean gets less, in proportion, until all are about the same. Whatever the metric is,
+    a busy share, a queue or a latency, it needs only to grow with the load. `Pace` says how fast that is reached.
+
     All have a *load*, what they have now, and *weights*; those whose *metric* is not known keep their load. *tolerance*
     is how far above the mean by weight a metric may be, *least* the part of its share by weight that a backend keeps, as
     numbers from 0 to 1. What one bears for what it has says little far from that: none should have more than twice its

@@ -1,4 +1,4 @@
-"""Values of series on a page in Prometheus's format: only lines of the metrics that are wanted are read, each once.
+"""A metric that is scraped from a page of each backend in Prometheus's format: only the wanted series are read, each once.
 
 The page is a server's, which may be broken or hostile: what is read of it is bounded, and takes time in proportion to it.
 """

@@ -178,7 +178,7 @@ class _Load:
 
 @dataclass
 class Pace:
-    """What each backend may give, and get, in one interval, in the unit of packets.
+    """What each backend may give, and get, in one interval, in the unit of packets: a metric follows moves only later.
 
     A slot with more than that goes alone, when its backend has *waited* so many intervals that what it may give adds up.
     """
