@@ -32,7 +32,7 @@ from bench.first_paint import first_paints
 from bench.machine import machine
 from bench.repeated import repeated
 from bench.specs import many_vips
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 
 CONSOLE = "--console", "127.0.0.1:0"
 TICKS = os.sysconf("SC_CLK_TCK")

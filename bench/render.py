@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.machine import machine
 from bench.specs import many_vips
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 
 
 def run(*args: str) -> tuple[float, float]:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from dnsteer.cli import main
 from dnsteer.deploy import decision
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 
 WIDTH = 150
 """Columns of a line, without the block's indent."""

@@ -28,7 +28,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.switch.control_socket import DIRECTORY
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"phone": (375, 800), "desk": (1280, 800), "wall": (1920, 1080)}

@@ -56,11 +56,9 @@ def page() -> str:
     for s in SETTINGS:
         command = s.command("BRIDGE", "NAME", {**numbers, "mtu": "N"})
         level = (
-            s.level.value
-            if s.cripples is None or not s.cripples.where
-            else f"{s.level.value}; named: {s.cripples.where}"
+            s.level.value if s.harmful is None or not s.harmful.where else f"{s.level.value}; named: {s.harmful.where}"
         )
-        level = "named" if s.cripples is not None and not s.cripples.where else level
+        level = "named" if s.harmful is not None and not s.harmful.where else level
         by = f"`{command}`" if command.startswith(("ovs-", "dnsteer")) and "," not in command else command
         out.append(
             f"| `{s.name}` | {s.place.value} | {s.default or 'not set'} | {level} | {s.does.format(**numbers)} | {by} |"

@@ -27,7 +27,7 @@ from bench.machine import machine
 from bench.specs import many_vips
 from dnsteer.lab.command import program_environment
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 
 VIPS, POOLS, BACKENDS, SLOTS, CHECKED = 1000, 100, 16, 1024, 2
 """Backends of CHECKED pools are checked, and fail by turns, one at a time."""

@@ -25,14 +25,13 @@ from bench.change.priority import prefer
 from bench.change.tcp import Connections
 from bench.change.world import PERMANENT, SLOTS, Step, World, least, slots_behind, whole
 from dnsteer.checks.load import check_document
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
-from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.overlay_edits import advance, bring_back, give_weight, take_out, take_weight_back
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.rollback import target_of_rollback
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.deploy.weight_edits import give_weight, take_weight_back
 from dnsteer.lab import names
 from dnsteer.lab.state import LabState
 from dnsteer.slots.maintenance import DRAINED

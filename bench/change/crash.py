@@ -23,7 +23,7 @@ from bench.change.priority import prefer
 from bench.change.world import SLOTS, World, slots_behind, whole
 from dnsteer.lab import names, openvswitch, status
 from dnsteer.lab.state import LabState
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.tools import run as run_tool
 
 TIMEOUT = "30"

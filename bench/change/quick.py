@@ -15,7 +15,7 @@ from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 
 VIPS = 1000
 

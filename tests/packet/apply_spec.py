@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import ApplyResult
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.loaded import Loaded
 from tests.packet.switches import BRIDGE

@@ -30,7 +30,7 @@ from dnsteer.proof.traffic.craft import stacked
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Spec
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.thread_counters import read_counters
 from tests.packet.switches import Switch

@@ -13,12 +13,12 @@ from bench.repeated import repeated
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.thread_counters import read_counters
 from tests.packet.command import on
 from tests.packet.switches import LARGE, Switch, spec_of

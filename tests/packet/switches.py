@@ -12,8 +12,8 @@ from pathlib import Path
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch import private
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch import private_switch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.tools import run
 from dnsteer.tables.order import PIPELINE
@@ -118,9 +118,18 @@ class Switch(PrivateSwitch):
         super().start_switch()
         self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
         deadline = time.monotonic() + 10  # the sockets of the one that was killed are there, and nobody listens
-        while any(not private._listens(self.dir / f"{name}.mgmt") for name in self.bridges()):
+        while any(not private_switch._listens(self.dir / f"{name}.mgmt") for name in self.bridges()):
             assert time.monotonic() < deadline, "a bridge does not listen"
             time.sleep(0.01)
+
+    def kill_switch(self) -> None:
+        """Kill ovs-vswitchd as a crash would; the database stays."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        process = self._processes["ovs-vswitchd"]
+        process.kill()
+        process.wait()
 
     def listen_on_tcp(self) -> str:
         """Let the database be reached by TCP too; returns the remote."""
@@ -180,7 +189,7 @@ class Running(Switch):
         self._control = Rpc(f"unix:{control}", "the private ovs-vswitchd", 10)
         self.vsctl("set", "Open_vSwitch", ".", "external_ids:started=yes")
         deadline = time.monotonic() + 10  # the sockets of the one that was killed are there, and nobody listens
-        while any(not private._listens(self.dir / f"{name}.mgmt") for name in self.bridges()):
+        while any(not private_switch._listens(self.dir / f"{name}.mgmt") for name in self.bridges()):
             assert time.monotonic() < deadline, "a bridge does not listen"
             time.sleep(0.01)
 

@@ -17,7 +17,7 @@ from tests.packet.switches import Switch
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
 DEFECTS = """\
 import os
-from dnsteer.agent import adoption, supervise
+from dnsteer.agent import state_follower, supervise
 from dnsteer.agent.balance.balancer import Balancer
 from dnsteer.console import live
 
@@ -31,7 +31,7 @@ def defect(owner, name, when):
         return original(*args)
     setattr(owner, name, stepped)
 
-defect(adoption, "read_world", lambda _, record: record.number == 2)
+defect(state_follower, "read_followed_state", lambda _, record: record.number == 2)
 defect(Balancer, "_find_moves", lambda *_: True)
 defect(live, "_cpu", lambda: True)
 from dnsteer.cli.main import run
@@ -85,7 +85,7 @@ def fails_over(switch: Switch, folder: Path, running: Agent) -> None:
 def test_a_state_that_cannot_be_followed(shared: Switch, tmp_path: Path) -> None:
     text = checked(tmp_path)
     with broken(shared, tmp_path, text) as running:
-        (tmp_path / "read_world").touch()
+        (tmp_path / "read_followed_state").touch()
         assert (
             on(shared)("apply", spec_file(tmp_path, text.replace("    slots: 16\n", "    slots: 32\n")), "--yes").code
             == 0
@@ -94,7 +94,7 @@ def test_a_state_that_cannot_be_followed(shared: Switch, tmp_path: Path) -> None
         running.waits_for("the checks of the state before go on for farm, and all others stay as they are")
         fails_over(shared, tmp_path, running)
         assert running.defects()["adopting a state"] >= 1
-        (tmp_path / "read_world").unlink()
+        (tmp_path / "read_followed_state").unlink()
         running.waits_for("state 2 is followed now")
         fails_over(shared, tmp_path, running)
         assert on(shared)("verify", tmp_path / "spec.yaml").code == 0

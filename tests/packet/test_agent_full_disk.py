@@ -20,7 +20,7 @@ from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.times import now, stamp
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError, UnwrittenError
 from tests.packet.agents import Agent, agent, wait
@@ -238,15 +238,15 @@ def test_a_record_that_others_have_written_counts(farm: Farm, tmp_path: Path) ->
 
 
 STEPS = {
-    "before it is kept": "patch(unrecorded.Unrecorded, 'keep', before=True)",
-    "before the bundle": "patch(unrecorded.Unrecorded, 'keep')",
+    "before it is kept": "patch(unrecorded_overlay.UnrecordedOverlay, 'keep', before=True)",
+    "before the bundle": "patch(unrecorded_overlay.UnrecordedOverlay, 'keep')",
     "after the bundle": "patch(openflow.OpenFlow, 'bundle')",
     "before it is recorded": "patch(session.Session, 'put_overlay', before=True)",
     "after it is recorded": "patch(session.Session, 'put_overlay')",
 }
 KILLED = """\
 import os, signal
-from dnsteer.agent import unrecorded
+from dnsteer.agent import unrecorded_overlay
 from dnsteer.switch import openflow, session
 
 armed = os.environ["ARMED"]

@@ -13,7 +13,7 @@ import pytest
 
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.repair import look
+from dnsteer.agent.repair import inspect_switch
 from dnsteer.agent.watch import watch
 from dnsteer.deploy import overlay_change
 from dnsteer.deploy.overlay_edits import bring_back, take_out
@@ -40,7 +40,7 @@ def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> 
             while not held.memory.events:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.01)
-            await asyncio.to_thread(look, held, BRIDGE, repair=False, progress=print)
+            await asyncio.to_thread(inspect_switch, held, BRIDGE, repair=False, progress=print)
             await asyncio.sleep(REST)
             await during(held)
         finally:
@@ -103,7 +103,7 @@ def test_failed_probes_do_not_count_at_once_when_the_database_ends(switch: Switc
 
     async def during(held: HeldSwitch) -> None:
         def counts() -> bool:
-            return held.memory.counts(Result(time.monotonic(), "no answer"))
+            return held.memory.accept_result(Result(time.monotonic(), "no answer"))
 
         assert counts()
         kill_database(switch)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.deploy import wanted
+from dnsteer.deploy import wanted_switch
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.status.verify import find_drift
@@ -163,7 +163,7 @@ def test_a_flow_that_ovs_ofctl_cannot_read_is_shown_with_its_object(
         flows[bad] = Flow(flows[bad].table, flows[bad].priority, flows[bad].match, flows[bad].cookie, "fly_away")
         return [flow.line() for flow in flows]
 
-    monkeypatch.setattr(wanted, "lines_of", broken)
+    monkeypatch.setattr(wanted_switch, "lines_of", broken)
     said = (
         rf"for VIP straight .*\(spec\.yaml:{line_of(LARGE, 'services: [dns]')}\): .*fly_away.*tcp,nw_dst=198.51.100.54"
     )
@@ -189,7 +189,7 @@ def test_a_group_that_is_refused_is_shown_with_its_object(
 ) -> None:
     switch.expected = ["selection method 'tarot'"]
     change, reason = REFUSED_GROUPS[how]
-    monkeypatch.setattr(wanted, "groups_of", lambda plan: change(groups_of(plan)[0]))
+    monkeypatch.setattr(wanted_switch, "groups_of", lambda plan: change(groups_of(plan)[0]))
     if how == "by the switch":
         send = OpenFlow.bundle
         monkeypatch.setattr(OpenFlow, "bundle", lambda self, lines: send(self, [*lines[:2], *lines[1:]]))

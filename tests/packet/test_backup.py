@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.agent.decide import PoolHealth
 from dnsteer.agent.effect import Effect, decide_and_change
-from dnsteer.agent.world import read_world
+from dnsteer.agent.followed_state import read_followed_state
+from dnsteer.agent.health_decision import PoolHealth
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.proof.check import prove
@@ -40,9 +40,9 @@ def decide(switch: Switch, ill: Mapping[str, str]) -> Effect:
     """What the agent does when these are unhealthy."""
     target = TargetSwitch(switch.database)
     with Session(target.remote, target.timeout) as session:
-        world = read_world(session, session.record_of(None))
+        followed = read_followed_state(session, session.record_of(None))
     effect = decide_and_change(
-        target, world.bridge, world.number, list(world.rules.values()), {"farm": PoolHealth(ill)}
+        target, followed.bridge, followed.number, list(followed.rules.values()), {"farm": PoolHealth(ill)}
     )
     assert not effect.outdated
     return effect

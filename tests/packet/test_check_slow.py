@@ -20,8 +20,8 @@ from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.report import CheckReport
-from dnsteer.switch import private
-from dnsteer.switch.logs import is_of_speed
+from dnsteer.switch import private_switch
+from dnsteer.switch.private_switch import is_about_slow_machine
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from tests.packet.command import run
 from tests.packet.switches import EXAMPLES
@@ -87,7 +87,7 @@ def test_it_is_said_and_the_command_succeeds(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_proof_that_stalled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "_ANSWER_TIMEOUT", 2.0)
+    monkeypatch.setattr(private_switch, "_ANSWER_TIMEOUT", 2.0)
     with_packets(monkeypatch, lambda it, nth: stop_for(it, 4.0) if nth == 0 else None)
     report = prove(LOADED)
     assert report.ok
@@ -98,7 +98,7 @@ def test_a_proof_that_stalled_is_made_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_proof_that_stalls_every_time_is_an_error_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private, "_ANSWER_TIMEOUT", 1.0)
+    monkeypatch.setattr(private_switch, "_ANSWER_TIMEOUT", 1.0)
     with_packets(monkeypatch, lambda it, _: stop_for(it, 2.0))
     with pytest.raises(SwitchError, match=r"within 1 s; 3 attempts ended so: is the machine too busy\?"):
         prove(LOADED)
@@ -178,4 +178,4 @@ def test_other_warnings_fail_and_the_verdict_names_them(monkeypatch: pytest.Monk
     ],
 )
 def test_which_warnings_are_about_speed(line: str, speed: bool) -> None:
-    assert is_of_speed(f"2026-11-21T15:07:00.123Z{line}") is speed
+    assert is_about_slow_machine(f"2026-11-21T15:07:00.123Z{line}") is speed

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
 from dnsteer.deploy.restore import restore
 from dnsteer.deploy.rollback import StateSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.extension.client import ExtensionClient, LostError, ProgramRefusedError
+from dnsteer.extension.client import ConnectionLostError, ExtensionClient, ProgramRefusedError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow, UnconfirmedError
@@ -288,7 +288,7 @@ def test_what_a_load_came_to_is_not_known(
 
     def lost(self: ExtensionClient, program: dict[str, Any]) -> dict[str, Any]:
         load(self, program)
-        raise LostError("too late")
+        raise ConnectionLostError("too late")
 
     with monkeypatch.context() as patch:
         patch.setattr(ExtensionClient, "load", lost)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.send import Sending
-from dnsteer.deploy.spec_source import FileSource
+from dnsteer.deploy.send import BundleSender
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import ExtensionClient
@@ -151,7 +151,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(OpenFlow, "bundle", sent)
         patch.setattr(ExtensionClient, "load", loaded)
-        patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
+        patch.setattr(BundleSender, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
         deploy(FileSource(second), target, Options(grace=2))
         crossing.moment("in the end")
     assert [line for line in crossing.lost if not (translates_no_more(old, new) and TRANSLATED.search(line))] == []

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.session import Session
 from dnsteer.switch.tools import SwitchError

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, preview
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow

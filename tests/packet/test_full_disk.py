@@ -20,7 +20,7 @@ import pytest
 
 from dnsteer.cli.output import Exit
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, OTHER, SLOW, fresh, on, spec_file
 from tests.packet.full_disk import REFUSED, enduring, leave

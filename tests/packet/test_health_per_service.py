@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dnsteer.agent.decide import PoolHealth
 from dnsteer.agent.effect import Effect, decide_and_change
+from dnsteer.agent.followed_state import read_followed_state
+from dnsteer.agent.health_decision import PoolHealth
 from dnsteer.agent.probes.targets import probe_targets
-from dnsteer.agent.world import read_world
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.proof.check import prove
@@ -42,13 +42,13 @@ def decide(switch: Switch, ill: Mapping[str, Mapping[str, str]]) -> Effect:
     """What the agent does when these are unhealthy, by the name of their slots."""
     target = TargetSwitch(switch.database)
     with Session(target.remote, target.timeout) as session:
-        world = read_world(session, session.record_of(None))
-    assert set(world.rules) == {DNS, DOT}
+        followed = read_followed_state(session, session.record_of(None))
+    assert set(followed.rules) == {DNS, DOT}
     effect = decide_and_change(
         target,
-        world.bridge,
-        world.number,
-        list(world.rules.values()),
+        followed.bridge,
+        followed.number,
+        list(followed.rules.values()),
         {name: PoolHealth(ill.get(name, {})) for name in (DNS, DOT)},
     )
     assert not effect.outdated
@@ -134,8 +134,8 @@ def test_a_spec_without_it_ends_it(split: Switch, tmp_path: Path) -> None:
     decided = {DNS: PoolHealth()}
     target = TargetSwitch(split.database)
     with Session(target.remote, target.timeout) as session:
-        world = read_world(session, session.record_of(None))
-    decide_and_change(target, world.bridge, world.number, list(world.rules.values()), decided)
+        followed = read_followed_state(session, session.record_of(None))
+    decide_and_change(target, followed.bridge, followed.number, list(followed.rules.values()), decided)
     assert overlay(split) == []
     assert on(split)("verify", plain).code == 0
 

@@ -10,8 +10,8 @@ import pytest
 from dnsteer import __version__
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit, utc
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
@@ -206,7 +206,7 @@ def test_a_rejected_state_is_no_target_either_once_the_restored_spec_was_applied
     go(applied, tmp_path, 1, 2)
     assert on(applied)("rollback", "--yes").code == 0
     with monkeypatch.context() as patch:
-        patch.setattr("dnsteer.deploy.recorded.__version__", "99.0")
+        patch.setattr("dnsteer.deploy.recorded_spec.__version__", "99.0")
         go(applied, tmp_path, 1)
     assert numbers(applied) == [4, 3, 2, 1]
     done = on(applied)("rollback", "--yes")
@@ -288,7 +288,7 @@ def test_a_state_of_the_same_spec_is_not_before(
     """Such as the one that an apply by a newer version makes."""
     go(applied, tmp_path, 1, 2)
     with monkeypatch.context() as patch:
-        patch.setattr("dnsteer.deploy.recorded.__version__", "99.0")
+        patch.setattr("dnsteer.deploy.recorded_spec.__version__", "99.0")
         go(applied, tmp_path, 2)
     assert numbers(applied) == [3, 2, 1]
     assert on(applied)("rollback", "--yes").code == 0

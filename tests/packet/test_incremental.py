@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance, bring_back, take_out
-from dnsteer.deploy.run import Deployed, Options
+from dnsteer.deploy.run import DeployResult, Options
 from dnsteer.deploy.run import deploy as patient_deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
@@ -60,7 +60,7 @@ def target(switch: Switch) -> TargetSwitch:
     return TargetSwitch(switch.database)
 
 
-def deploy(spec: Loaded, switch: TargetSwitch) -> Deployed:
+def deploy(spec: Loaded, switch: TargetSwitch) -> DeployResult:
     """Without waiting for answers that are under way: there are none."""
     return patient_deploy(FileSource(spec), switch, Options(grace=0))
 
@@ -279,7 +279,7 @@ def test_the_deployment_says_what_it_sent(shared: Switch) -> None:
     fresh(shared, spec)
     before = shared.tables()
     heavier = spec_of(LARGE.replace("'02:00:00:00:03:03', port: vf2", "'02:00:00:00:03:03', port: vf2, weight: 3"))
-    done: Deployed = deploy(heavier, target(shared))
+    done: DeployResult = deploy(heavier, target(shared))
     assert len(done.result.flows) == differ(before, shared.tables())
     moved = differ(without_marker(before), without_marker(shared.tables()))
     assert [m.moved for m in done.summary.moves] == [moved] == [8]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.deploy import ports
+from dnsteer.deploy import apply as apply_steps
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import find_drift
 from dnsteer.switch import bridge as br
@@ -203,7 +203,7 @@ def before(name: str, owner: object) -> Callable[[pytest.MonkeyPatch, Callable[[
 MOMENTS = {
     "before the tables are read": before("refuse_foreign", br),
     "before the bridge is changed": before("set_up_bridge", br),
-    "while the switch follows": before("_wait_for_ports_and_dump", ports),
+    "while the switch follows": before("_wait_for_ports_and_dump", apply_steps),
     "before the bundle": before("bundle", OpenFlow),
     "before the record": before("finish", br),
 }

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.restore import restore
 from dnsteer.deploy.rollback import StateSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import digest

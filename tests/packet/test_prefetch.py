@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.prefetch import Prefetch
-from dnsteer.deploy.run import Deployed, deploy
-from dnsteer.deploy.spec_source import FileSource
+from dnsteer.deploy.run import DeployResult, deploy
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch import openflow
 from dnsteer.switch.session import Session
@@ -38,7 +38,7 @@ def dumps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def deployed(switch: Switch, text: str, meanwhile: Callable[[], object] = lambda: None) -> Deployed:
+def deployed(switch: Switch, text: str, meanwhile: Callable[[], object] = lambda: None) -> DeployResult:
     target = TargetSwitch(switch.database)
     with Prefetch(target) as prefetch:
         prefetch.begin(BRIDGE)

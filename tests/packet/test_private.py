@@ -19,9 +19,9 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.status.verify import find_drift
-from dnsteer.switch import private as private_module
+from dnsteer.switch import private_switch as private_module
 from dnsteer.switch import tools
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.rpc import Rpc
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -294,7 +294,7 @@ def test_a_program_that_hangs_is_ended() -> None:
 def test_what_a_killed_process_left_is_removed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = "import sys\nfrom dnsteer.switch.private import PrivateSwitch\nwith PrivateSwitch() as it:\n"
+    script = "import sys\nfrom dnsteer.switch.private_switch import PrivateSwitch\nwith PrivateSwitch() as it:\n"
     script += "    print(it.dir, flush=True)\n    sys.stdin.read()\n"
     folder = Path(tempfile.mkdtemp(prefix="t-"))  # tmp_path is too long for sockets
     monkeypatch.setenv("TMPDIR", str(folder))

@@ -12,10 +12,10 @@ import pytest
 
 from dnsteer import __version__
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import advance, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.session import Session

@@ -8,8 +8,8 @@ import pytest
 
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.document import parse_document
 from tests.packet.command import FARM, OTHER, on, spec_file

@@ -10,9 +10,9 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.send import Sending
-from dnsteer.deploy.spec_source import FileSource
+from dnsteer.deploy.send import BundleSender
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.metrics.agent import AgentMetrics
@@ -95,7 +95,7 @@ def change(
         )  # 20533: low bits as of port 53
         patch.setattr(OpenFlow, "bundle", sent)
         patch.setattr(ExtensionClient, "load", loaded)
-        patch.setattr(Sending, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
+        patch.setattr(BundleSender, "_pause", lambda _self, seconds: crossing.pause() if seconds > 1 else None)
         deploy(FileSource(second), target, Options(grace=2))
         crossing.moment("in the end")
     assert crossing.lost == []

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import take_out
 from dnsteer.deploy.run import Options, deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow

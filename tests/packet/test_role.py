@@ -13,7 +13,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6
 from scapy.layers.l2 import ARP, Ether
 
-from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.role import bring_role, standby_flows
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.openflow import OpenFlow, Tables

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.summary import counted
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.render.flows import parse_flow

@@ -16,11 +16,11 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.cli.output import Exit
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, preview
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.verify import Drift, find_drift, left_by_apply
-from dnsteer.switch.settings import SETTINGS, Level
+from dnsteer.switch.settings import SETTINGS, SettingLevel
 from tests.packet.agents import wait
 from tests.packet.apply_spec import apply
 from tests.packet.command import SLOW, fresh, on
@@ -255,7 +255,7 @@ def test_short_idle_times_forget_datapath_flows(applied: Switch) -> None:
 def test_every_setting_of_the_list_is_tried() -> None:
     tried = {*OURS, *OTHERS, "megaflows", "tc-policy", "admin_state", "link_state", "flow-restore-wait"}
     assert {s.name.rpartition(":")[2] for s in SETTINGS} <= tried
-    assert {s.name for s in SETTINGS if s.level is Level.SET} <= set(OURS)
+    assert {s.name for s in SETTINGS if s.level is SettingLevel.SET} <= set(OURS)
 
 
 def test_enough_datapath_flows_are_no_warning(applied: Switch) -> None:

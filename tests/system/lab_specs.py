@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dnsteer.checks.load import check_document
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import ApplyResult
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
 from dnsteer.spec.document import parse_document

@@ -18,10 +18,10 @@ import yaml
 
 from dnsteer import __version__
 from dnsteer.checks.load import load_spec
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.lab import names

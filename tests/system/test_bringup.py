@@ -20,7 +20,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.bringup.memory import buffer_bytes
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
 from tests import own_machine
 from tests.packet.command import on, run

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import load_spec
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back, take_out
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Kind
 from dnsteer.status.record import RecordReading, read_record

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import load_spec
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
 from tests.servers.needed import need_server

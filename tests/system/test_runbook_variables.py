@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from dnsteer.checks.load import load_spec
+from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.overlay_change import change_overlay
 from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
 from tests.system.default_machine import NEW, OLD, SPEC, documented, machine

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent import flapping
+from dnsteer.agent import record_notes
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.decide import PoolRules, decide
 from dnsteer.agent.effect import with_decisions
-from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.health import Result, Thresholds
+from dnsteer.agent.health_decision import PoolRules, decide
 from dnsteer.agent.probes.targets import ProbeTarget
+from dnsteer.agent.record_notes import FailureRecord
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.effective_query import effective_query
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.spec import Pool
-from dnsteer.switch.flapping import past_failures
+from dnsteer.switch.agent_record import past_failures
 from dnsteer.switch.state import FAILURES_KEY, BridgeRecord
 from dnsteer.switch.tools import UnwrittenError
 
@@ -195,7 +195,7 @@ class Site:
         before = {entry.backend for entry in self._overlay}
         self._overlay = with_decisions(self._overlay, {"p": decision})
         self._out += [(at, entry.backend) for entry in self._overlay if entry.backend not in before]
-        return decision.goes_on
+        return decision.is_unfinished
 
 
 class Recorded:
@@ -205,17 +205,17 @@ class Recorded:
         self.ids: dict[str, str] = {}
         self.writes = 0
         self.full = False
-        monkeypatch.setattr(flapping, "FailuresSession", self._session)
+        monkeypatch.setattr(record_notes, "AgentRecordSession", self._session)
 
     def record(self) -> BridgeRecord:
         return BridgeRecord("u", "v", "br-dns", dict(self.ids), {}, "s", "", False)
 
     def _session(self, _remote: str) -> Any:
-        from dnsteer.switch.flapping import FailuresSession
+        from dnsteer.switch.agent_record import AgentRecordSession
 
         outer = self
 
-        class Session(FailuresSession):
+        class Session(AgentRecordSession):
             def __init__(self) -> None:
                 pass
 
@@ -253,7 +253,7 @@ def flapped(times: int) -> tuple[Case, float]:
 def test_the_hold_after_flapping_outlives_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 5000.0)
     recorded, (case, now) = Recorded(monkeypatch), flapped(4)
-    FlappingRecord("unix:/nowhere").keep(recorded.record(), case.health.states, now)
+    FailureRecord("unix:/nowhere").keep(recorded.record(), case.health.states, now)
     before = case.health.states[target("a").key]
     monkeypatch.setattr("time.time", lambda: 5003.0)
     entry = Maintenance("p", "a", "health", BEGIN.isoformat(), "agent@host", "late")
@@ -268,7 +268,7 @@ def test_the_hold_after_flapping_outlives_the_agent(monkeypatch: pytest.MonkeyPa
 
 def test_the_past_of_one_that_is_in_service_again_is_kept_too(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded, (case, now) = Recorded(monkeypatch), flapped(3)
-    FlappingRecord("unix:/nowhere").keep(recorded.record(), case.health.states, now)
+    FailureRecord("unix:/nowhere").keep(recorded.record(), case.health.states, now)
     after = Health()
     after.adopt(map(target, "abc"), NO_OVERLAY, 0.0, past_failures(recorded.record()))
     assert after.states[target("a").key].healthy and after.states[target("a").key].failures > 3
@@ -276,7 +276,7 @@ def test_the_past_of_one_that_is_in_service_again_is_kept_too(monkeypatch: pytes
 
 def test_it_is_written_when_it_changes_and_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded, (case, now) = Recorded(monkeypatch), flapped(1)
-    keeper, states = FlappingRecord("unix:/nowhere"), case.health.states
+    keeper, states = FailureRecord("unix:/nowhere"), case.health.states
     recorded.full = True
     keeper.keep(recorded.record(), states, now)
     recorded.full = False
@@ -287,7 +287,7 @@ def test_it_is_written_when_it_changes_and_when_there_is_room(monkeypatch: pytes
     assert (recorded.writes, recorded.ids) == (2, {}), "it is forgotten"
     keeper.keep(recorded.record(), Case().health.states, now)
     assert recorded.writes == 2
-    FlappingRecord("unix:/nowhere").keep(recorded.record(), Case().health.states, now)
+    FailureRecord("unix:/nowhere").keep(recorded.record(), Case().health.states, now)
     assert recorded.writes == 2, "nothing is written where nothing flaps"
 
 

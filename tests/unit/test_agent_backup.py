@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.effect import with_decisions
+from dnsteer.agent.health_decision import Decision, PoolHealth, PoolRules, decide_with_backup
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners
 from dnsteer.status.pools import backups_in_use
@@ -36,7 +35,7 @@ class Pool:
         health = PoolHealth({name: f"{name} is ill" for name in unhealthy})
         self.decision = decide_with_backup(self.rules, self.overlay.of("p"), health, "agent", self.now)
         self.overlay = with_decisions(self.overlay, {"p": self.decision})
-        if not self.decision.goes_on:  # then nobody decides again until a check turns
+        if not self.decision.is_unfinished:  # then nobody decides again until a check turns
             later = decide_with_backup(self.rules, self.overlay.of("p"), health, "agent", self.now + timedelta(hours=1))
             assert later.entries == self.decision.entries
         return self.slots()

@@ -145,7 +145,7 @@ def test_the_agent_works_without_what_only_metrics_need(option: str, what: str) 
     [
         ("--metrics", "dnsteer.metrics.server.serve_metrics", "metrics"),
         ("--console", "dnsteer.console.serve.serve_console", "console"),
-        ("--push", "dnsteer.agent.balance.push.serve_push", "loads of backends"),
+        ("--push", "dnsteer.agent.balance.pushed_metric.serve_push", "loads of backends"),
     ],
 )
 def test_what_is_not_served_any_more_is_named_and_tried_again(option: str, serve: str, what: str) -> None:

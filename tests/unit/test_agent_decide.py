@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
-from dnsteer.agent.decide import IN_MOTION, STEPS, Decision, PoolHealth, PoolRules, decide
 from dnsteer.agent.effect import with_decisions
+from dnsteer.agent.health_decision import IN_MOTION, STEPS, Decision, PoolHealth, PoolRules, decide
 from dnsteer.slots.maintenance import DRAINED, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners
 

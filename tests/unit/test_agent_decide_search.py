@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.decide import PoolRules
+from dnsteer.agent.health_decision import PoolRules
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.owners import owners
 from tests.unit.test_agent_decide import NAMES, Pool, people, rules

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import pytest
 
 from dnsteer.agent import effect
-from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
 from dnsteer.agent.effect import Effect
+from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.health import Result, Thresholds
+from dnsteer.agent.health_decision import Decision, PoolHealth, PoolRules
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
 from dnsteer.agent.run import Agent
-from dnsteer.agent.world import World
 from dnsteer.deploy.overlay_change import Edit, OverlayChange
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.observer import AgentObserver
@@ -59,9 +59,9 @@ class Case:
             "farm": PoolRules("farm", dict.fromkeys(("ns1", "ns2", "ns3"), 1), 0.5, 9.0),
             "spare": PoolRules("spare", {"sp1": 1, "sp2": 1}, 0.5, 9.0),
         }
-        self.world = World("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
+        self.followed = FollowedState("br-dns", 1, of.spec, rules, tuple(ipv4), of.state)
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0, observers=[self.told])
-        self.agent._adoption.world = self.world
+        self.agent._state_follower.followed = self.followed
         self.agent._health.adopt(ipv4, NO_OVERLAY, 0.0)
         for target in ipv4:
             self.agent._health.add(target, Result(0.0))
@@ -83,7 +83,7 @@ class Case:
     async def apply_due(self, *also: str) -> None:
         self.agent._state.due.update(also)
         self.time: datetime = self.time + timedelta(seconds=1)
-        await self.agent._decide(work, self.world, asyncio.get_running_loop())
+        await self.agent._decide(work, self.followed, asyncio.get_running_loop())
 
     def ids(self, event: str) -> set[str]:
         return {id for said, id in self.said if said == event}
@@ -145,7 +145,7 @@ def test_a_check_that_turns_while_an_effect_fails_keeps_its_id(outdated: bool, m
         case.turns("ns1")
         case.turns("ns2")
         try:
-            await case.agent._decide(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+            await case.agent._decide(fails, case.followed, asyncio.get_running_loop())  # type: ignore[arg-type]
         except SwitchError:
             assert not outdated
         (checked,) = case.ids("check")
@@ -164,7 +164,7 @@ def test_a_check_whose_effect_fails_keeps_its_id(monkeypatch: pytest.MonkeyPatch
 
         case.turns("ns2")
         with pytest.raises(SwitchError):
-            await case.agent._decide(fails, case.world, asyncio.get_running_loop())  # type: ignore[arg-type]
+            await case.agent._decide(fails, case.followed, asyncio.get_running_loop())  # type: ignore[arg-type]
         await case.apply_due()
         assert case.ids("decision") == case.ids("check") and case.ids("check")
 
@@ -205,7 +205,7 @@ def test_a_pool_that_is_checked_no_more_is_in_no_panic(monkeypatch: pytest.Monke
             case.agent._add(case.targets[name], Result(200.0, "REFUSED"))
         await case.apply_due()
         assert case.told.panics[-1][:2] == ("farm", True)
-        case.agent._panics.adopt({"spare": case.world.rules["spare"]})
+        case.agent._panics.adopt({"spare": case.followed.rules["spare"]})
         assert case.told.panics[-1][:2] == ("farm", False) and not case.agent._panics.slots
 
     asyncio.run(test())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent import adoption, look_times, network, run
+from dnsteer.agent import next_work, probe_port, run, state_follower
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes import stream
@@ -86,7 +86,7 @@ class Case:
         self.source = Source()
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
-        self.agent._adoption._claim = self.source  # type: ignore[assignment]
+        self.agent._state_follower._claim = self.source  # type: ignore[assignment]
         self.agent._state.tasks_started = self.agent._state.taken_over = True
         self.decided: list[set[str]] = []
         self.fails: dict[str, Exception] = {}
@@ -112,7 +112,7 @@ class Case:
     def at_work(self) -> Iterator[None]:
         with pytest.MonkeyPatch().context() as patch:
             patch.setattr(run, "decide_and_change", self.decide)
-            patch.setattr(run, "look", self.look)
+            patch.setattr(run, "inspect_switch", self.look)
             patch.setattr(HeldSwitch, "take_over", lambda *_: None)
             yield
 
@@ -124,7 +124,7 @@ class Case:
         return self.agent._state.looks.due_in(self.agent._memory.events, asyncio.get_running_loop().time())
 
     def end(self) -> None:
-        self.agent._adoption.stop()
+        self.agent._state_follower.stop()
 
 
 TEXTS = st.one_of(
@@ -148,8 +148,8 @@ def test_no_text_ends_it(spec: str, number: str, overlay: str, pending: str, at:
         case = Case()
         with case.at_work():
             await case.turn()
-            world = case.agent._world
-            assert world is not None and world.number == 1
+            followed = case.agent._followed
+            assert followed is not None and followed.number == 1
             case.fails = {at: defect}
             for record in (
                 record_of(number),
@@ -159,11 +159,11 @@ def test_no_text_ends_it(spec: str, number: str, overlay: str, pending: str, at:
                 case.source.now, case.source.applied = record, state_of(spec, 2)
                 case.agent._state.due.add("farm")
                 await case.turn()
-                assert case.agent._world is not None
+                assert case.agent._followed is not None
             case.source.now, case.source.applied, case.fails = record_of(3), state_of(SPEC, 3), {}
             for _ in range(3):
                 await case.turn()
-            assert case.agent._world.number == 3
+            assert case.agent._followed.number == 3
             assert not case.agent._state.due
             case.end()
 
@@ -186,7 +186,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
             assert case.decided.pop() == {"farm", "spare"}
             case.source.now, case.source.applied = record_of(2), state_of(other, 2)
             with monkeypatch.context() as patch:
-                patch.setattr("dnsteer.agent.probing.Question", fails)
+                patch.setattr("dnsteer.agent.probes.schedule.Question", fails)
                 for _ in range(5):
                     await case.turn()
             assert case.decided == [{"farm"}]
@@ -197,7 +197,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
             (said,) = [text for text in case.said if "cannot be followed" in text]
             assert said.startswith("state 2 cannot be followed, and is tried again: UnicodeError: no such name (")
             assert said.endswith("the checks of the state before go on for farm, and all others stay as they are")
-            case.agent._adoption._retry.worked()
+            case.agent._state_follower._retry.reset()
             await case.turn()
             await case.turn()
             assert case.decided[2:] == [{"farm", "spare"}]
@@ -223,10 +223,10 @@ def test_a_pool_that_is_another_one_waits(old: str, new: str, monkeypatch: pytes
         with case.at_work(), monkeypatch.context() as patch:
             await case.turn()
             case.source.now, case.source.applied = record_of(2), state_of(SPEC.replace(old, new), 2)
-            patch.setattr(adoption, "read_world", lambda *_: 1 / 0)
+            patch.setattr(state_follower, "read_followed_state", lambda *_: 1 / 0)
             await case.turn()
-            assert case.agent._world is not None
-            assert "farm" not in case.agent._world.rules
+            assert case.agent._followed is not None
+            assert "farm" not in case.agent._followed.rules
             case.end()
 
     asyncio.run(test())
@@ -244,15 +244,15 @@ def test_of_several_states_the_last_one_counts(monkeypatch: pytest.MonkeyPatch) 
         case.source.applied = state_of(announcing, 1)
         with case.at_work(), monkeypatch.context() as patch:
             await case.turn()
-            patch.setattr(adoption, "read_world", lambda *_: 1 / 0)
+            patch.setattr(state_follower, "read_followed_state", lambda *_: 1 / 0)
             seen = []
             for number, text in enumerate((other, last, SPEC), 2):
                 case.source.now, case.source.applied = record_of(number), state_of(text, number)
                 await case.turn()
-                world = case.agent._world
-                assert world is not None and world.number == number
-                routes = routes_of(world.spec, dict.fromkeys(world.spec.vips, True))
-                seen.append(({rules.pool for rules in world.rules.values()}, {str(address) for address in routes}))
+                followed = case.agent._followed
+                assert followed is not None and followed.number == number
+                routes = routes_of(followed.spec, dict.fromkeys(followed.spec.vips, True))
+                seen.append(({rules.pool for rules in followed.rules.values()}, {str(address) for address in routes}))
             case.end()
         (first, before), (second, after), nothing = seen
         assert (first, second) == ({"farm"}, {"spare"})
@@ -265,7 +265,7 @@ def test_of_several_states_the_last_one_counts(monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look is due as soon as there is a reason for it."""
-    monkeypatch.setattr(look_times, "_QUIET", 0.0)
+    monkeypatch.setattr(next_work, "_QUIET", 0.0)
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: type(defect).__name__)
@@ -313,9 +313,9 @@ def test_a_look_does_not_wait_for_the_port_of_probes(looks_at_once: None, monkey
         case = Case()
         with case.at_work():
             await case.turn()
-            monkeypatch.setattr(network, "set_up_probe_port", set_up)
+            monkeypatch.setattr(probe_port, "set_up_probe_port", set_up)
             for text in ("cannot be set up: ip link set dev probe0 up: no such device", "is set up"):
-                case.agent._state.looks = look_times.LookTimes()
+                case.agent._state.looks = next_work.LookTimes()
                 await case.turn()
                 assert case.said[-1] == f"the port of probes {text}"
                 assert case.look_due_in() > 20, "the look was not done"
@@ -366,14 +366,14 @@ def test_an_agent_that_begins_leaves_out_what_cannot_be_asked(monkeypatch: pytes
                 "state 1 is followed without checks of spare that cannot be asked, and are tried again: "
             )
             assert said.endswith("check: https needs h2: pip install 'dnsteer[agent]'")
-            case.agent._adoption._retry.worked()
+            case.agent._state_follower._retry.reset()
             await case.turn()
             await case.turn()
             assert case.decided[1:] == [{"farm", "spare"}] and case.said[-1] == "state 1 is followed now"
             case.source.now = record_of(2)
-            monkeypatch.setattr(adoption, "read_world", lambda *_: 1 / 0)
+            monkeypatch.setattr(state_follower, "read_followed_state", lambda *_: 1 / 0)
             await case.turn()
-            assert case.agent._world is not None and case.agent._world.number == 2
+            assert case.agent._followed is not None and case.agent._followed.number == 2
             case.end()
 
     asyncio.run(test())
@@ -392,11 +392,11 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
             case.found = Look(other_version="99.0")
             await case.turn()
             assert troubles() == ["version"]
-            case.found, case.agent._state.looks = Look(), look_times.LookTimes()
+            case.found, case.agent._state.looks = Look(), next_work.LookTimes()
             await case.turn()
             assert (troubles(), case.said[-1]) == ([], "the tables are watched")
             case.agent._observer.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
-            case.agent.supervisor.failed("deciding about farm", KeyError("x"))
+            case.agent.supervisor.report_failure("deciding about farm", KeyError("x"))
             assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
             case.source.now = record_of(2)
             await case.turn()
@@ -413,11 +413,11 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
         case = Case()
         with case.at_work():
             await case.turn()
-            world = case.agent._world
-            assert world is not None
+            followed = case.agent._followed
+            assert followed is not None
             for name in ("checked", "turned"):
                 monkeypatch.setattr(case.agent._observer, name, lambda *_, **__: 1 / 0)
-            target = next(t for t in world.targets if t.pool == "farm")
+            target = next(t for t in followed.targets if t.pool == "farm")
             for time in (1.0, 2.0):
                 case.agent._add(target, run.Result(time, "no answer"))
             assert case.agent._state.due == {"farm"}
@@ -433,9 +433,9 @@ def test_what_fails_when_a_state_is_adopted_is_known_at_once_and_not_said_anew()
         case = Case()
         with case.at_work():
             await case.turn()
-            world = case.agent._adoption.world
-            assert world is not None
-            target = next(t for t in world.targets if t.pool == "farm")
+            followed = case.agent._state_follower.followed
+            assert followed is not None
+            target = next(t for t in followed.targets if t.pool == "farm")
             for time in (1.0, 2.0):
                 case.agent._add(target, run.Result(time, "no answer"))
             case.source.now = record_of(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.agent.look_times import LookTimes
+from dnsteer.agent.next_work import LookTimes
 
 
 def test_it_looks_at_once_then_now_and_then() -> None:

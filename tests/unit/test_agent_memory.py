@@ -20,13 +20,13 @@ def test_what_is_not_about_the_tables_withdraws_nothing(kind: type[Exception]) -
     memory = SwitchMemory()
     for before in (None, "", "2 differences from the record"):
         memory.fault = before
-        memory.not_looked(kind("no room in OVSDB"))
+        memory.note_failed_look(kind("no room in OVSDB"))
         assert memory.fault == before
 
 
 def test_tables_that_cannot_be_repaired() -> None:
     memory = SwitchMemory()
-    memory.not_looked(SwitchError("the switch refused the changes"))
+    memory.note_failed_look(SwitchError("the switch refused the changes"))
     assert memory.fault == "its tables cannot be made as they were applied: the switch refused the changes"
 
 
@@ -52,47 +52,47 @@ def result(why: str = "no answer", ago: float = 0.0, took: float = 0.0) -> Resul
 
 def test_what_forwards_in_silence_is_no_fault() -> None:
     memory = probing()
-    memory.silent("it did not finish", FORWARDS)
+    memory.note_silence("it did not finish", FORWARDS)
     assert (memory.fault, "the switch forwards" in memory.silence) == ("", True)
     events = memory.events
-    memory.answers()
+    memory.note_answer()
     assert (memory.silence, memory.events) == ("", events + 1)  # it is looked at
-    memory.silent("it did not finish", DEAD)
+    memory.note_silence("it did not finish", DEAD)
     assert (memory.fault, memory.silence) == ("ovs-vswitchd does not answer: it did not finish; dead", "")
 
 
 @pytest.mark.parametrize(("ago", "fault"), [(1.0, ""), (60.0, "ovs-vswitchd does not answer: it did not finish; far")])
 def test_where_only_probes_can_tell_they_do(ago: float, fault: str) -> None:
     memory = probing()
-    memory.counts(result("", ago))
-    memory.silent("it did not finish", FAR)
+    memory.accept_result(result("", ago))
+    memory.note_silence("it did not finish", FAR)
     assert memory.fault == fault
 
 
 def test_an_answer_to_a_probe_does_not_make_a_dead_switch_forward() -> None:
     memory = probing()
-    memory.counts(result(""))
-    memory.silent("it did not finish", DEAD)
+    memory.accept_result(result(""))
+    memory.note_silence("it did not finish", DEAD)
     assert memory.fault
 
 
 def test_probes_by_a_port_that_nobody_polls_say_nothing_of_backends() -> None:
     memory = probing()
-    memory.slow(FORWARDS)
-    assert memory.counts(result())  # ovs-vswitchd is only busy
+    memory.note_slow_answer(FORWARDS)
+    assert memory.accept_result(result())  # ovs-vswitchd is only busy
     memory.database_lost = True
-    memory.slow(FORWARDS)
+    memory.note_slow_answer(FORWARDS)
     memory.database_lost = False  # it is there again, and ovs-vswitchd has not noticed yet
-    memory.slow(FORWARDS)
-    assert not memory.counts(result())
-    assert memory.counts(result(""))
-    memory.answers()
-    assert not memory.counts(result(took=0.5))  # it was sent before
-    assert memory.counts(result(took=0.0))
+    memory.note_slow_answer(FORWARDS)
+    assert not memory.accept_result(result())
+    assert memory.accept_result(result(""))
+    memory.note_answer()
+    assert not memory.accept_result(result(took=0.5))  # it was sent before
+    assert memory.accept_result(result(took=0.0))
     memory.database_lost = True
     for found in (DEAD, FAR, SilentBridge(), SilentBridge(polled=frozenset({"p0", "probe0"}))):
-        memory.slow(found)
-        assert memory.counts(result()), found
+        memory.note_slow_answer(found)
+        assert memory.accept_result(result()), found
 
 
 class Control:

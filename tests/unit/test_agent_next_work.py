@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.agent.look_times import LookTimes
-from dnsteer.agent.next_work import PAUSE, TICK, AgentState, AgentStep, NextWork, next_work
+from dnsteer.agent.next_work import PAUSE, TICK, AgentState, AgentStep, LookTimes, NextWork, next_work
 
 NOW = 1000.0
 ALWAYS = [AgentStep.RECORD_KEPT, AgentStep.KEEP_PROBE_PORT, AgentStep.RECORD_FAILURES]
@@ -29,7 +28,7 @@ def looked(due_in: float) -> LookTimes:
 def working(**more: Any) -> AgentState:
     """An agent that follows a state, acts, and has read the record just now; nothing is due."""
     return AgentState(**{
-        "follows": True, "holds_claim": True, "tasks_started": True, "read_at": NOW, "looks": looked(30.0), **more,
+        "is_following": True, "has_claim": True, "tasks_started": True, "read_at": NOW, "looks": looked(30.0), **more,
     })  # fmt: skip
 
 
@@ -55,9 +54,9 @@ def turn(
         (working(due={"farm"}), [AgentStep.DECIDE, *ALWAYS]),
         (working(due={"farm"}, read_first=True), [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]),
         (working(due={"farm"}, read_at=NOW - TICK), [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]),
-        (working(due={"farm"}, holds_claim=False, stands_by=True), [AgentStep.READ_RECORD]),
-        (working(due={"farm"}, stands_by=True), [AgentStep.READ_RECORD]),
-        (working(due={"farm"}, follows=False), [AgentStep.READ_RECORD]),
+        (working(due={"farm"}, has_claim=False, is_standing_by=True), [AgentStep.READ_RECORD]),
+        (working(due={"farm"}, is_standing_by=True), [AgentStep.READ_RECORD]),
+        (working(due={"farm"}, is_following=False), [AgentStep.READ_RECORD]),
         (working(tasks_started=False), [AgentStep.READ_RECORD, AgentStep.START_TASKS, *ALWAYS]),
         (working(timed=True), [AgentStep.READ_RECORD, AgentStep.ADVANCE, *ALWAYS]),
         (working(timed=True, stepped=NOW - TICK), [AgentStep.READ_RECORD, AgentStep.ADVANCE, *ALWAYS]),
@@ -79,9 +78,9 @@ def test_the_steps_of_a_turn(state: AgentState, steps: list[AgentStep]) -> None:
         (working(), NextWork(None, NOW + TICK)),
         (working(looks=looked(0.3)), NextWork(None, NOW + 0.3)),
         (working(looks=looked(-0.3)), NextWork(None, NOW)),
-        (working(looks=looked(0.3), stands_by=True), NextWork(None, NOW + TICK)),
-        (working(looks=looked(0.3), follows=False), NextWork(None, NOW + TICK)),
-        (working(looks=looked(0.0), paused_until=NOW + PAUSE), NextWork(None, NOW + PAUSE, wakes=False)),
+        (working(looks=looked(0.3), is_standing_by=True), NextWork(None, NOW + TICK)),
+        (working(looks=looked(0.3), is_following=False), NextWork(None, NOW + TICK)),
+        (working(looks=looked(0.0), paused_until=NOW + PAUSE), NextWork(None, NOW + PAUSE, can_wake=False)),
         (working(looks=looked(0.3), paused_until=NOW), NextWork(None, NOW + 0.3)),
     ],
 )
@@ -168,7 +167,7 @@ def states(draw: st.DrawFn) -> AgentState:
     """Any state that an agent may be in."""
     state = draw(
         st.builds(
-            AgentState, follows=st.booleans(), holds_claim=st.booleans(), stands_by=st.booleans(),
+            AgentState, is_following=st.booleans(), has_claim=st.booleans(), is_standing_by=st.booleans(),
             tasks_started=st.booleans(), done=st.none() | st.sampled_from(AgentStep),
             unread=st.booleans(), away=st.booleans(),
             paused_until=TIMES, ticked=TIMES, read_first=st.booleans(), read_at=TIMES, captured=st.booleans(),
@@ -200,7 +199,7 @@ def test_it_waits_no_longer_than_a_tick_and_pauses_only_for_a_failure(state: Age
     state.done = max(AgentStep)
     wait = next_work(state, NOW)
     assert wait.step is None
-    if wait.wakes:
+    if wait.can_wake:
         assert NOW <= wait.until <= NOW + TICK and state.paused_until <= NOW
     else:
         assert wait.until == state.paused_until > NOW
@@ -216,7 +215,7 @@ def test_a_turn_goes_through_its_steps_once_in_order(
     while (step := next_work(state, NOW).step) is not None:
         assert not steps or step > steps[-1]
         assert not state.away or step in (AgentStep.LOOK, AgentStep.KEEP_PROBE_PORT)
-        assert step is AgentStep.READ_RECORD or (state.follows and state.acts and not state.unread)
+        assert step is AgentStep.READ_RECORD or (state.is_following and state.is_acting and not state.unread)
         steps.append(step)
         state.done = step
         state.due |= {"more"}
@@ -230,8 +229,8 @@ def test_a_turn_goes_through_its_steps_once_in_order(
 @given(states(), st.lists(st.floats(0.001, 1.0), min_size=10, max_size=40))
 def test_each_second_the_record_is_read_and_a_look_that_is_due_is_done(state: AgentState, wakes: list[float]) -> None:
     """However soon something wakes the agent: it is woken after these seconds, or when its wait ends."""
-    state.follows = state.holds_claim = True
-    state.stands_by = False
+    state.is_following = state.has_claim = True
+    state.is_standing_by = False
     state.paused_until, state.read_at = -inf, min(state.read_at, NOW)
     now = read = NOW
     for wake in wakes:

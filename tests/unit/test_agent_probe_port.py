@@ -8,9 +8,9 @@ from math import inf
 
 import pytest
 
-from dnsteer.agent import look_times, network, next_work, run
+from dnsteer.agent import next_work, probe_port, run
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.probe_port import ProbePort
-from dnsteer.agent.report import Reporter
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
@@ -25,7 +25,7 @@ class Port:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.there, self.tries = False, 0
-        monkeypatch.setattr(network, "set_up_probe_port", self._set_up)
+        monkeypatch.setattr(probe_port, "set_up_probe_port", self._set_up)
 
     def _set_up(self, _spec: object) -> None:
         self.tries += 1
@@ -41,7 +41,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Port:
 @pytest.fixture
 def case(monkeypatch: pytest.MonkeyPatch) -> Case:
     """An agent that looks as soon as there is a reason to."""
-    monkeypatch.setattr(look_times, "_QUIET", 0.0)
+    monkeypatch.setattr(next_work, "_QUIET", 0.0)
     made = Case()
     made.source.applied = state_of(PROBED, 1)
     return made
@@ -59,7 +59,7 @@ def test_an_agent_that_begins_without_the_port_follows_the_state_and_looks(case:
     async def test() -> None:
         with case.at_work():
             await case.turn()
-            assert case.agent._world is not None
+            assert case.agent._followed is not None
             assert case.decided == [{"farm", "spare"}], "failover works"
             assert look_due_in(case) > 20, "the look is done"
             assert f"the port of probes cannot be set up: {GONE}" in case.said
@@ -76,13 +76,13 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
             await case.turn()
             assert troubles(case) == []
             for port.there, left in ((False, ["probe port"]), (True, [])):
-                case.agent._state.looks = look_times.LookTimes()
+                case.agent._state.looks = next_work.LookTimes()
                 await case.turn()
                 assert look_due_in(case) > 20, "the look is done"
                 assert troubles(case) == left
             assert case.said[-1] == "the port of probes is set up"
             case.source.now, case.source.applied = record_of(2), state_of(SPEC, 2)
-            port.there, case.agent._state.looks = False, look_times.LookTimes()
+            port.there, case.agent._state.looks = False, next_work.LookTimes()
             await case.turn()
             assert troubles(case) == ["probe port"]
             port.there, case.source.now = True, record_of(3)
@@ -96,7 +96,7 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
 def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> None:
     said: list[str] = []
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
-    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
+    kept = ProbePort(EventReporter(lambda text, *_, **__: said.append(text)))
 
     async def test() -> None:
         await kept.adopt(spec, work, 0.0)
@@ -115,7 +115,7 @@ def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> 
 
 def test_a_spec_without_a_port_of_probes_ends_the_trouble(port: Port) -> None:
     said: list[str] = []
-    kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
+    kept = ProbePort(EventReporter(lambda text, *_, **__: said.append(text)))
 
     async def test() -> None:
         for text in (PROBED, SPEC):
@@ -185,16 +185,16 @@ def test_it_looks_also_where_a_decision_finds_the_switch_away(case: Case, port: 
     async def test() -> None:
         with case.at_work(), pytest.MonkeyPatch().context() as patch:
             await case.turn()
-            patch.setattr(run, "look", lambda *_, **__: looks.append(True) or case.look())
+            patch.setattr(run, "inspect_switch", lambda *_, **__: looks.append(True) or case.look())
             patch.setattr(case.agent, "_remove_mirrors", other)
             case.fails = {"decide": UnavailableError("dnsteer-ext: nobody listens there")}
             case.agent._state.due.add("farm")
-            case.agent._state.looks = look_times.LookTimes()
+            case.agent._state.looks = next_work.LookTimes()
             await case.turn()
             assert looks and look_due_in(case) > 20
             assert case.said[-1] == "the switch stays as it is: dnsteer-ext: nobody listens there"
             case.fails["look"] = UnavailableError("no OpenFlow")
-            case.agent._state.looks = look_times.LookTimes()
+            case.agent._state.looks = next_work.LookTimes()
             await case.turn()
             assert len(looks) == 2 and 0 < look_due_in(case) < 1
             assert not others
@@ -213,4 +213,4 @@ def test_a_program_ip_that_hangs_or_may_not_run_is_an_error_of_the_switch(
     monkeypatch.setattr(subprocess, "run", fails)
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
     with pytest.raises(SwitchError, match="ip link set dev probe0 up: "):
-        network.set_up_probe_port(spec)
+        probe_port.set_up_probe_port(spec)

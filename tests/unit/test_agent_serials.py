@@ -7,9 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.agent.backend_health import Health
+from dnsteer.agent.backend_health import Health, Serials
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.serials import Serials
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
 from dnsteer.slots.maintenance import NO_OVERLAY
 from tests.unit.spec_text import load

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dnsteer.agent import look_times, next_work, run
+from dnsteer.agent import next_work, run
 from tests.unit.test_agent_endures import Case
 
 
@@ -21,19 +21,19 @@ def test_it_rests_between_readings_though_a_look_is_due(monkeypatch: pytest.Monk
         case = Case()
         with case.at_work():
             await case.turn()
-            assert case.agent._acts()
+            assert case.agent._is_acting()
             monkeypatch.setattr(run, "set_within", wait)
-            case.agent._state.looks = look_times.LookTimes()  # due at once
+            case.agent._state.looks = next_work.LookTimes()  # due at once
             case.source.held = False
             case.agent._state.read_at = 0.0
             await case.turn()
             await case.agent._rest(asyncio.get_running_loop())
-            assert not case.agent._acts()
+            assert not case.agent._is_acting()
             assert waits == [next_work.TICK]
             case.source.held = True
             case.agent._state.read_at = 0.0
             await case.turn()
-            assert case.agent._acts()
+            assert case.agent._is_acting()
             case.end()
 
     asyncio.run(test())
@@ -53,6 +53,6 @@ def test_what_goes_on_beside_the_main_loop_knows_whether_the_agent_acts(monkeypa
         monkeypatch.setattr(agent._notices, "run", lambda _work, acts, *_: asked.append(acts))
         agent._state.tasks_started = False
         agent._start_tasks(None, "br-dns")  # type: ignore[arg-type]
-        assert asked == [agent._acts] * 2
+        assert asked == [agent._is_acting] * 2
 
     asyncio.run(test())

@@ -11,8 +11,8 @@ import pytest
 
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import CheckState, Result
-from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget, probe_targets, rounds
-from dnsteer.agent.probes.turns import MAX_OTHERS, MAX_UNTESTED, Turns
+from dnsteer.agent.probes.schedule import MAX_OTHERS, MAX_UNTESTED, ProbeSchedule
+from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget, group_targets, probe_targets
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.derived import PROBE_PORTS
 from dnsteer.tables.slot import probe_numbers
@@ -210,7 +210,7 @@ def test_a_reason_names_the_vip() -> None:
 
 
 def test_one_round_for_each_backend_check_and_family() -> None:
-    groups = rounds(asked("{check: dns}, {check: tls}"))
+    groups = group_targets(asked("{check: dns}, {check: tls}"))
     assert [len(group) for group in groups] == [4, 1, 4, 1, 2, 1, 2, 1]
     assert groups[0][0].address == "198.51.100.1"
 
@@ -259,7 +259,7 @@ class Round:
         self.clock = Clock()
         self.untested: set[str] = set()
         self.awaited: set[str] = set()
-        self.turns = Turns([Asked(t, self.said) for t in made], self, self.clock)
+        self.turns = ProbeSchedule([Asked(t, self.said) for t in made], self, self.clock)
         self.turns.start(0.5)
         assert [delay for delay, _ in self.clock.timers] == [0.5]
 
@@ -360,7 +360,9 @@ def test_one_of_many_vips_that_a_backend_lacks_takes_it_out_soon(seed: int) -> N
         for backend in ("a", "b")
     }
     health.adopt([*of["a"], *of["b"]], NO_OVERLAY, 0.0)
-    turns = {backend: Turns([Asked(t, said) for t in targets], health, clock) for backend, targets in of.items()}
+    turns = {
+        backend: ProbeSchedule([Asked(t, said) for t in targets], health, clock) for backend, targets in of.items()
+    }
 
     def interval(lacks: str, *backends: str) -> None:
         for backend in backends or turns:

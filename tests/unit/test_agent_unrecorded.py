@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.unrecorded import Unrecorded
+from dnsteer.agent.unrecorded_overlay import UnrecordedOverlay
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY
 from tests.unit.console_cases import entry, record
@@ -29,11 +29,11 @@ def file_in(folder: Path) -> Path:
 
 def test_the_next_agent_takes_over(tmp_path: Path) -> None:
     base = record(3, entry("ns2"), pending=True)
-    first = Unrecorded(remote(tmp_path))
+    first = UnrecordedOverlay(remote(tmp_path))
     first.keep(base, OUT, "no room")
     assert (first.why, first.unsaved, first.overlay(base)) == ("no room", "", OUT)
     assert stat.S_IMODE(file_in(tmp_path).stat().st_mode) == 0o600
-    second = Unrecorded(remote(tmp_path))
+    second = UnrecordedOverlay(remote(tmp_path))
     second.load(base)
     completed = second.completed(base)
     assert second.why and completed.overlay == OUT and completed.pending is None
@@ -45,16 +45,16 @@ def test_the_next_agent_takes_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("later", [record(4, entry("ns2")), record(3), record(3, entry("ns2"), pending=True)])
 def test_a_record_that_was_written_since_counts(later: object, tmp_path: Path) -> None:
     """For the agent itself, and for the next one, which removes the file."""
-    first = Unrecorded(remote(tmp_path))
+    first = UnrecordedOverlay(remote(tmp_path))
     first.keep(record(3, entry("ns2")), OUT, "no room")
     assert first.completed(later) is later  # type: ignore[arg-type]
-    second = Unrecorded(remote(tmp_path))
+    second = UnrecordedOverlay(remote(tmp_path))
     second.load(later)  # type: ignore[arg-type]
     assert not second.why and not file_in(tmp_path).exists()
 
 
 def test_a_bridge_that_was_made_anew_is_another_one(tmp_path: Path) -> None:
-    first = Unrecorded(remote(tmp_path))
+    first = UnrecordedOverlay(remote(tmp_path))
     first.keep(record(3), OUT, "no room")
     other = record(3)
     object.__setattr__(other, "uuid", "v")
@@ -70,7 +70,7 @@ def test_a_file_that_is_none_is_removed(tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("kept")
     file_in(folder).parent.mkdir()
     file_in(folder).write_bytes(data)
-    kept = Unrecorded(remote(folder))
+    kept = UnrecordedOverlay(remote(folder))
     kept.load(record(3))
     assert not kept.why and not file_in(folder).exists()
 
@@ -79,7 +79,7 @@ def test_where_no_file_can_be(tmp_path: Path) -> None:
     """It counts for this agent all the same."""
     (tmp_path / "dnsteer").write_text("no folder")
     for place, said in ((remote(tmp_path), f"{tmp_path}/dnsteer"), ("tcp:192.0.2.1:6640", "")):
-        kept, base = Unrecorded(place), record(3)
+        kept, base = UnrecordedOverlay(place), record(3)
         kept.load(base)
         kept.keep(base, OUT, "no room")
         assert kept.overlay(base) == OUT and kept.unsaved.startswith(said) and bool(kept.unsaved) is bool(said)
@@ -88,7 +88,7 @@ def test_where_no_file_can_be(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even that of before, which is no longer so."""
-    kept, base = Unrecorded(remote(tmp_path)), record(3)
+    kept, base = UnrecordedOverlay(remote(tmp_path)), record(3)
     kept.keep(base, OUT, "no room")
 
     def full(*_: object) -> None:
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: 
 
 def test_what_the_flows_did_not_get_is_taken_back(tmp_path: Path) -> None:
     """A bundle that is refused leaves what was kept before."""
-    of = Unrecorded(remote(tmp_path))
+    of = UnrecordedOverlay(remote(tmp_path))
     undo = of.keep(record(3), OUT, "no room")
     more = of.keep(record(3), Overlay((entry("ns2", "health"),)), "no room")
     more()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dnsteer.agent.waiting import set_within
+from dnsteer.agent.supervise import set_within
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.agent.announce.bird import Bird, BirdError, BirdRefusedError
-from dnsteer.agent.announce.conditions import obstacles, serving_backends, withheld_by_people
-from dnsteer.agent.announce.routes import RouteOwner, addresses_of, owner_of, text
+from dnsteer.agent.announce.bird_routes import RouteOwner, addresses_of, file_text, owner_of
+from dnsteer.agent.announce.conditions import find_obstacles, serving_backends, vips_withheld_by_people
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import probe_targets
@@ -77,15 +77,15 @@ GOOD = {"a": "", "b": "", "idle": "", "gone": ""}
 
 def test_all_that_works_may_be_announced() -> None:
     spec = spec_of()
-    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), "") == {"one": "", "two": "", "free": ""}
+    assert find_obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), "") == {"one": "", "two": "", "free": ""}
 
 
 def test_what_is_not_known_is_neither() -> None:
     spec = spec_of()
-    unknown = obstacles(spec, NO_OVERLAY, health_of(spec, {**GOOD, "b": None}), "")
+    unknown = find_obstacles(spec, NO_OVERLAY, health_of(spec, {**GOOD, "b": None}), "")
     assert unknown == {"one": "", "two": None, "free": ""}
-    assert obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), None) == dict.fromkeys(("one", "two", "free"))
-    ill = obstacles(
+    assert find_obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), None) == dict.fromkeys(("one", "two", "free"))
+    ill = find_obstacles(
         spec, NO_OVERLAY, health_of(spec, {"a": "no answer", "b": "no answer", "idle": "", "gone": ""}), None
     )
     assert ill["one"] and ill["two"] and ill["free"] is None
@@ -103,19 +103,21 @@ def test_of_many_vips_each_is_announced_once_it_was_asked_itself() -> None:
         for target in targets:
             if target.address == address:
                 health.add(target, Result(1.0))
-    assert {*obstacles(spec, NO_OVERLAY, health, "").values()} == {None, ""}
+    assert {*find_obstacles(spec, NO_OVERLAY, health, "").values()} == {None, ""}
     for target in targets:
         if not target.vip:
             health.add(target, Result(1.0))
-    assert obstacles(spec, NO_OVERLAY, health, "") == {"one": "", "two": None, "free": ""}, "192.0.2.54 was not asked"
+    assert find_obstacles(spec, NO_OVERLAY, health, "") == {"one": "", "two": None, "free": ""}, (
+        "192.0.2.54 was not asked"
+    )
 
 
 def test_backends_that_people_have_out_are_no_failure() -> None:
     spec = spec_of()
     drained = Overlay((out("a", "drain"),))
-    assert withheld_by_people(spec, drained, health_of(spec, GOOD)) == {"two"}
-    assert withheld_by_people(spec, NO_OVERLAY, health_of(spec, GOOD)) == set()
-    assert withheld_by_people(spec, drained, health_of(spec, {**GOOD, "b": "no answer"})) == {"one"}, (
+    assert vips_withheld_by_people(spec, drained, health_of(spec, GOOD)) == {"two"}
+    assert vips_withheld_by_people(spec, NO_OVERLAY, health_of(spec, GOOD)) == set()
+    assert vips_withheld_by_people(spec, drained, health_of(spec, {**GOOD, "b": "no answer"})) == {"one"}, (
         "two would fail anyway"
     )
 
@@ -123,10 +125,10 @@ def test_backends_that_people_have_out_are_no_failure() -> None:
 def test_reasons() -> None:
     spec = spec_of()
     health = health_of(spec, {**GOOD, "a": "no answer"})
-    assert obstacles(spec, NO_OVERLAY, health, "") == {
+    assert find_obstacles(spec, NO_OVERLAY, health, "") == {
         "one": "", "free": "", "two": "pool farm: healthy backends in service: 1, needed: 2 (a: no answer)",
     }  # fmt: skip
-    assert set(obstacles(spec, NO_OVERLAY, health, "it is away").values()) == {"it is away"}
+    assert set(find_obstacles(spec, NO_OVERLAY, health, "it is away").values()) == {"it is away"}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_backends_of_a_backup_serve() -> None:
     spec = spec_of(SPEC.replace("  farm:\n", backup).replace("  unchecked:\n", f"{more}  unchecked:\n"))
     assert serving_backends(spec, "farm", NO_OVERLAY) == ["a", "b", "z"]
     ill = {**GOOD, "a": "no answer", "b": "no answer", "z": ""}
-    assert obstacles(spec, NO_OVERLAY, health_of(spec, ill), "")["one"] == ""
+    assert find_obstacles(spec, NO_OVERLAY, health_of(spec, ill), "")["one"] == ""
 
 
 def test_a_service_with_slots_of_its_own_counts() -> None:
@@ -160,7 +162,7 @@ def test_a_service_with_slots_of_its_own_counts() -> None:
     for target in probe_targets(spec):
         for time in (1.0, 2.0):
             health.add(target, Result(time, "refused" if target.port == 853 else ""))
-    found = obstacles(spec, NO_OVERLAY, health, "")["one"]
+    found = find_obstacles(spec, NO_OVERLAY, health, "")["one"]
     assert found is not None and found.startswith("pool farm (853/tcp): healthy backends in service: 0, needed: 1"), (
         found
     )
@@ -183,7 +185,7 @@ def test_the_file() -> None:
         ip_address("2001:db8::53"): how,
         ip_address("192.0.2.9"): VipAnnounce(),
     }
-    content = text(owner, announce, routes)
+    content = file_text(owner, announce, routes)
     assert content.splitlines() == [
         "# Routes of bridge br-dns in OVSDB at unix:/run/db.sock",
         "# dnsteer agent writes this file: what is changed here is lost.",

@@ -12,16 +12,15 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dnsteer.agent.announce import announcer, publish
+from dnsteer.agent.announce import announcer, bird_routes
 from dnsteer.agent.announce.announcer import Announcer, Situation
-from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
-from dnsteer.agent.announce.routes import RouteOwner, text
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.announce.bird_routes import ForeignFileError, Publisher, PublishError, RouteOwner, file_text
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
-from dnsteer.switch.announced import places_of, route_place
+from dnsteer.switch.agent_record import recorded_route_locations, route_location
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
@@ -42,10 +41,10 @@ def test_another_spelling_of_ovsdb_is_the_same_bridge(tmp_path: Path) -> None:
     (tmp_path / "var").symlink_to(tmp_path)
     announce = settings(tmp_path)
     file = tmp_path / "dnsteer.conf"
-    file.write_text(text(RouteOwner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
+    file.write_text(file_text(RouteOwner("br-dns", f"unix:{tmp_path}/run/db.sock"), announce, ROUTES))
     assert Publisher(RouteOwner("br-dns", f"unix:{tmp_path}/var/run/db.sock"), announce).present() == ROUTES.keys()
     for other in (RouteOwner("br-1", f"unix:{tmp_path}/run/db.sock"), RouteOwner("br-dns", "tcp:127.0.0.1:6640")):
-        with pytest.raises(ForeignError, match="is that of another bridge"):
+        with pytest.raises(ForeignFileError, match="is that of another bridge"):
             Publisher(other, announce).present()
 
 
@@ -53,7 +52,7 @@ def test_a_file_system_that_the_unit_may_only_read(tmp_path: Path, monkeypatch: 
     def refuses(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", f"{tmp_path}/dnsteer.conf")
 
-    monkeypatch.setattr(publish, "replace_files", refuses)
+    monkeypatch.setattr(bird_routes, "replace_files", refuses)
     said = r"Read-only file system; .*ReadWritePaths.*systemctl restart dnsteer-agent"
     with pytest.raises(PublishError, match=said):
         Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)
@@ -72,7 +71,7 @@ def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
 
 def test_a_guard_that_cannot_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    one = Announcer("unix:/x", Reporter(lambda message, *_, **__: said.append(message)))
+    one = Announcer("unix:/x", EventReporter(lambda message, *_, **__: said.append(message)))
     one._settings = RouteOwner("br-dns", "unix:/x"), settings(tmp_path)
 
     def refuses(*_: object) -> None:
@@ -96,14 +95,14 @@ def test_a_withdrawal_that_was_changed_by_hand(until: str) -> None:
 @pytest.mark.parametrize("value", ["junk", "3", "[3]", '[{"include": "x"}]', '[{"via": "bird"}]', '{"a": 1}'])
 def test_places_that_were_changed_by_hand(value: str) -> None:
     with pytest.raises(DamagedError, match="external_ids:dnsteer-announced of bridge br-dns in OVSDB is damaged"):
-        places_of(record(dnsteer_announced=value))
+        recorded_route_locations(record(dnsteer_announced=value))
 
 
 def test_places(tmp_path: Path) -> None:
-    assert places_of(record()) == []
+    assert recorded_route_locations(record()) == []
     announce = settings(tmp_path).model_copy(update={"on_stop": "withdraw"})
-    assert places_of(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
-        route_place(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
+    assert recorded_route_locations(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
+        route_location(announce).model_copy(update={"control": "/run/bird/bird.ctl"})
     ]
 
 
@@ -151,7 +150,7 @@ def test_other_settings_say_of_no_vip_that_it_is_withdrawn(monkeypatch: pytest.M
     """Though where a VIP stands is told in the same turn: another one fails for another reason."""
     monkeypatch.setattr(announcer, "Publisher", Told)
     said: list[str] = []
-    reporter = Reporter(lambda text, *_, **__: said.append(text))
+    reporter = EventReporter(lambda text, *_, **__: said.append(text))
     announcing = SPEC.replace("announce: {via: bird}", "announce: {via: bird, hold_max: 5m}")
     first, later = spec_of(announcing), spec_of(announcing.replace("5m", "4m"))
     one = Announcer("unix:/nowhere", Observers(SeenRecorder(), reporter))

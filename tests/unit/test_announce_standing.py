@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dnsteer.agent.announce.conditions import none_pass
-from dnsteer.agent.announce.standing import VipStanding, VipStandings, VipVerdict
+from dnsteer.agent.announce.conditions import vips_of_failed_pools
+from dnsteer.agent.announce.vip_standing import VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.targets import probe_targets
@@ -135,7 +135,7 @@ REFUSED, SILENT, GOOD = ("answered REFUSED", True), ("no answer", False), ("", T
 )  # fmt: skip
 def test_who_stays_when_none_passes(policy: str, a: tuple[str, bool], b: tuple[str, bool], stay: set[str]) -> None:
     spec = spec_of(policy)
-    assert none_pass(spec, NO_OVERLAY, health_of(spec, {"a": a, "b": b})).stay == stay
+    assert vips_of_failed_pools(spec, NO_OVERLAY, health_of(spec, {"a": a, "b": b})).stay == stay
 
 
 def test_an_answer_after_silence_counts_and_silence_after_an_answer() -> None:
@@ -143,9 +143,9 @@ def test_an_answer_after_silence_counts_and_silence_after_an_answer() -> None:
     health = health_of(spec, {"a": SILENT, "b": SILENT})
     (target,) = (target for target in probe_targets(spec) if target.backend == "a")
     health.add(target, Result(3.0, *REFUSED[:1], 0.1, answered=True))
-    assert none_pass(spec, NO_OVERLAY, health).stay
+    assert vips_of_failed_pools(spec, NO_OVERLAY, health).stay
     health.add(target, Result(4.0, *SILENT[:1], 0.1))
-    assert not none_pass(spec, NO_OVERLAY, health).stay
+    assert not vips_of_failed_pools(spec, NO_OVERLAY, health).stay
 
 
 def test_the_med_of_a_last_resort() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent.note import essentials
+from dnsteer.agent.record_notes import make_note
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
 from dnsteer.cli.status import exit_code, items_of
@@ -274,9 +274,9 @@ def test_times_are_kept() -> None:
 
 
 def test_what_is_recorded_for_other_machines_is_bounded_and_only_what_needs_attention() -> None:
-    assert essentials(None) is None and essentials(AgentKnowledge(7).to_value()) is None
+    assert make_note(None) is None and make_note(AgentKnowledge(7).to_value()) is None
     many = tuple(replace(fails(f"ns{n}"), why="x" * 1000) for n in range(500))
-    note = essentials(AgentKnowledge(7, many).to_value())
+    note = make_note(AgentKnowledge(7, many).to_value())
     assert len(json.dumps(note)) < 10_000
     read = AgentKnowledge.from_value(note)
     assert (read.state, len(read.failing), read.failing[0].since) == (7, 20, START)

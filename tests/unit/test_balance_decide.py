@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnsteer.agent.balance.decide import Counted, decide_moves
-from dnsteer.agent.balance.load import SlotLoad
+from dnsteer.agent.balance.balancer import SlotLoad
+from dnsteer.agent.balance.slot_moves import PoolCounts, decide_moves
 from dnsteer.slots.assignment import assign
 
 NAMES = ("a", "b", "c", "d", "e")
 
 
-def counted(packets: list[float], weights: dict[str, int], owners: tuple[str, ...] = ()) -> Counted:
+def counted(packets: list[float], weights: dict[str, int], owners: tuple[str, ...] = ()) -> PoolCounts:
     natural = assign(weights, len(packets))
-    return Counted(packets, owners or natural, natural, weights)
+    return PoolCounts(packets, owners or natural, natural, weights)
 
 
-def load(found: Counted, given: dict[int, str]) -> Counter[str]:
+def load(found: PoolCounts, given: dict[int, str]) -> Counter[str]:
     """Packets of each backend with the slots that are given."""
     out: Counter[str] = Counter()
     for slot, packets in enumerate(found.packets):
@@ -54,7 +54,7 @@ def test_a_backend_with_few_packets_does_not_hide_one_with_many() -> None:
     natural = ("few", *["hot"] * 8, *["cold"] * 7)
     packets = [20.0, *[3000.0] * 8, *[1000.0] * 7]
     weights = {"few": 1, "hot": 1500, "cold": 1499}
-    moves = decide_moves([Counted(packets, natural, natural, weights)], {}, 0.1, 4)
+    moves = decide_moves([PoolCounts(packets, natural, natural, weights)], {}, 0.1, 4)
     assert moves.hottest == "hot" and set(moves.given.values()) == {"cold"} and 0 not in moves.given
 
 
@@ -68,14 +68,14 @@ def test_a_slot_that_goes_back_to_its_own_backend_is_given_no_more() -> None:
     own = [slot for slot, name in enumerate(found.natural) if name == "a"]
     given = {own[0]: "b", own[1]: "b"}
     owners = tuple(given.get(slot, name) for slot, name in enumerate(found.natural))
-    moves = decide_moves([Counted(found.packets, owners, found.natural, found.weights)], given, 0.1, 8)
+    moves = decide_moves([PoolCounts(found.packets, owners, found.natural, found.weights)], given, 0.1, 8)
     assert moves.given == {} and set(moves.moved) == set(given)
 
 
 def test_a_backend_that_is_out_gets_none_and_its_slots_stay() -> None:
     packets = [9000.0, *[10.0] * 15]
     natural = assign({"a": 1, "b": 1, "c": 1}, 16)
-    moves = decide_moves([Counted(packets, natural, natural, {"a": 1, "b": 1})], {}, 0.1, 16)
+    moves = decide_moves([PoolCounts(packets, natural, natural, {"a": 1, "b": 1})], {}, 0.1, 16)
     assert "c" not in moves.given.values()
     assert all(natural[slot] != "c" for slot in moves.moved)
 
@@ -106,7 +106,7 @@ def test_any_load(bits: int, weights: dict[str, int], most: int, tolerance: floa
     given, seen = dict[int, str](), 0
     for _ in range(40):
         owners = tuple(given.get(slot, name) for slot, name in enumerate(found.natural))
-        moves = decide_moves([Counted(packets, owners, found.natural, weights)], given, tolerance, most)
+        moves = decide_moves([PoolCounts(packets, owners, found.natural, weights)], given, tolerance, most)
         assert len(moves.moved) <= most and moves.excess[1] <= moves.excess[0] + 1e-9
         assert all(found.natural[slot] != name for slot, name in moves.given.items())
         changed = {s for s in range(len(packets)) if moves.given.get(s, found.natural[s]) != owners[s]}

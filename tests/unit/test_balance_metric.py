@@ -11,12 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dnsteer.agent.balance.decide import Counted, Moves
 from dnsteer.agent.balance.metric import Metric, MetricError
-from dnsteer.agent.balance.pace import Pace
-from dnsteer.agent.balance.rules import rule_of
-from dnsteer.agent.balance.shares import wanted_load
-from dnsteer.agent.balance.spill import Rules, decide_spill
+from dnsteer.agent.balance.rules import rule_of, wanted_load
+from dnsteer.agent.balance.slot_moves import Moves, Pace, PoolCounts
+from dnsteer.agent.balance.spill import SpillRules, decide_spill
 from dnsteer.spec.model.balance import Balance
 
 NAMES = ("a", "b", "c")
@@ -163,15 +161,15 @@ def test_whose_metric_is_not_known_keeps_its_load_and_all_keep_the_least() -> No
 def test_one_gives_and_gets_a_part_at_once_and_a_large_slot_waits() -> None:
     limits = {"a": 10.0, "b": 10.0, "c": 10.0}
     pace = Pace(limits, limits, {})
-    assert pace.allows(10, "a", "b") and not pace.allows(11, "a", "b")
+    assert pace.can_move(10, "a", "b") and not pace.can_move(11, "a", "b")
     pace.move(6, "a", "b")
-    assert pace.allows(4, "a", "c") and not pace.allows(5, "a", "c"), "a has given most of it"
-    assert pace.allows(4, "c", "b") and not pace.allows(5, "c", "b"), "b has got most of it"
+    assert pace.can_move(4, "a", "c") and not pace.can_move(5, "a", "c"), "a has given most of it"
+    assert pace.can_move(4, "c", "b") and not pace.can_move(5, "c", "b"), "b has got most of it"
     assert pace.waiting("abc") == {"b": 1, "c": 1}, "a gave more than half"
     later = Pace(limits, limits, {"a": 2})
-    assert later.allows(30, "a", "b") and not later.allows(31, "a", "b") and not later.allows(11, "c", "b")
+    assert later.can_move(30, "a", "b") and not later.can_move(31, "a", "b") and not later.can_move(11, "c", "b")
     later.move(1, "a", "b")
-    assert not later.allows(11, "a", "c"), "a large slot goes alone"
+    assert not later.can_move(11, "a", "c"), "a large slot goes alone"
     assert later.waiting("a") == {"a": 3}
 
 
@@ -205,19 +203,19 @@ def test_one_that_has_nearly_all_and_bears_too_much_gets_rid_of_it(change: str) 
     assert owners.count("a") <= 12 and min(owners.count("b"), owners.count("c")) > 5, owners
 
 
-def counted(owners: str, packets: list[float] | None = None, natural: str = "", out: str = "") -> Counted:
+def counted(owners: str, packets: list[float] | None = None, natural: str = "", out: str = "") -> PoolCounts:
     names = sorted({*owners, *natural} - {*out})
-    return Counted(packets or [1.0] * len(owners), owners, natural or owners, dict.fromkeys(names, 1))
+    return PoolCounts(packets or [1.0] * len(owners), owners, natural or owners, dict.fromkeys(names, 1))
 
 
 def decided(
-    found: Counted, metric: dict[str, float], given: Mapping[int, str], waited: Mapping[str, int], **keys: object
+    found: PoolCounts, metric: dict[str, float], given: Mapping[int, str], waited: Mapping[str, int], **keys: object
 ) -> Moves:
     balance = Balance.model_validate({"by": "metric", "source": {"push": True}, **keys})
     return rule_of(balance, metric, waited).decide([found], given, 100)
 
 
-def moves(found: Counted, metric: dict[str, float], given: dict[int, str] | None = None) -> dict[int, str]:
+def moves(found: PoolCounts, metric: dict[str, float], given: dict[int, str] | None = None) -> dict[int, str]:
     return dict(decided(found, metric, given or {}, {}, change="50%").given)
 
 
@@ -254,13 +252,13 @@ def test_by_metric_slots_leave_the_busiest() -> None:
     assert moves(counted("cccccccc", natural="aaaabbbb", out="c"), {"a": 0.9, "b": 0.3}) == {}, "neither has a slot"
 
 
-RULES = Rules("z", above=0.8, below=0.6, change=0.5)
+RULES = SpillRules("z", above=0.8, below=0.6, change=0.5)
 
 
 def spilt(
-    found: Counted, metric: dict[str, float], given: dict[int, str] | None = None, most: int = 100
+    found: PoolCounts, metric: dict[str, float], given: dict[int, str] | None = None, most: int = 100
 ) -> dict[int, str]:
-    found = Counted(found.packets, found.owners, found.natural, {**found.weights, "z": 1})
+    found = PoolCounts(found.packets, found.owners, found.natural, {**found.weights, "z": 1})
     return dict(decide_spill([found], given or {}, metric, RULES, most).given)
 
 

@@ -16,12 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.agent.balance import page as page_module
-from dnsteer.agent.balance import scrape
+from dnsteer.agent.balance import scraped_metric
 from dnsteer.agent.balance.metric import MetricError
-from dnsteer.agent.balance.page import MAX_LABELS, MAX_LINE, values_in
-from dnsteer.agent.balance.push import push_application
-from dnsteer.agent.balance.scrape import Scraper, url_of
+from dnsteer.agent.balance.pushed_metric import push_application
+from dnsteer.agent.balance.scraped_metric import MAX_LABELS, MAX_LINE, Scraper, url_of, values_in
 from dnsteer.spec.model.metric_source import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend, Pool
 
@@ -94,13 +92,13 @@ def test_whatever_a_page_has(noise: bytes, series: str) -> None:
 def test_a_large_page_is_read_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a line of escaped quotes no more than a bound, of other metrics nothing; and each line of several series once."""
     read: list[int] = []
-    sample = page_module._sample
+    sample = scraped_metric._sample
 
     def counted(line: str, at: int) -> Any:
         read.append(len(line))
         return sample(line, at)
 
-    monkeypatch.setattr(page_module, "_sample", counted)
+    monkeypatch.setattr(scraped_metric, "_sample", counted)
     quotes = 'load{x="' + '\\"' * (1 << 19) + '"} 1\n'
     others = "".join(f'cpu{{n="{n}"}} {n}\n' for n in range(10_000))
     assert values_in(f"{quotes}{others}load 0.5\n".encode(), ["load"]) == [0.5]
@@ -117,7 +115,7 @@ def test_pages_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> N
         at.append(threading.current_thread().name)
         return values_in(page, series)
 
-    monkeypatch.setattr(scrape, "values_in", read)
+    monkeypatch.setattr(scraped_metric, "values_in", read)
     assert scraped(page(PAGE)) == 0.21
     assert at and threading.main_thread().name not in at
 
@@ -225,7 +223,7 @@ def test_a_refused_connection_is_said() -> None:
     source = MetricSource.model_validate({"prometheus": "http://127.0.0.1:1/metrics", "metric": "m"})
     found = asyncio.run(Scraper().scrape(source, "p", [backend("a", "192.0.2.1"), backend("b", "192.0.2.2")]))
     assert all(isinstance(value, MetricError) for value in found.values()) and set(found) == {"a", "b"}
-    assert scrape.MAX_BYTES == 1 << 20
+    assert scraped_metric.MAX_PAGE_BYTES == 1 << 20
 
 
 def pool(source: dict[str, object]) -> Pool:

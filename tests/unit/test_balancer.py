@@ -91,9 +91,9 @@ def test_no_more_slots_move_within_a_minute_than_may(counters: dict[int, int], m
         return Effect(None, {}, id=id)
 
     monkeypatch.setattr(balancer, "edit_overlay", edit_overlay)
-    world = following(spec("client-hash"))
-    hot = [name == "r1" for name in owners_of(world.state.members[0], ())]
-    one.adopt(world, 0.0)
+    followed = following(spec("client-hash"))
+    hot = [name == "r1" for name in owners_of(followed.state.members[0], ())]
+    one.adopt(followed, 0.0)
     for time in (0.0, 2.0, 4.0, 6.0, 63.0):
         asyncio.run(one.look(time, overlay))
         counters.update({slot: counters.get(slot, 0) + (100_000 if hot[slot] else 1000) for slot in range(64)})
@@ -109,15 +109,15 @@ def test_a_slot_with_more_than_may_move_at_once_waits(
 ) -> None:
     """Each slot of r1 is a quarter of its load, of which it gives a tenth in an interval."""
     text = spec("client-hash").document.text.replace("by: slots", "by: metric, source: {push: true}")
-    world = following(check_document(parse_document("spec.yaml", text)))
-    owners = owners_of(world.state.members[0], ())
+    followed = following(check_document(parse_document("spec.yaml", text)))
+    owners = owners_of(followed.state.members[0], ())
     of_r1 = [slot for slot, name in enumerate(owners) if name == "r1"][:4]
     one, moved, time = made(), list[int](), 0.0
     monkeypatch.setattr(pool_metric, "_now", lambda: time)
-    one.adopt(world, time)
+    one.adopt(followed, time)
     for _ in range(5):
         for backend in one.pools_in_force()["resolvers"].backends:
-            one.bears("resolvers", backend.name, 0.9 if backend.name == "r1" else 0.3)
+            one.add_pushed_metric("resolvers", backend.name, 0.9 if backend.name == "r1" else 0.3)
         found = asyncio.run(one.look(time, NO_OVERLAY))
         moved.append(sum(len(moves.moved) for moves in found.values()))
         counters.update({s: counters.get(s, 0) + (0 if owners[s] == "r1" else 1000) for s in range(64)})

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dnsteer.agent.balance import balancer
-from dnsteer.agent.balance.decide import Moves
+from dnsteer.agent.balance.slot_moves import Moves
 from dnsteer.agent.effect import Effect
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
@@ -30,7 +30,7 @@ class Case:
         self.said: list[str] = []
         self.recorder = SeenRecorder()
         self.recorder.bridge_is("br-dns", held=True)
-        reporter = Reporter(lambda text, *_, **__: self.said.append(text))
+        reporter = EventReporter(lambda text, *_, **__: self.said.append(text))
         self.balancer = made(Observers(self.recorder, reporter))
         self.balancer.adopt(following(spec("client-hash")), 0.0)
         self.pool.rules = self.pool.rules.model_copy(update={"interval": 0.001})
@@ -39,7 +39,7 @@ class Case:
         self.on_look: Callable[[], None] = lambda: None
 
     @property
-    def pool(self) -> balancer.Balanced:
+    def pool(self) -> balancer.BalancedPool:
         return self.balancer.pools["resolvers"]
 
     def _find_moves(self, *_: object) -> dict[str, Moves]:
@@ -119,10 +119,10 @@ def test_the_trouble_ends_where_it_is_nobodys_business_any_more(end: str, case: 
         async with case.at_work():
             await until(lambda: case.troubles() == {"balance"})
             if end == "nothing is balanced":
-                world = following(spec("client-hash"), 2)
-                pools = {name: _unbalanced(pool) for name, pool in world.spec.pools.items()}
-                world.spec = world.spec.model_copy(update={"pools": pools})
-                case.balancer.adopt(world, 0.0)
+                followed = following(spec("client-hash"), 2)
+                pools = {name: _unbalanced(pool) for name, pool in followed.spec.pools.items()}
+                followed.spec = followed.spec.model_copy(update={"pools": pools})
+                case.balancer.adopt(followed, 0.0)
             else:
                 case.acts = False
             await until(lambda: not case.troubles())

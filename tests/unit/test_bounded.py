@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.deploy.bounded import FEW, MANY, SentenceGroup, bounded_alike, bounded_lines
+from dnsteer.deploy.bounded_lists import FEW, MANY, SentenceGroup, bounded_alike, bounded_lines
 from dnsteer.spec.errors import some_of
 
 

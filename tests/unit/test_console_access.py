@@ -30,7 +30,7 @@ from dnsteer.console.spec_pages import state_view
 from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, new_token, read_tokens
 from dnsteer.console.verbs import VerbOutcome
 from dnsteer.console.visitor import Visitor
-from dnsteer.deploy.basis import basis_hash
+from dnsteer.deploy.agreement import hash_of_record
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY, Pending
 from dnsteer.switch.tools import SwitchError
@@ -336,7 +336,7 @@ def test_forms_escape_all_text() -> None:
 
 def test_steps_of_gradual_changes_are_the_same_record() -> None:
     def of(*entries: Any) -> str:
-        return basis_hash(record(3, *entries))
+        return hash_of_record(record(3, *entries))
 
     half = entry("ns1", gone=500, over=60.0)
     assert of(half) == of(replace(half, gone=700)) == of(replace(half, gone=1000))
@@ -347,11 +347,11 @@ def test_steps_of_gradual_changes_are_the_same_record() -> None:
 
     def begun(pending: str) -> str:
         found = record(3, half)
-        return basis_hash(replace(found, ids={**found.ids, PENDING_KEY: pending}))
+        return hash_of_record(replace(found, ids={**found.ids, PENDING_KEY: pending}))
 
     assert begun(step) == of(half), "a step that is being made is a step"
     different = {of(), of(half), of(replace(half, note="x")), of(replace(half, until="2026-01-02T03:04:05+00:00"))}
-    different |= {of(entry("ns2")), of(entry("ns2", "down")), basis_hash(record(4)), begun(other)}
+    different |= {of(entry("ns2")), of(entry("ns2", "down")), hash_of_record(record(4)), begun(other)}
     assert len(different) == 8
     with pytest.raises(SwitchError, match="is damaged"):
         begun("{}")

@@ -10,14 +10,13 @@ from itertools import pairwise
 
 import pytest
 
-from dnsteer.agent.decide import PoolHealth, PoolRules, decide
+from dnsteer.agent.health_decision import PoolHealth, PoolRules, decide
 from dnsteer.agent.held_switch import SwitchMemory
 from dnsteer.console.attention import Reached, attention
 from dnsteer.console.change_log import MAX_DECISIONS, ChangeLog
 from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
-from dnsteer.slots.decisions import decisions_between, is_decided, stamped
-from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
+from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, decisions_between, is_decided, marker, stamped
 from dnsteer.status.agent_knowledge import AgentKnowledge, PoolPanic
 from dnsteer.switch.state import DECISIONS_KEY, OVERLAY_KEY, AppliedState, BridgeRecord, Pending, overlay_ids
 from tests.unit.console_cases import known
@@ -167,9 +166,9 @@ def test_a_note_or_a_time_that_changes_is_a_decision_and_progress_is_none() -> N
 def test_the_memory_of_decisions_is_bounded_and_knows_the_last() -> None:
     memory = SwitchMemory()
     for n in range(200):
-        memory.decided(Overlay((entry(f"ns{n}"),)), f"id{n}")
-    memory.decided(NO_OVERLAY, "first")
-    memory.decided(NO_OVERLAY, "last")
+        memory.note_decision(Overlay((entry(f"ns{n}"),)), f"id{n}")
+    memory.note_decision(NO_OVERLAY, "first")
+    memory.note_decision(NO_OVERLAY, "last")
     assert memory.decision_of(NO_OVERLAY) == "last"
     assert memory.decision_of(Overlay((entry("ns199"),))) == "id199"
     assert memory.decision_of(Overlay((entry("ns0"),))) == ""

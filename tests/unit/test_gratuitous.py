@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scapy.layers.inet6 import ICMPv6ND_NA, ICMPv6NDOptDstLLAddr, IPv6
 from scapy.layers.l2 import ARP, Ether
 
-from dnsteer.agent.gratuitous import announcement, lines
+from dnsteer.agent.gratuitous import announcement_frame, packet_out_lines
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
 
@@ -18,7 +18,7 @@ MACS = st.binary(min_size=6, max_size=6).map(lambda b: ":".join(f"{octet:02x}" f
 
 @given(st.integers(0, 2**32 - 1).map(IPv4Address), MACS)
 def test_an_arp_announcement(address: IPv4Address, mac: str) -> None:
-    data = announcement(address, mac, router=False)
+    data = announcement_frame(address, mac, router=False)
     frame = Ether(data)
     assert (len(data), frame.dst, frame.src) == (60, "ff:ff:ff:ff:ff:ff", mac)
     arp = frame[ARP]
@@ -28,7 +28,7 @@ def test_an_arp_announcement(address: IPv4Address, mac: str) -> None:
 
 @given(st.integers(0, 2**128 - 1).map(IPv6Address), MACS, st.booleans())
 def test_an_unsolicited_advertisement(address: IPv6Address, mac: str, router: bool) -> None:
-    data = announcement(address, mac, router=router)
+    data = announcement_frame(address, mac, router=router)
     frame = Ether(data)
     assert (frame.dst, frame.src) == ("33:33:00:00:00:01", mac)
     ip, told = frame[IPv6], frame[ICMPv6ND_NA]
@@ -61,9 +61,9 @@ vips:
 def test_vips_by_uplinks_and_gateways_by_all_ports() -> None:
     spec = check_document(parse_document("spec.yaml", SPEC.replace(", '2001:db8::53'", ""))).spec
     assert spec.switch.gratuitous is not None and spec.switch.gratuitous.repeat == 3
-    gateway, vip = lines(spec, ["p0", "p1", "vf0"])
+    gateway, vip = packet_out_lines(spec, ["p0", "p1", "vf0"])
     assert gateway.endswith(",actions=output:p0,output:p1,output:vf0") and "c0000201" in gateway
     assert "020000000052" in gateway, "the gateways' MAC"
     assert vip.endswith(",actions=output:p0,output:p1") and "020000000053" in vip
-    (gateway,) = lines(spec, ["vf0"])
+    (gateway,) = packet_out_lines(spec, ["vf0"])
     assert gateway.endswith(",actions=output:vf0"), "a bundle with a port that is not there is refused whole"

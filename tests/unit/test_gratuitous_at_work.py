@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dnsteer.agent import gratuitous, supervise
-from dnsteer.agent.gratuitous import NeighborNotices, tell
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import EventReporter
+from dnsteer.agent.gratuitous import NeighborNotices, notify_neighbors
 from dnsteer.checks.load import check_document
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
@@ -28,7 +28,7 @@ SPEC = EXAMPLE.replace(", '2001:db8::53'", "")
 MISSING = "neighbours are not told of VIPs and gateways: the switch has no port p1; those at its other ports are told"
 
 
-def world(text: str = SPEC) -> Any:
+def followed(text: str = SPEC) -> Any:
     return SimpleNamespace(bridge="br-dns", spec=check_document(parse_document("spec.yaml", text)).spec)
 
 
@@ -62,7 +62,7 @@ class Case:
         async def work(do: Callable[[], set[str]]) -> set[str]:
             return do()
 
-        observer = Observers(self.recorder, Reporter(lambda text, *_, **__: self.said.append(text)))
+        observer = Observers(self.recorder, EventReporter(lambda text, *_, **__: self.said.append(text)))
         task = asyncio.ensure_future(self.notices.run(work, lambda: self.acts, observer))
         yield
         task.cancel()
@@ -89,7 +89,7 @@ async def rest() -> None:
 def test_a_port_that_is_missing_for_long_is_told_of_once_it_is_there(case: Case) -> None:
     async def test() -> None:
         case.there -= {"p1"}
-        case.notices.begin(world())
+        case.notices.begin(followed())
         async with case.at_work():
             await until(lambda: case.tries > 10)
             assert case.sent == {"p0": 3, "vf0": 3}, "others are told as often as the spec says"
@@ -107,7 +107,7 @@ def test_a_port_that_is_missing_for_long_is_told_of_once_it_is_there(case: Case)
 def test_what_could_not_be_sent_is_sent_later(case: Case) -> None:
     async def test() -> None:
         case.fails = True
-        case.notices.begin(world())
+        case.notices.begin(followed())
         async with case.at_work():
             await until(lambda: case.tries > 10)
             assert case.troubles() == ["neighbours are not told of VIPs and gateways: no OpenFlow"]
@@ -122,11 +122,11 @@ def test_what_could_not_be_sent_is_sent_later(case: Case) -> None:
 def test_the_trouble_ends_where_nothing_is_to_be_sent(end: str, case: Case) -> None:
     async def test() -> None:
         case.there -= {"p1"}
-        case.notices.begin(world())
+        case.notices.begin(followed())
         async with case.at_work():
             await until(lambda: case.troubles() == [MISSING])
             if end == "spec":
-                case.notices.begin(world(SPEC.replace("  gratuitous:\n", "")))
+                case.notices.begin(followed(SPEC.replace("  gratuitous:\n", "")))
             elif end == "standby":
                 case.notices.standby = True
             else:
@@ -142,7 +142,7 @@ def test_the_trouble_ends_where_nothing_is_to_be_sent(end: str, case: Case) -> N
 def test_refreshes_do_not_wait_for_a_port_that_is_missing(case: Case) -> None:
     async def test() -> None:
         case.there -= {"p1"}
-        again = world(SPEC.replace("  gratuitous:\n", "  gratuitous: {repeat: 1, refresh: 1s}\n"))
+        again = followed(SPEC.replace("  gratuitous:\n", "  gratuitous: {repeat: 1, refresh: 1s}\n"))
         rules = again.spec.switch.gratuitous.model_copy(update={"refresh": 0.005})
         again.spec = again.spec.model_copy(
             update={"switch": again.spec.switch.model_copy(update={"gratuitous": rules})}
@@ -163,9 +163,9 @@ def test_refreshes_do_not_wait_for_a_port_that_is_missing(case: Case) -> None:
 
 def test_a_port_by_which_nothing_is_sent_is_not_missed(case: Case) -> None:
     case.there -= {"vf0"}
-    spec = world(FARM.replace("pools:\n", "  ports: {vf0: }\npools:\n")).spec
-    tell(case, spec)  # type: ignore[arg-type]
+    spec = followed(FARM.replace("pools:\n", "  ports: {vf0: }\npools:\n")).spec
+    notify_neighbors(case, spec)  # type: ignore[arg-type]
     assert case.sent == {"p0": 1, "p1": 1}
     case.there -= {"p1"}
     with pytest.raises(SwitchError, match="the switch has no port p1; those at its other ports are told"):
-        tell(case, spec)  # type: ignore[arg-type]
+        notify_neighbors(case, spec)  # type: ignore[arg-type]

@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.exposition import generate_latest
 
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.decide import Decision, PoolRules
 from dnsteer.agent.effect import Effect
+from dnsteer.agent.event_reporter import EventReporter
+from dnsteer.agent.health_decision import Decision, PoolRules
 from dnsteer.agent.panics import Panics
-from dnsteer.agent.report import Reporter
 from dnsteer.agent.run import Agent
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent import AgentMetrics
@@ -194,7 +194,7 @@ def test_a_trouble_of_the_datapath_is_said_once_and_metrics_of_it_go(monkeypatch
     monkeypatch.setattr("dnsteer.metrics.collect.control_socket", lambda _: None)
     collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
     agent = Agent.__new__(Agent)
-    agent._observer = Reporter(lambda text, *_, **__: texts.append(text))
+    agent._observer = EventReporter(lambda text, *_, **__: texts.append(text))
     known = Known("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
 
     def read() -> set[str]:

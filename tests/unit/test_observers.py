@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
@@ -32,7 +32,7 @@ class Case:
         self.lines: list[tuple[str, str, str]] = []
         self.fields: list[dict[str, object]] = []
         self.seen, self.metrics = SeenRecorder(), AgentMetrics()
-        self.all = Observers(self.metrics, self.seen, Reporter(self._say))
+        self.all = Observers(self.metrics, self.seen, EventReporter(self._say))
         self.all.bridge_is("br-dns", held=True)
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 from dnsteer.render.flows import Group, parse_flow
 from dnsteer.switch.database import Bridge, FlowTable
 from dnsteer.switch.openflow import Tables
-from dnsteer.switch.renumbering import other_numbers, uses_numbers, with_own_numbers
+from dnsteer.switch.table_changes import other_numbers, uses_numbers, with_own_numbers
 from dnsteer.tables.order import PIPELINE
 
 VIP, SLOT, FRAGMENT, EGRESS = (PIPELINE.tables[name].number for name in ("vip", "slot", "fragment", "egress"))

@@ -9,10 +9,10 @@ import pytest
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.switch import megaflow_mode
+from dnsteer.switch import datapaths
 from dnsteer.switch.bridge_rows import Bridge
-from dnsteer.switch.settings import Level, deviations
-from dnsteer.switch.settings_input import SettingsInput
+from dnsteer.switch.setting_limits import SettingsInput
+from dnsteer.switch.settings import SettingLevel, deviations
 from tests.packet.switches import SMALL, spec_of
 
 
@@ -33,7 +33,7 @@ def seen(flavor: Flavor, **config: str) -> SettingsInput:
     ],
 )
 def test_a_policy_that_keeps_flows_out_of_the_hardware(flavor: Flavor, policy: str, warned: bool) -> None:
-    found = [d.detail for d in deviations(seen(flavor, tc_policy=policy), *Level)]
+    found = [d.detail for d in deviations(seen(flavor, tc_policy=policy), *SettingLevel)]
     command = "ovs-vsctl remove Open_vSwitch . other_config tc-policy"
     detail = f"other_config:tc-policy is {policy}: nothing is offloaded to the NIC; to change it: {command}"
     assert found == ([detail] if warned else [])
@@ -41,17 +41,19 @@ def test_a_policy_that_keeps_flows_out_of_the_hardware(flavor: Flavor, policy: s
 
 @pytest.mark.parametrize(
     ("value", "level"),
-    [("10000", None), ("9999", Level.WARNED), ("500", Level.WARNED), ("499", Level.NAMED), ("0", Level.NAMED),
-     ("-1", Level.NAMED), ("soon", None)],
+    [("10000", None), ("9999", SettingLevel.WARNED), ("500", SettingLevel.WARNED), ("499", SettingLevel.NAMED),
+     ("0", SettingLevel.NAMED), ("-1", SettingLevel.NAMED), ("soon", None)],
 )  # fmt: skip
-def test_how_short_an_idle_time_may_be(value: str, level: Level | None) -> None:
-    assert [d.level for d in deviations(seen(Flavor.OVS_NETDEV, max_idle=value), *Level)] == ([level] if level else [])
+def test_how_short_an_idle_time_may_be(value: str, level: SettingLevel | None) -> None:
+    assert [d.level for d in deviations(seen(Flavor.OVS_NETDEV, max_idle=value), *SettingLevel)] == (
+        [level] if level else []
+    )
 
 
 def test_levels_that_are_not_asked_for_are_left_out() -> None:
     crippled = seen(Flavor.OVS_NETDEV, max_idle="1")
-    assert [*deviations(crippled, Level.WARNED)] == [*deviations(crippled, Level.SET)] == []
-    assert len([*deviations(replace(crippled, no_megaflows=True), Level.NAMED)]) == 2
+    assert [*deviations(crippled, SettingLevel.WARNED)] == [*deviations(crippled, SettingLevel.SET)] == []
+    assert len([*deviations(replace(crippled, no_megaflows=True), SettingLevel.NAMED)]) == 2
 
 
 HEAD = "recirc_id(0),in_port({}),eth_type(0x0800),ipv4(dst=192.0.2.53,proto=17{}),udp(dst=53), packets:1, bytes:60"
@@ -92,7 +94,7 @@ def test_whether_the_switch_makes_megaflows(lines: list[str], disabled: bool, mo
             dumped = "\n".join(lines) if args[1:] == ("netdev@ovs-netdev", "filter=udp") else ""
             return known.get(command, dumped)
 
-    monkeypatch.setattr(megaflow_mode, "Unixctl", Control)
-    monkeypatch.setattr(megaflow_mode, "control_socket", lambda remote: remote)
-    assert megaflow_mode.megaflows_disabled("unix:x", {"p0", "p1"}, 1.0) is disabled
+    monkeypatch.setattr(datapaths, "Unixctl", Control)
+    monkeypatch.setattr(datapaths, "control_socket", lambda remote: remote)
+    assert datapaths.megaflows_disabled("unix:x", {"p0", "p1"}, 1.0) is disabled
     assert ("dpctl/dump-flows", "--names", "system@ovs-system", "filter=udp6") in asked

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dnsteer.agent import supervise
-from dnsteer.agent.report import Reporter
+from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.supervise import Retry, Supervisor
 from dnsteer.metrics.observer import AgentObserver, Observers
 from dnsteer.metrics.tasks import run_together, start_task
@@ -30,7 +30,7 @@ class Case:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.told = Told()
-        self.supervisor = Supervisor(Observers(self.told, Reporter(self._say)))
+        self.supervisor = Supervisor(Observers(self.told, EventReporter(self._say)))
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.said.append(f"{event}: {text}")
@@ -218,13 +218,13 @@ def test_an_exception_without_a_text(case: Case) -> None:
 
 def test_pauses_double_up_to_a_minute() -> None:
     retry, time, pauses = Retry(), 0.0, []
-    assert retry.due(time)
+    assert retry.is_due(time)
     for _ in range(8):
-        retry.failed(time)
-        assert not retry.due(time)
-        pause = next(p for p in range(1, 100) if retry.due(time + p))
+        retry.postpone(time)
+        assert not retry.is_due(time)
+        pause = next(p for p in range(1, 100) if retry.is_due(time + p))
         pauses.append(pause)
         time += pause
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
-    retry.worked()
-    assert retry.due(0.0)
+    retry.reset()
+    assert retry.is_due(0.0)

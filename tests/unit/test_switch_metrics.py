@@ -14,7 +14,7 @@ from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.datapath import Datapath
 from dnsteer.metrics.observer import Known
 from dnsteer.metrics.switch_metrics import MAX_SERIES, read_switch_metrics
-from dnsteer.switch.thread_counters import NotUnderstoodError
+from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.unit.spec_text import SPEC, changed, load
 from tests.unit.thread_texts import FROM_4_0
@@ -87,7 +87,7 @@ def test_a_switch_without_the_command_has_none() -> None:
     ],
 )
 def test_what_is_in_another_form_or_too_much_is_left_out_and_said(text: str, found: str) -> None:
-    with pytest.raises(NotUnderstoodError, match="metrics/show answers in a form that dnsteer does not know") as caught:
+    with pytest.raises(UnknownFormatError, match="metrics/show answers in a form that dnsteer does not know") as caught:
         read_switch_metrics(Doca(text))
     assert found in str(caught.value)
 

@@ -114,8 +114,7 @@ def test_what_fails_while_it_is_ended_is_not_lost() -> None:
 
 
 AWAITED = {
-    "agent/supervise.py": "keeps them",
-    "agent/waiting.py": "awaits it in place",
+    "agent/supervise.py": "keeps them, or awaits it in place",
     "agent/watch.py": "awaits it in place",
     "cli/agent.py": "keeps them by the supervisor",
     "console/live.py": "awaits it in place",

@@ -8,8 +8,8 @@ import pytest
 
 from dnsteer.switch.thread_counters import (
     Counters,
-    NotUnderstoodError,
     ThreadCounters,
+    UnknownFormatError,
     read_counters,
     read_threads,
     show_threads,
@@ -52,7 +52,7 @@ def test_4_0_says_nothing_in_the_moment_of_a_clear() -> None:
 )
 def test_any_other_form_is_not_understood(text: str, missing: str) -> None:
     with pytest.raises(
-        NotUnderstoodError, match="pmd-stats-show answers in a form that dnsteer does not know"
+        UnknownFormatError, match="pmd-stats-show answers in a form that dnsteer does not know"
     ) as caught:
         read_threads(text)
     assert missing in str(caught.value)

@@ -14,15 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.agent.balance import scrape as scraping
-from dnsteer.agent.balance.scrape import Scraper, series_of, url_of
+from dnsteer.agent.balance import scraped_metric
+from dnsteer.agent.balance.scraped_metric import Scraper, series_of, url_of
 from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.capture.selection import select
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.overlay_change import Edit
-from dnsteer.deploy.overlay_edits import bring_back, take_out
+from dnsteer.deploy.overlay_edits import bring_back, give_weight, take_out, take_weight_back
 from dnsteer.deploy.spec_differences import compare_specs
-from dnsteer.deploy.weight_edits import give_weight, take_weight_back
 from dnsteer.lab import topology
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
@@ -255,7 +254,7 @@ def test_a_page_that_workers_share_is_asked_for_once(monkeypatch: pytest.MonkeyP
         asked.append(url)
         return b'busy{w="0"} 1\nbusy{w="1"} 2\nbusy{w="3"} 4\n'
 
-    monkeypatch.setattr(scraping, "scrape", page)
+    monkeypatch.setattr(scraped_metric, "scrape", page)
     source = MetricSource.model_validate({"prometheus": "http://{address}:9100/", "metric": 'busy{w="{worker}"}'})
     backends = load(TEXT).spec.pools["resolvers"].backends
     found = asyncio.run(Scraper().scrape(source, "resolvers", backends))

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from dnsteer import __version__
 from dnsteer.agent.request import MalformedRequestError, Request
 from dnsteer.console.verbs import Asked, VerbOutcome
-from dnsteer.deploy.caller import Basis
+from dnsteer.deploy.caller import PreviewedRecord
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.events.event import Say
@@ -61,10 +61,10 @@ _CREDENTIALS = struct.Struct("3i")
 class Channel(Protocol):
     """The client of a request, for the thread that carries it out. Nothing here fails when the client is gone.
 
-    *basis* is the record that the client has previewed the request on, where it has.
+    *previewed* is the record that the client has previewed the request on, where it has.
     """
 
-    basis: Basis | None
+    previewed: PreviewedRecord | None
 
     def send(self, **message: Any) -> None:
         """Send a message."""
@@ -79,9 +79,9 @@ class Channel(Protocol):
 class ConsoleChannel:
     """Keeps what a verb prints, for a page of the console. Nobody answers questions there: a preview has said them."""
 
-    def __init__(self, ending: threading.Event, basis: Basis) -> None:
+    def __init__(self, ending: threading.Event, previewed: PreviewedRecord) -> None:
         self._ending = ending
-        self.basis: Basis | None = basis
+        self.previewed: PreviewedRecord | None = previewed
         self._said: list[tuple[str, str]] = []
 
     def send(self, **message: Any) -> None:
@@ -105,7 +105,7 @@ class ConsoleChannel:
 class SocketChannel:
     """A client at the control socket."""
 
-    basis: Basis | None = None
+    previewed: PreviewedRecord | None = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: asyncio.StreamWriter, ending: threading.Event) -> None:
         self._loop, self._writer, self._ending = loop, writer, ending
@@ -162,7 +162,7 @@ RunRequestOn = Callable[[TargetSwitch, Request, Channel], int]
 class Control:
     """The control socket of a bridge's agent. *tell* returns what the agent knows; *say* gets an event about each verb.
 
-    *acts* says whether this agent is the one that acts on the bridge.
+    *is_acting* says whether this agent is the one that acts on the bridge.
     """
 
     def __init__(
@@ -172,10 +172,10 @@ class Control:
         run: RunRequest,
         say: Say,
         tell: Callable[[str], Any] = lambda bridge: None,
-        acts: Callable[[], bool] = lambda: True,
+        is_acting: Callable[[], bool] = lambda: True,
     ) -> None:
         self._path, self._bridge, self._run, self._say = socket_of(remote, bridge), bridge, run, say
-        self._tell, self._acts = tell, acts
+        self._tell, self._is_acting = tell, is_acting
         self._server: asyncio.AbstractServer | None = None
         self._made: tuple[int, int] | None = None
         """The identity of the file that it made for the socket, while it listens there."""
@@ -203,7 +203,7 @@ class Control:
         assert path is not None
         failed = ""
         while True:
-            if not self._acts():
+            if not self._is_acting():
                 self._close()
             elif self._made is None or self._made != _identity(path):
                 try:
@@ -261,8 +261,8 @@ class Control:
         why = self._no_room(asked)
         if why:
             return VerbOutcome(1, said=f"dnsteer: {why}; nothing was changed\n")
-        basis = Basis(asked.expected)
-        channel = ConsoleChannel(self._ending, basis)
+        previewed = PreviewedRecord(asked.expected)
+        channel = ConsoleChannel(self._ending, previewed)
         # Options first: what follows `--` in argv would else be taken for arguments.
         argv = asked.argv[0], *options, *asked.argv[1:]
         request = Request(argv, (), asked.by, {}, False, asked.files, decision=IDS.next())
@@ -273,7 +273,7 @@ class Control:
         code = await asyncio.shield(done)
         ended(code)
         said = channel.said
-        return VerbOutcome(code, said("out"), said("out", "err"), basis.found, basis.outdated)
+        return VerbOutcome(code, said("out"), said("out", "err"), previewed.found, previewed.outdated)
 
     def _no_room(self, asked: Asked) -> str:
         """Why what the console asks for is not begun; empty if it is."""

@@ -6,16 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from dnsteer.agent.backup import decide_with_backup
-from dnsteer.agent.decide import Decision, PoolHealth, PoolRules
+from dnsteer.agent.health_decision import Decision, PoolHealth, PoolRules, decide_with_backup
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.decision import IDS, deciding
 from dnsteer.deploy.overlay_change import Edit, OverlayChange, change_overlay
 from dnsteer.deploy.overlay_edits import advance
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.slots.decisions import decisions_between, stamped
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import Overlay, decisions_between, stamped
 from dnsteer.switch.state import AppliedState
 
 
@@ -35,11 +33,10 @@ class Effect:
 
     @property
     def changed(self) -> bool:
-        """Whether the switch or its record was changed."""
         return self.change is not None and self.change.changed
 
 
-class OutdatedError(Exception):
+class OutdatedStateError(Exception):
     """Another state is applied than the one whose rules are known."""
 
 
@@ -63,7 +60,7 @@ def decide_and_change(
 
     def edit(overlay: Overlay, state: AppliedState, time: datetime) -> Overlay:
         if state.number != number:
-            raise OutdatedError
+            raise OutdatedStateError
         after = overlay
         for pool in sorted(rules, key=lambda pool: bool(pool.service)):  # who is out of a pool is out of its services
             name = slots_name(pool.pool, pool.service)
@@ -79,10 +76,10 @@ def decide_and_change(
     checked: Edit = edit
     try:
         change = _change(switch, bridge, checked, id, unrecorded=True)
-    except OutdatedError:
+    except OutdatedStateError:
         return Effect(None, {}, outdated=True)
     decided = any(decision.panics != (name in panics) for name, decision in decisions.items())
-    return Effect(change, decisions, id=id if decided else id_of(change, id), failed=failed)
+    return Effect(change, decisions, id=id if decided else decision_id_of(change, id), failed=failed)
 
 
 def advance_maintenance(switch: TargetSwitch, bridge: str) -> Effect:
@@ -93,7 +90,7 @@ def advance_maintenance(switch: TargetSwitch, bridge: str) -> Effect:
 def edit_overlay(switch: TargetSwitch, bridge: str, edit: Edit, id: str) -> Effect:
     """Change the overlay by what is decided under the lock, for the decision *id*. Raises SwitchError."""
     change = _change(switch, bridge, edit, id)
-    return Effect(change, {}, id=id_of(change, id))
+    return Effect(change, {}, id=decision_id_of(change, id))
 
 
 def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str, *, unrecorded: bool = False) -> OverlayChange:
@@ -101,7 +98,7 @@ def _change(switch: TargetSwitch, bridge: str, edit: Edit, id: str, *, unrecorde
         return change_overlay(switch, bridge, edit, unrecorded=unrecorded)
 
 
-def id_of(change: OverlayChange, id: str) -> str:
+def decision_id_of(change: OverlayChange, id: str) -> str:
     """The decision behind a change that was made for *id*: an earlier one where it is the next step of that."""
     found = decisions_between(change.before, change.after, id)
     return id if id in found or not found else found[0]

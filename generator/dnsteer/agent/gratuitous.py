@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
 from math import inf
 
-from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.supervise import Retry
-from dnsteer.agent.waiting import set_within
-from dnsteer.agent.world import World
+from dnsteer.agent.followed_state import FollowedState
+from dnsteer.agent.held_switch import HeldSwitch, SwitchThread
+from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import gateway_mac
@@ -29,13 +28,12 @@ from dnsteer.switch.tools import SwitchError
 APART = 1.0
 """Seconds between two times."""
 _TROUBLE = "the announcements"
-_Work = Callable[[Callable[[], set[str]]], Awaitable[set[str]]]
 _BROADCAST, _ALL_NODES = b"\xff" * 6, bytes.fromhex("333300000001")
 _NODES = IPv6Address("ff02::1").packed
 _OVERRIDE, _ROUTER = 0x20000000, 0x80000000
 
 
-def announcement(address: Address, mac: str, *, router: bool) -> bytes:
+def announcement_frame(address: Address, mac: str, *, router: bool) -> bytes:
     """The frame that tells neighbours of an address: an ARP announcement, or an advertisement to all nodes."""
     own = bytes.fromhex(mac.replace(":", ""))
     if isinstance(address, IPv4Address):
@@ -57,18 +55,20 @@ def _sum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def announcements(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
+def announcement_frames(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
     """Yield the frame of each gateway, then of each VIP address, with the ports that it leaves by."""
     switch = spec.switch
     for gateway in switch.gateways:
-        yield announcement(gateway, gateway_mac(switch), router=True), (*switch.uplinks, *switch.ports)
+        yield announcement_frame(gateway, gateway_mac(switch), router=True), (*switch.uplinks, *switch.ports)
     for address in dict.fromkeys(address for vip in spec.vips.values() for address in vip.addresses):
-        yield announcement(address, switch.mac, router=False), (*switch.uplinks,)
+        yield announcement_frame(address, switch.mac, router=False), (*switch.uplinks,)
 
 
-def lines(spec: Spec, there: Collection[str]) -> list[str]:
+def packet_out_lines(spec: Spec, there: Collection[str]) -> list[str]:
     """The same as ovs-ofctl takes them in a bundle, for the ports that are *there*: it refuses all for one that is not."""
-    sent = [(frame, [f"output:{port_name(p)}" for p in ports if p in there]) for frame, ports in announcements(spec)]
+    sent = [
+        (frame, [f"output:{port_name(p)}" for p in ports if p in there]) for frame, ports in announcement_frames(spec)
+    ]
     return [
         f"packet-out in_port=controller,packet={frame.hex()},actions={','.join(outputs)}"
         for frame, outputs in sent
@@ -78,20 +78,20 @@ def lines(spec: Spec, there: Collection[str]) -> list[str]:
 
 def notified_ports(spec: Spec) -> list[str]:
     """The ports whose neighbours are told of something."""
-    return [*dict.fromkeys(port for _, ports in announcements(spec) for port in ports)]
+    return [*dict.fromkeys(port for _, ports in announcement_frames(spec) for port in ports)]
 
 
-def tell(client: OpenFlow, spec: Spec) -> None:
+def notify_neighbors(client: OpenFlow, spec: Spec) -> None:
     """Send them once by the ports that there are. Raises PermissionError, or SwitchError, also for one that is missing."""
     ports = notified_ports(spec)
-    if why := _missing(ports, tell_by(client, spec, ports)):
+    if why := _missing(ports, notify_by_ports(client, spec, ports)):
         raise SwitchError(why)
 
 
-def tell_by(client: OpenFlow, spec: Spec, ports: Collection[str]) -> set[str]:
+def notify_by_ports(client: OpenFlow, spec: Spec, ports: Collection[str]) -> set[str]:
     """Send them once by those of *ports* that there are, which are returned. Raises SwitchError or PermissionError."""
     there = client.ports().intersection(ports)
-    if messages := lines(spec, there):
+    if messages := packet_out_lines(spec, there):
         client.bundle(messages)
     return there
 
@@ -107,7 +107,7 @@ class NeighborNotices:
 
     def __init__(self, switch: HeldSwitch) -> None:
         self._switch = switch
-        self._world: World | None = None
+        self._followed: FollowedState | None = None
         self._rules: Gratuitous | None = None
         self._left: dict[str, int] = {}
         """How often each port is still to be sent by. One that is missing waits until it is there."""
@@ -120,30 +120,30 @@ class NeighborNotices:
         """Whether the switch is on standby, when nothing is sent."""
         self._wake = asyncio.Event()
 
-    def begin(self, world: World, *, taking_over: bool = False) -> None:
+    def begin(self, followed: FollowedState, *, taking_over: bool = False) -> None:
         """All is to be sent: the agent begins, another state was applied, the tables were repaired, or the switch has taken
         over from another one, where it is done whatever the spec says."""
-        self._world, self._rules = world, world.spec.switch.gratuitous
+        self._followed, self._rules = followed, followed.spec.switch.gratuitous
         if taking_over and self._rules is None:
             self._rules = Gratuitous()
-        self._left = dict.fromkeys(notified_ports(world.spec), self._rules.repeat) if self._rules is not None else {}
+        self._left = dict.fromkeys(notified_ports(followed.spec), self._rules.repeat) if self._rules is not None else {}
         self._begun = True
-        self._retry.worked()
+        self._retry.reset()
         self._wake.set()
 
-    async def run(self, work: _Work, acts: Callable[[], bool], observer: AgentObserver) -> None:
-        """Send until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that changes
+    async def run(self, work: SwitchThread, is_acting: Callable[[], bool], observer: AgentObserver) -> None:
+        """Send until cancelled, while *is_acting*, and no other agent is. *work* does something in the thread that changes
         the switch."""
         clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
             refresh, ends = self._rules.refresh if self._rules is not None else 0.0, [inf]
-            if self._world is None or self._rules is None or self.standby or not acts():
+            if self._followed is None or self._rules is None or self.standby or not is_acting():
                 self._left = {}
                 observer.forget(_TROUBLE)
             elif refresh and clock() >= self._since + refresh:
-                self._since, self._left = clock(), dict.fromkeys(notified_ports(self._world.spec), 1) | self._left
-                self._retry.worked()
+                self._since, self._left = clock(), dict.fromkeys(notified_ports(self._followed.spec), 1) | self._left
+                self._retry.reset()
             if self._left:
                 await self._send_left(work, clock, observer)
                 ends.append(self._retry.due_in(clock()))
@@ -152,14 +152,14 @@ class NeighborNotices:
             pause = min(ends)
             await set_within(self._wake, pause if pause < inf else None)
 
-    async def _send_left(self, work: _Work, clock: Callable[[], float], observer: AgentObserver) -> None:
+    async def _send_left(self, work: SwitchThread, clock: Callable[[], float], observer: AgentObserver) -> None:
         """Send what is left by the ports that there are, if it is time."""
-        left, world = self._left, self._world
-        if world is None or not self._retry.due(clock()):
+        left, followed = self._left, self._followed
+        if followed is None or not self._retry.is_due(clock()):
             return
         told, why = set[str](), ""
         try:
-            told = await work(partial(self._send, world, {*left}))
+            told = await work(partial(self._send, followed, {*left}))
         except (SwitchError, PermissionError) as err:
             why = str(err)
         else:
@@ -170,8 +170,8 @@ class NeighborNotices:
             observer.works(_TROUBLE, "neighbours are told again")
             if self._begun and left is self._left:
                 self._begun = False
-                vips = len({address for vip in world.spec.vips.values() for address in vip.addresses})
-                gateways = len(world.spec.switch.gateways)
+                vips = len({address for vip in followed.spec.vips.values() for address in vip.addresses})
+                gateways = len(followed.spec.switch.gateways)
                 text = f"told neighbours of {vips} VIP addresses and {gateways} gateways"
                 observer.say(text, "announced", addresses=vips + gateways)
         for port in told:
@@ -180,10 +180,10 @@ class NeighborNotices:
                 del left[port]
         if told:
             self._since = clock()
-            self._retry.worked()
+            self._retry.reset()
             await asyncio.sleep(APART)
         elif left is self._left:
-            self._retry.failed(clock())
+            self._retry.postpone(clock())
 
-    def _send(self, world: World, ports: Collection[str]) -> set[str]:
-        return tell_by(self._switch.client(world.bridge), world.spec, ports)
+    def _send(self, followed: FollowedState, ports: Collection[str]) -> set[str]:
+        return notify_by_ports(self._switch.client(followed.bridge), followed.spec, ports)

@@ -1,4 +1,4 @@
-"""Whether a backend is healthy, from the results of its probes. Pure functions of the results and their times.
+"""Whether a backend is healthy, by the results of its probes and their times.
 
 *rise* and *fall* are as in keepalived and HAProxy: so many results of one kind in a row change the state. A backend that
 fails again soon after it came back stays out longer: its hold doubles with each failure, and is forgotten by halves.
@@ -6,11 +6,20 @@ fails again soon after it came back stays out longer: its hold doubles with each
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from dnsteer.switch.agent_record import PastFailures, TargetKey
 
 HALF_LIFE = 300.0
 """Seconds after which a past failure counts half towards the hold."""
 _SHORTEST_HOLD = 1.0
+_RECORDED = 1.0
+"""Failures above which a check is recorded: one alone holds nothing."""
+_MOST = 500
+"""Checks that are recorded, those with the most failures first: the record stays small in a large outage."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class CheckState:
         return self.healthy and not self.streak
 
     @property
-    def answers(self) -> bool:
+    def is_answering(self) -> bool:
         """Whether the last result was good."""
         return self.healthy != bool(self.streak)
 
@@ -95,3 +104,24 @@ def decayed_failures(state: CheckState, time: float) -> float:
     """Return how many past failures still count at *time*."""
     passed = max(0.0, time - state.since)
     return state.failures * float(0.5 ** (passed / HALF_LIFE))
+
+
+def flapping_checks(states: Mapping[TargetKey, CheckState], now: float) -> dict[TargetKey, CheckState]:
+    """Return the states that are to be recorded at *now*, a time as those of the states."""
+    found = {key: decayed_failures(state, now) for key, state in states.items() if state.failures > _RECORDED}
+    most = sorted((key for key, failures in found.items() if failures > _RECORDED), key=lambda key: -found[key])
+    return {key: states[key] for key in sorted(most[:_MOST])}
+
+
+def initial_state(state: CheckState, past: PastFailures | None, now: float, hold_max: float) -> CheckState:
+    """Return a state that begins *now*, after failures that were recorded; None: there were none.
+
+    The clock may have been set meanwhile, and the record changed by hand: nobody is held longer than *hold_max*.
+    """
+    if past is None or not all(map(math.isfinite, (past.failures, past.at, past.held))):
+        return state
+    clock = time.time()
+    before = CheckState(failures=min(max(past.failures, 0.0), 64.0))
+    failures = decayed_failures(before, max(0.0, clock - past.at))
+    held = 0.0 if state.healthy else now + min(max(0.0, past.held - clock), hold_max)
+    return CheckState(state.healthy, why=state.why, since=now, failures=failures, held=held)

@@ -7,29 +7,31 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from dnsteer.agent.health import Result
-from dnsteer.agent.unrecorded import Unrecorded
+from dnsteer.agent.unrecorded_overlay import UnrecordedOverlay
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.settle import overlay_in_tables
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
+from dnsteer.metrics.observer import AgentObserver
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.database import Database
 from dnsteer.switch.session import Session
 from dnsteer.switch.silent_bridge import SilentBridge
-from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, DamagedError
+from dnsteer.switch.state import REMOVED, AppliedState, BridgeRecord, BusyError, DamagedError
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
-_OF_THE_RECORD = {
+_COLUMNS_OF_RECORD = {
     "Bridge": frozenset({"external_ids"}),
     "Open_vSwitch": frozenset({"cur_cfg", "next_cfg"}),
 }
@@ -45,11 +47,21 @@ _RECENT = 5.0
 """Seconds for which an answer to a probe through the bridge tells that the bridge forwards."""
 
 
+T = TypeVar("T")
+
+
+class SwitchThread(Protocol):
+    """Runs a function in the thread that changes the switch."""
+
+    def __call__(self, do: Callable[[], T], /) -> Awaitable[T]:
+        """Return the result of *do*."""
+
+
 class SwitchMemory:
     """What is known of a switch and its bridge. *on_change* is called, by any thread, whenever it may have changed."""
 
     def __init__(self, remote: str = "", tell: Callable[[str], Any] = lambda bridge: None) -> None:
-        self.unrecorded = Unrecorded(remote)
+        self.unrecorded = UnrecordedOverlay(remote)
         self.on_change: Callable[[], None] = lambda: None
         self.tell = tell
         """Returns what the agent knows of a bridge, as its control socket tells it; None of another one. By any thread."""
@@ -57,9 +69,9 @@ class SwitchMemory:
         """How often OpenFlow or OVSDB has reported a change, or was lost; what the agent has *sent* is not counted."""
         self.sent: frozenset[str] = frozenset()
         """The flows that the last change of slots has sent, as ovs-ofctl monitor prints them."""
-        self.seen: tuple[str, int, int] | None = None
+        self.intact_at: tuple[str, int, int] | None = None
         """Bridge, marker and number of events, of the last look at all tables that found them right."""
-        self.wanted: Wanted | None = None
+        self.wanted: WantedSwitch | None = None
         """What was wanted last."""
         self.fault: str | None = None
         """What is wrong with the switch's tables, or that it does not answer; empty: they were found right; None: nothing is
@@ -83,20 +95,20 @@ class SwitchMemory:
 
     def notice(self, table: str = "", columns: frozenset[str] = frozenset()) -> None:
         """Take notice of a change: of a row of OVSDB, or of the bridge's OpenFlow."""
-        if not columns or columns - _OF_THE_RECORD.get(table, frozenset()):
+        if not columns or columns - _COLUMNS_OF_RECORD.get(table, frozenset()):
             self.events += 1
         self.on_change()
 
-    def slow(self, found: SilentBridge) -> None:
+    def note_slow_answer(self, found: SilentBridge) -> None:
         """An answer of OpenFlow does not come at once. Until it does, packets are taken from the ports that were *found*."""
         probe = self.wanted.loaded.spec.switch.probe if self.wanted is not None else None
-        skipped = probe is not None and found.polled != frozenset() and not found.takes_from(probe.port)
+        skipped = probe is not None and found.polled != frozenset() and not found.can_receive_from(probe.port)
         self._deaf = skipped and (self._deaf or self.database_lost)  # else it is only busy
 
-    def silent(self, why: str, found: SilentBridge) -> None:
+    def note_silence(self, why: str, found: SilentBridge) -> None:
         """ovs-vswitchd does not answer, and what forwards was *found*. Where nothing does, its tables must be looked at
         before they are known to be right again."""
-        self.slow(found)
+        self.note_slow_answer(found)
         answered = self._passed > time.monotonic() - _RECENT
         if found.fault and (found.asked or not answered):
             self.fault = f"ovs-vswitchd does not answer: {why}; {found.fault}"
@@ -110,21 +122,21 @@ class SwitchMemory:
         """What is wrong with the switch, why that is not known, and what is said of its silence."""
         return self.fault, self.doubt, self.silence
 
-    def answers(self) -> None:
-        """ovs-vswitchd answers."""
+    def note_answer(self) -> None:
+        """Note that ovs-vswitchd answers."""
         if self._deaf:
             self._deaf, self._hears_since = False, time.monotonic()
         if self.silence:
             self.silence = ""
             self.notice()
 
-    def counts(self, result: Result) -> bool:
+    def accept_result(self, result: Result) -> bool:
         """Whether the result of a probe through the bridge says something about the backend. Its clock is time.monotonic."""
         if result.good:
             self._passed = result.time
         return result.good or not (self._deaf or result.time - result.took < self._hears_since)
 
-    def looked(self, differences: int, other_version: str, *, repaired: bool) -> None:
+    def note_look(self, differences: int, other_version: str, *, repaired: bool) -> None:
         """A look has found so many differences, and *repaired* them or not. Tables that an *other_version* of
         dnsteer made were not compared."""
         if not other_version:
@@ -135,12 +147,12 @@ class SwitchMemory:
             f"dnsteer {other_version} made the tables, which are not compared: apply the spec" if other_version else ""
         )
 
-    def not_looked(self, err: Exception) -> None:
+    def note_failed_look(self, err: Exception) -> None:
         """A look has failed. That the switch is away, or its record damaged, says nothing about the tables."""
         if isinstance(err, SwitchError) and not isinstance(err, UnavailableError | DamagedError | UnwrittenError):
             self.fault = f"its tables cannot be made as they were applied: {err}"
 
-    def decided(self, overlay: Overlay, decision: str) -> None:
+    def note_decision(self, overlay: Overlay, decision: str) -> None:
         """Remember which decision has led to an overlay."""
         self._decisions.pop(overlay, None)
         self._decisions[overlay] = decision
@@ -188,7 +200,7 @@ class HeldSwitch(TargetSwitch):
         known = self.memory.tell(bridge)
         return AgentAnswer(known) if known is not None else super().ask_agent(bridge)
 
-    def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
+    def wanted(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return what a recorded state and an overlay mean, from what is known as far as possible. Raises SwitchError."""
         known = self.memory.wanted
         if known is None or known.applied != state:
@@ -200,7 +212,7 @@ class HeldSwitch(TargetSwitch):
 
     def is_intact(self, bridge: str, marker: int) -> bool:
         """Whether the tables were right when last looked at, and no event came since."""
-        return self.memory.seen == (bridge, marker, self.memory.events)
+        return self.memory.intact_at == (bridge, marker, self.memory.events)
 
     def keep_overlay(self, session: Session, bridge: str, overlay: Overlay, why: UnwrittenError) -> Callable[[], None]:
         """Keep an overlay that OVSDB refuses to write. From now on its sessions read the record as if it had it."""
@@ -238,18 +250,18 @@ class HeldSwitch(TargetSwitch):
     def moving(self, bridge: str, state: AppliedState, overlay: Overlay, todo: TableChanges) -> Iterator[None]:
         """Know the tables as changed, without another look. A change that fails leads to one."""
         memory = self.memory
-        memory.decided(overlay, DECISION.get())
-        memory.sent = frozenset(map(monitored, (*todo.add, *todo.replace)))
+        memory.note_decision(overlay, DECISION.get())
+        memory.sent = frozenset(map(monitor_line, (*todo.add, *todo.replace)))
         try:
             yield
         except BaseException:
             memory.sent = frozenset()
             memory.notice()
             raise
-        memory.seen = bridge, marker(state.digest, overlay), memory.events
+        memory.intact_at = bridge, marker(state.digest, overlay), memory.events
 
 
-def monitored(flow: Flow) -> str:
+def monitor_line(flow: Flow) -> str:
     """A flow as ovs-ofctl monitor prints it after the event: without its priority."""
     actions = f"actions={flow.actions}" if flow.actions != "drop" else ""
     return " ".join(filter(None, (f"table={flow.table} cookie=0x{flow.cookie:x}", flow.match, actions)))
@@ -284,3 +296,16 @@ class _RememberingSession(Session):
         if known is None or known[0] != row:
             known = self._memory.state = row, super().state(record, number)
         return known[1]
+
+
+async def record_kept(switch: HeldSwitch, bridge: str, work: SwitchThread, observer: AgentObserver) -> bool:
+    """Record what is kept, if something is and OVSDB can be written. Return whether it still counts: others may have written
+    the record meanwhile. Raises SwitchError."""
+    kept, counts = switch.memory.unrecorded, True
+    if kept.why:
+        with suppress(BusyError, UnwrittenError):
+            counts = await work(partial(switch.record_kept, bridge))
+    left = f"; nor can it be kept for the next agent: {kept.unsaved}" if kept.unsaved else ""
+    text = f"backends go out and come back without the record, which follows once it can be written: {kept.why}{left}"
+    observer.unrecorded(text if kept.why else "")
+    return counts

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum, auto
 from math import inf
 
-from dnsteer.agent.look_times import LookTimes
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.switch.state import BridgeRecord
 
@@ -19,6 +18,71 @@ TICK = 1.0
 """Seconds between two readings of the record, and between two steps of what is under way."""
 PAUSE = 0.2
 """Seconds after a turn that failed, whatever wakes the agent: a change that fails does so itself."""
+
+
+_QUIET = 0.05
+"""Seconds without a change, after which a change is over: an apply is many."""
+_LATEST = 0.3
+"""Seconds after a change in which it must be quiet; then the look comes all the same."""
+_REGULAR = 30.0
+"""Seconds between looks without a change: not everything is announced."""
+_SHARE = 0.2
+"""Share of the time that looks may take where changes do not end."""
+_REGULAR_SHARE = 0.003
+"""Share of the time that regular looks may take: no backend can be taken out meanwhile."""
+_IN_A_ROW = 5
+"""Looks in a row that found differences, after which somebody is fighting the agent, and looks are spaced."""
+_SPACED = 1.0
+"""Seconds between looks then."""
+_AGAIN = 0.2
+"""Seconds until a look that failed is tried again."""
+
+
+class LookTimes:
+    """All times are in seconds of one steady clock. *events* count what was noticed of the switch."""
+
+    def __init__(self) -> None:
+        self._seen = -1
+        self._events = -1
+        self._first = self._last = 0.0
+        self._earliest = self._regular = 0.0
+        self._in_a_row = 0
+        self.failing = False
+        """Whether the last look could not be done."""
+
+    def notice(self, events: int, now: float) -> None:
+        """So many events are counted now."""
+        if events != self._events:
+            self._first = now if self._events == self._seen else self._first
+            self._events, self._last = events, now
+
+    @property
+    def due(self) -> float:
+        """When the next look is to be, by the events that were noticed."""
+        if self._events != self._seen:
+            return max(self._earliest, min(self._last + _QUIET, self._first + _LATEST))
+        return self._regular
+
+    def due_in(self, events: int, now: float) -> float:
+        """Notice what is counted, and return the seconds until the next look; 0 or less: now."""
+        self.notice(events, now)
+        return self.due - now
+
+    def done(self, events: int, began: float, ended: float, *, differed: bool) -> None:
+        """A look is done, with *events* counted when it began."""
+        self.failing = False
+        self._seen = events
+        self._events = max(self._events, events)
+        self._first = ended
+        self._in_a_row = self._in_a_row + 1 if differed else 0
+        took = ended - began
+        self._earliest = ended + (_SPACED if self._in_a_row >= _IN_A_ROW else took / _SHARE if not differed else 0)
+        self._regular = ended + max(_REGULAR, took / _REGULAR_SHARE)
+
+    def failed(self, now: float) -> None:
+        """A look could not be done."""
+        self.failing = True
+        self._earliest = self._regular = now + _AGAIN
 
 
 class AgentStep(IntEnum):
@@ -52,10 +116,10 @@ _WITHOUT_SWITCH = (AgentStep.LOOK, AgentStep.KEEP_PROBE_PORT)
 class AgentState:
     """What the agent knows of its own work. Times are in seconds on the clock of its event loop."""
 
-    follows: bool = False
+    is_following: bool = False
     """Whether there is a state that it follows."""
-    holds_claim: bool = False
-    stands_by: bool = False
+    has_claim: bool = False
+    is_standing_by: bool = False
     """Whether another agent had the claim at the last reading, so that this one has nothing to do but to read the record."""
     tasks_started: bool = False
     taken_over: bool = False
@@ -104,9 +168,9 @@ class AgentState:
     """Flows, groups and settings that were not as applied."""
 
     @property
-    def acts(self) -> bool:
+    def is_acting(self) -> bool:
         """Whether this agent is the one that acts on the switch, as far as is known."""
-        return not self.stands_by
+        return not self.is_standing_by
 
     def begin_turn(self, now: float) -> None:
         """Begin a turn. What is under way becomes due once a second, also where something wakes the agent all the time."""
@@ -145,14 +209,14 @@ class AgentState:
 
 @dataclass(frozen=True)
 class NextWork:
-    """The *step* to do now. None: wait until *until*, or until something *wakes* the agent, if it may; then begin a turn.
+    """The *step* to do now. None: wait until *until*, or until something wakes the agent, if it may; then begin a turn.
 
     A wait that nothing ends is a pause: what comes next is to be asked again after it.
     """
 
     step: AgentStep | None
     until: float
-    wakes: bool = True
+    can_wake: bool = True
 
 
 def next_work(state: AgentState, now: float) -> NextWork:
@@ -161,8 +225,8 @@ def next_work(state: AgentState, now: float) -> NextWork:
         if (state.done is None or step > state.done) and _is_due(step, state, now):
             return NextWork(step, now)
     if now < state.paused_until:
-        return NextWork(None, state.paused_until, wakes=False)
-    if state.follows and state.acts:
+        return NextWork(None, state.paused_until, can_wake=False)
+    if state.is_following and state.is_acting:
         return NextWork(None, min(now + TICK, max(now, state.looks.due)))
     return NextWork(None, now + TICK)
 
@@ -171,9 +235,9 @@ def _is_due(step: AgentStep, state: AgentState, now: float) -> bool:
     """Whether a step that the present turn has not come to yet is to be done in it."""
     if step is AgentStep.READ_RECORD:
         fresh = not state.read_first and now < state.read_at + TICK
-        decides = bool(state.due) and state.holds_claim and state.follows and state.acts
+        decides = bool(state.due) and state.has_claim and state.is_following and state.is_acting
         return not (fresh and decides)  # what is due comes first
-    if state.unread or not state.follows or not state.acts:
+    if state.unread or not state.is_following or not state.is_acting:
         return False
     if state.away and step not in _WITHOUT_SWITCH:
         return False

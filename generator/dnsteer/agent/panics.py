@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.decide import PoolRules
 from dnsteer.agent.effect import Effect
+from dnsteer.agent.health_decision import PoolRules
 from dnsteer.metrics.observer import AgentObserver, KeptChange, PanicChange
 
 

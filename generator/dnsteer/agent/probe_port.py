@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import subprocess
 from functools import partial
+from pathlib import Path
 
-from dnsteer.agent import network
+from dnsteer.agent.held_switch import SwitchThread
 from dnsteer.agent.supervise import Retry
 from dnsteer.metrics.observer import AgentObserver
+from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.tools import SwitchError
 
 _TROUBLE = "the probe port"
-_Work = Callable[[Callable[[], None]], Awaitable[None]]
-"""Does something in the thread that changes the switch."""
 
 
 class ProbePort:
@@ -28,24 +28,79 @@ class ProbePort:
     def looked(self) -> None:
         """A look is done, which may have made the port anew."""
         self._checked = False
-        self._retry.worked()
+        self._retry.reset()
 
-    async def adopt(self, spec: Spec, work: _Work, time: float) -> None:
+    async def adopt(self, spec: Spec, work: SwitchThread, time: float) -> None:
         """Set it up as another spec says, before its checks begin."""
         self.looked()
         if spec.switch.probe is None:
             self._observer.forget(_TROUBLE)
         await self.keep(spec, work, time)
 
-    async def keep(self, spec: Spec, work: _Work, time: float) -> None:
+    async def keep(self, spec: Spec, work: SwitchThread, time: float) -> None:
         """Set it up, if that has not been done since the last look; where it fails, it is tried again later."""
-        if self._checked or not self._retry.due(time):
+        if self._checked or not self._retry.is_due(time):
             return
         try:
-            await work(partial(network.set_up_probe_port, spec))
+            await work(partial(set_up_probe_port, spec))
         except SwitchError as err:
-            self._retry.failed(time)
+            self._retry.postpone(time)
             self._observer.fails(_TROUBLE, f"the port of probes cannot be set up: {err}", "error")
             return
         self._checked = True
         self._observer.works(_TROUBLE, "the port of probes is set up")
+
+
+TABLE = 5353
+"""Number of the routing table, and preference of its rules."""
+_NEXT_HOP = {"ipv4": "169.254.53.53", "ipv6": "fe80::5353"}
+
+
+def set_up_probe_port(spec: Spec) -> None:
+    """Set the port up; what is there already stays. Raises SwitchError with what `ip` says.
+
+    Addresses are given without their networks, so that nothing but probes takes this port. What comes from them has a
+    routing table of its own, with one next hop that has the balancer's MAC address: the kernel asks nobody for a VIP's.
+    """
+    probe = spec.switch.probe
+    if probe is None:
+        return
+    port = probe.port
+    if any(a.version == 6 for a in probe.addresses):
+        # For this port alone, without addresses by router advertisements.
+        _write(f"ipv6/conf/{port}/accept_ra", "0")
+        _write(f"ipv6/conf/{port}/disable_ipv6", "0")
+    for name in (*spec.switch.uplinks, *spec.switch.ports):
+        if Path(f"/proc/sys/net/ipv4/conf/{name}").exists():
+            # The kernel sees the frames of such a port too, and would answer ARP for the addresses with the port's own MAC.
+            _write(f"ipv4/conf/{name}/arp_ignore", "1")
+    _ip(f"link set dev {port} up")
+    for family in dict.fromkeys(family_of(a.ip) for a in probe.addresses):
+        ip, hop = ("-4" if family == "ipv4" else "-6"), _NEXT_HOP[family]
+        rules = _ip(f"{ip} rule show")
+        for own in (a.ip for a in probe.addresses if family_of(a.ip) == family):
+            _ip(f"{ip} address replace {own}/{own.max_prefixlen} dev {port}{' nodad' if family == 'ipv6' else ''}")
+            if f"from {own} lookup {TABLE}" not in rules:
+                _ip(f"{ip} rule add from {own} lookup {TABLE} pref {TABLE}")
+        _ip(f"neigh replace {hop} lladdr {spec.switch.mac} dev {port} nud permanent")
+        _ip(f"{ip} route replace default via {hop} dev {port} onlink table {TABLE}")
+
+
+def _write(setting: str, value: str) -> None:
+    file = Path("/proc/sys/net") / setting
+    try:
+        file.write_text(value)
+    except OSError as err:
+        raise SwitchError(f"{file}: {err.strerror}") from None
+
+
+def _ip(command: str) -> str:
+    try:
+        done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False, timeout=10)
+    except FileNotFoundError:
+        raise SwitchError("no program ip: install iproute2") from None
+    except (OSError, subprocess.TimeoutExpired) as err:
+        raise SwitchError(f"ip {command}: {err}") from None
+    if done.returncode:
+        raise SwitchError(f"ip {command}: {done.stderr.strip()}")
+    return done.stdout

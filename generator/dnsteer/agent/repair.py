@@ -13,7 +13,7 @@ from dnsteer.deploy.restore import restore
 from dnsteer.deploy.role import bring_role
 from dnsteer.deploy.settle import settle_or_keep
 from dnsteer.deploy.target_switch import Progress
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.metrics.observer import Look
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
@@ -29,7 +29,7 @@ _NAMED = 5
 """Differences that are named one by one."""
 
 
-def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
+def inspect_switch(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
     """Compare the switch with the record, and with *repair* put right what differs.
 
     Raises SwitchError; BusyError when another dnsteer is changing the bridge.
@@ -57,9 +57,15 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
             failed = err
         with switch.database() as database:
             found = compute_and_diff(
-                wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=False,
+                wanted,
+                database,
+                client,
+                switch.extension,
+                adopt=True,
+                reclaim=True,
+                needs_extension=False,
                 foreign_flows=False,
-            )  # fmt: skip
+            )
             if failed is not None and not found.changed:
                 raise failed
             if found.changed and repair:
@@ -68,7 +74,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
     if record.waits and repair:
         restore(switch, bridge, progress=progress)
     if not found.changed and not role:
-        memory.seen = bridge, marker(state.digest, record.overlay), events
+        memory.intact_at = bridge, marker(state.digest, record.overlay), events
     return Look(
         (*_words(found, wanted, repair), *(["flows of the switch's role"] if role else [])),
         flows=len(found.flows),
@@ -78,7 +84,7 @@ def look(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -
     )
 
 
-def _words(found: SwitchDiff, wanted: Wanted, repair: bool) -> list[str]:
+def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
     """Return the differences in words; with *repair* of settings what was done about them."""
 
     def shown(flow: Flow) -> str:

@@ -1,4 +1,4 @@
-"""Failures that nobody foresaw: each is said with its place and counted, and what failed is tried again.
+"""Supervise the tasks of the agent: a failure that nobody foresaw is reported with its line, and the task started again.
 
 A defect in one part of the agent must not stop the others, least of all the health checks. Only a cancellation ends a task.
 """
@@ -6,6 +6,8 @@ A defect in one part of the agent must not stop the others, least of all the hea
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -28,7 +30,7 @@ _EVENT = "an event"
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 
-def place_of(err: BaseException) -> str:
+def error_location(err: BaseException) -> str:
     """Where an exception was raised: the innermost line of dnsteer's own, or else of a library's."""
     frames = traceback.extract_tb(err.__traceback__)
     own = [frame for frame in frames if "dnsteer" in Path(frame.filename).parts] or frames
@@ -38,10 +40,10 @@ def place_of(err: BaseException) -> str:
     return f"{'/'.join(file.parts[-2:])}:{own[-1].lineno}, in {own[-1].name}: {own[-1].line}"
 
 
-def described(err: BaseException) -> str:
+def describe_error(err: BaseException) -> str:
     """An exception in one line: its kind, its text and its place."""
     with suppress(Exception):  # the text of an exception may be what fails
-        return f"{type(err).__name__}: {err} ({place_of(err)})"
+        return f"{type(err).__name__}: {err} ({error_location(err)})"
     return type(err).__name__
 
 
@@ -54,13 +56,13 @@ class Supervisor:
         self._reliefs: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         """When parts failed last that nobody starts again, and what ends the trouble with each, unless it fails before."""
 
-    def failed(self, part: str, err: BaseException) -> None:
+    def report_failure(self, part: str, err: BaseException) -> None:
         """Say and count that a *part* of the agent has failed. The same failure is said once."""
-        text = f"a defect in {part}, which is tried again while all else goes on: {described(err)}"
+        text = f"a defect in {part}, which is tried again while all else goes on: {describe_error(err)}"
         with suppress(Exception):  # an observer may be what fails: the others are told all the same
             self._observer.defect(part, text)
 
-    def works(self, part: str) -> None:
+    def report_recovery(self, part: str) -> None:
         """Say that it works again, if it had failed."""
         self._observer.works(f"the part {part}", f"{part} works again")
 
@@ -70,9 +72,9 @@ class Supervisor:
         try:
             yield
         except Exception as err:  # noqa: BLE001  whatever it is, the rest goes on
-            self.failed(part, err)
+            self.report_failure(part, err)
         else:
-            self.works(part)
+            self.report_recovery(part)
 
     def start(self, part: str, run: Run) -> None:
         """Run a task until `stop`, and again whenever it ends."""
@@ -86,14 +88,14 @@ class Supervisor:
             try:
                 done, _ = await asyncio.wait([task], timeout=_steady_after(worked))
                 if not done:
-                    self.works(part)
+                    self.report_recovery(part)
                     pause = FIRST_PAUSE
                     await asyncio.wait([task])
             finally:
                 await _ended(task)
             worked = clock() - began
             err = None if task.cancelled() else task.exception()
-            self.failed(part, err or RuntimeError("it has ended by itself"))
+            self.report_failure(part, err or RuntimeError("it has ended by itself"))
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -107,7 +109,7 @@ class Supervisor:
                 loop.default_exception_handler(context)
             else:
                 part = context.get("part", _EVENT)
-                self.failed(part, err)
+                self.report_failure(part, err)
                 self._relieve_later(part, loop)
 
         loop.set_exception_handler(failed)
@@ -150,7 +152,7 @@ class Retry:
     def __init__(self) -> None:
         self._pause, self._due = 0.0, 0.0
 
-    def due(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Whether it is time."""
         return now >= self._due
 
@@ -158,11 +160,34 @@ class Retry:
         """The seconds until it is time."""
         return max(self._due - now, 0.0)
 
-    def failed(self, now: float) -> None:
-        """It has failed."""
+    def postpone(self, now: float) -> None:
+        """It has failed: try it again after a pause, twice as long as the last one."""
         self._pause = min(2 * self._pause, LONGEST_PAUSE) or FIRST_PAUSE
         self._due = now + self._pause
 
-    def worked(self) -> None:
-        """It has worked, or something else is to be tried."""
+    def reset(self) -> None:
+        """It has worked, or something else is to be tried: begin with a short pause again."""
         self._pause = self._due = 0.0
+
+
+async def set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait until the event is set, at most so long; return whether it is.
+
+    Not by asyncio.wait_for, which loses a cancellation that comes at the wrong moment.
+    """
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait([waiting], timeout=seconds)
+    finally:
+        waiting.cancel()
+    return event.is_set()
+
+
+def notify_systemd(*lines: str) -> None:
+    """Send a notification (sd_notify(3)), such as READY=1; nothing where systemd did not start this process."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.connect(f"\0{address[1:]}" if address.startswith("@") else address)
+        to.send("\n".join(lines).encode())

@@ -17,14 +17,19 @@ from dnsteer.spec.model.spec import Spec
 
 class VerbServer:
     """Carries out verbs on the switch as the agent has it, and tells what was *seen*. *applied* gives the spec
-    that is followed, if one is; *acts* says whether this agent acts on the switch, or another one does."""
+    that is followed, if one is; *is_acting* says whether this agent acts on the switch, or another one does."""
 
     def __init__(
-        self, switch: HeldSwitch, run_request: RunRequestOn, observer: AgentObserver, seen: SeenRecorder,
-        applied: Callable[[], Spec | None], acts: Callable[[], bool],
-    ) -> None:  # fmt: skip
+        self,
+        switch: HeldSwitch,
+        run_request: RunRequestOn,
+        observer: AgentObserver,
+        seen: SeenRecorder,
+        applied: Callable[[], Spec | None],
+        is_acting: Callable[[], bool],
+    ) -> None:
         self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied
-        self._tell, self._acts = seen.tell, acts
+        self._tell, self._is_acting = seen.tell, is_acting
         self._control: Control | None = None
 
     def begin(self, bridge: str, supervisor: Supervisor) -> None:
@@ -32,7 +37,9 @@ class VerbServer:
         if self._control is not None:
             return
         run = partial(self._run_request, self._switch)
-        control = self._control = Control(self._switch.remote, bridge, run, self._observer.say, self._tell, self._acts)
+        control = self._control = Control(
+            self._switch.remote, bridge, run, self._observer.say, self._tell, self._is_acting
+        )
         if control.path is None:
             why = "the database is a remote one"
             self._observer.say(f"no control socket: {why}", "not_listening", reason=why)
@@ -41,7 +48,7 @@ class VerbServer:
 
     async def run_verb(self, asked: Asked) -> VerbOutcome:
         """Carry out a verb that the console asks for."""
-        if self._control is None or not self._acts():
+        if self._control is None or not self._is_acting():
             return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")
         switch = self._switch
         extension = switch.extension

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
-from dnsteer.agent.waiting import set_within
+from dnsteer.agent.supervise import set_within
 from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.signals import ends_with_parent
 from dnsteer.switch.silent_bridge import read_silent_bridge
@@ -96,16 +96,16 @@ async def _ask(switch: HeldSwitch, bridge: str, command: str) -> str | None:
         if not (await asyncio.wait([asking], timeout=_SLOW))[0]:
             silent = await asyncio.to_thread(read_silent_bridge, switch.remote, bridge, _UNANSWERED - _SLOW)
             if not asking.done():
-                memory.slow(silent)
+                memory.note_slow_answer(silent)
         answer = await asking
     except UnavailableError as err:
         if silent is None:
             silent = await asyncio.to_thread(read_silent_bridge, switch.remote, bridge, _UNANSWERED)
-        memory.silent(str(err), silent)
+        memory.note_silence(str(err), silent)
         return None
     finally:
         asking.cancel()
-    memory.answers()
+    memory.note_answer()
     return answer
 
 

@@ -26,8 +26,8 @@ from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.status.live import read_live
 from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession
+from dnsteer.switch.private_switch import new_directory
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.stale_directories import new_directory
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError, UnavailableError
 

@@ -238,7 +238,7 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
     if at is None:
         return {}
     try:
-        from dnsteer.agent.balance.push import push_application, serve_push
+        from dnsteer.agent.balance.pushed_metric import push_application, serve_push
     except ModuleNotFoundError as err:
         why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
         say(f"no loads of backends: {why}", "not_listening", "warning", reason=why)
@@ -253,7 +253,7 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
     def serve(agent: Agent) -> Coroutine[Any, Any, None]:
         return serve_push(
             *at,
-            push_application(agent.balancer.pools_in_force, agent.balancer.bears, refused),
+            push_application(agent.balancer.pools_in_force, agent.balancer.add_pushed_metric, refused),
             partial(_said_of_server, say),
         )
 

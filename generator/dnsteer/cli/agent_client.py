@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dnsteer import __version__
-from dnsteer.deploy.bounded import bounded_alike
+from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.caller import operator_name
 from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket
 

@@ -55,7 +55,7 @@ def run_request(say: Say, switch: TargetSwitch, request: Request, channel: Chann
     said = {stream: cast("TextIO", _Sent(channel, name, request)) for stream, name in streams}
     REDIRECTED.set(Redirected(said, request.environ, request.terminal))
     SENT_FILES.set(request.files)
-    CALLER.set(Caller(request.by, channel.pause, channel.basis))
+    CALLER.set(Caller(request.by, channel.pause, channel.previewed))
     AGENT_SIDE.set(AgentSide(switch, channel.ask))
     DECISION.set(request.decision)
     try:

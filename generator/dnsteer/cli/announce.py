@@ -15,7 +15,7 @@ from dnsteer.spec.errors import escape, some_of
 from dnsteer.switch.tools import SwitchError
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.withdraw import Withdrawing
+    from dnsteer.deploy.withdraw import WithdrawalChange
 
 _POLL = 0.05
 _PATIENCE = 10.0
@@ -86,10 +86,10 @@ def _named(vips: list[str] | None, every: bool) -> list[str]:
     return vips or []
 
 
-def _wait(done: Withdrawing, *, gone: bool) -> set[str] | None:
+def _wait(done: WithdrawalChange, *, gone: bool) -> set[str] | None:
     """Wait until BIRD has no route to the VIPs any more, or has all; those that are left. None: it cannot be asked here."""
     from dnsteer.agent.announce.bird import Bird, BirdError
-    from dnsteer.agent.announce.routes import protocols
+    from dnsteer.agent.announce.bird_routes import protocols
     from dnsteer.spec.announced import prefixes
 
     wanted = {prefix for name in done.vips for prefix in prefixes(done.spec.vips[name])}
@@ -113,7 +113,7 @@ def _wait(done: Withdrawing, *, gone: bool) -> set[str] | None:
         time.sleep(_POLL)
 
 
-def _report(done: Withdrawing, state: str, left: set[str] | None, dry_run: bool, json: bool) -> None:
+def _report(done: WithdrawalChange, state: str, left: set[str] | None, dry_run: bool, json: bool) -> None:
     if json:
         print_json(
             {

@@ -208,10 +208,10 @@ def change_backends(
 ) -> OverlayChange:  # fmt: skip
     """Change what the overlay has of the backends *names* (POOL/BACKEND), by all *edits* or none. Raises SwitchError."""
     from dnsteer.deploy.overlay_change import change_overlay
-    from dnsteer.deploy.overlay_edits import together
+    from dnsteer.deploy.overlay_edits import combine_edits
 
     return change_overlay(
-        switch, bridge, together(edits), pools={name.partition("/")[0] for name in names}, dry_run=dry_run,
+        switch, bridge, combine_edits(edits), pools={name.partition("/")[0] for name in names}, dry_run=dry_run,
         confirm=confirm(yes, json), progress=progress(json),
     )  # fmt: skip
 
@@ -223,9 +223,9 @@ def go_on(
     entries = [entry for name in dict.fromkeys(names) for entry in change.entries(name, kind)]
     under_way = [entry for entry in entries if entry.gone < DRAINED or entry.returns]
     if not dry_run and under_way:
-        from dnsteer.deploy.gradual import go_to_the_end
+        from dnsteer.deploy.gradual_change import finish_gradual_change
 
-        go_to_the_end(switch, change, some_of(dict.fromkeys(names)), under_way, progress(json))
+        finish_gradual_change(switch, change, some_of(dict.fromkeys(names)), under_way, progress(json))
 
 
 def report_change(
@@ -240,7 +240,7 @@ def report_change(
         named = {"backends": about} if names else {}
         print_json({**change.as_json(), **alone, **named, "dry_run": dry_run, **(more or {})})
         return
-    from dnsteer.deploy.bounded import bounded_alike
+    from dnsteer.deploy.bounded_lists import bounded_alike
 
     how = "--json" if dry_run else ""
     for warning in bounded_alike(change.warnings, how=how):

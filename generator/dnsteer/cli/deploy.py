@@ -37,7 +37,7 @@ _MAX_IN_FORCE = 20
 
 if TYPE_CHECKING:
     from dnsteer.deploy.prefetch import Prefetch
-    from dnsteer.deploy.run import Deployed
+    from dnsteer.deploy.run import DeployResult
     from dnsteer.deploy.summary import PlanSummary
     from dnsteer.spec.loaded import Loaded
     from dnsteer.status.verify import Drift
@@ -96,8 +96,8 @@ def plan(
         raise typer.BadParameter("found -o -; expected a file: the plan's words go to standard output")
     with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
         from dnsteer.deploy import plan_file
+        from dnsteer.deploy.goal import FileSource
         from dnsteer.deploy.run import Options, preview
-        from dnsteer.deploy.spec_source import FileSource
 
         options = Options(adopt, rename, note, grace, standby)
         summary = preview(FileSource(loaded), switch, options, prefetch=prefetch)
@@ -144,8 +144,8 @@ def apply(
         done = plan_file.apply_plan(value, switch, confirm=confirm(yes, json), progress=progress(json))
     elif spec is not None:
         with _loaded(spec, switch, json, verbose) as (loaded, prefetch):
+            from dnsteer.deploy.goal import FileSource
             from dnsteer.deploy.run import Options, deploy, preview
-            from dnsteer.deploy.spec_source import FileSource
 
             options = Options(adopt, rename, note, grace, standby)
             if dry_run:
@@ -179,7 +179,7 @@ def print_summary(
     summary: PlanSummary, *, verbose: bool, json: bool, flows: bool = True, more: Mapping[str, Any] | None = None
 ) -> None:
     """Print what would change, all of it where *verbose*, with the *flows* then; as JSON with *more*."""
-    from dnsteer.deploy.bounded import bounded_alike
+    from dnsteer.deploy.bounded_lists import bounded_alike
     from dnsteer.deploy.summary import counted, details, summary_as_json
 
     if json:
@@ -206,9 +206,11 @@ def _print_notes(summary: PlanSummary) -> None:
         err.print(f"note: {escape(note)}")
 
 
-def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool = False) -> None:
+def print_deployed(
+    done: DeployResult, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool = False
+) -> None:
     """Print what was changed; as JSON with *more*."""
-    from dnsteer.deploy.bounded import bounded_alike
+    from dnsteer.deploy.bounded_lists import bounded_alike
     from dnsteer.deploy.summary import count_changes, counted, summary_as_json
 
     bridge, changed = done.summary.loaded.spec.switch.bridge, done.result.changed
@@ -233,7 +235,7 @@ def print_deployed(done: Deployed, json: bool, more: Mapping[str, Any] | None = 
 
 def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[str]:
     """What changes, a line each; of many of a kind the first few unless *verbose*. With *lines* those of the spec."""
-    from dnsteer.deploy.bounded import bounded_lines
+    from dnsteer.deploy.bounded_lists import bounded_lines
     from dnsteer.deploy.summary import sentence_groups
 
     groups = sentence_groups(summary, lines=lines)
@@ -244,7 +246,7 @@ def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[s
 
 def _applied_spec(switch: TargetSwitch, bridge: str | None) -> Loaded:
     """The spec of the recorded state. Raises SwitchError where there is none, or none that this version accepts."""
-    from dnsteer.deploy.recorded import load_state
+    from dnsteer.deploy.recorded_spec import load_state
 
     with switch.session() as session:
         record = session.record_of(bridge)

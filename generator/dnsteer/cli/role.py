@@ -130,12 +130,12 @@ def _take(switch: TargetSwitch, bridge: str | None, name: RoleName | None, *, dr
 
 def _tell(switch: TargetSwitch, done: RoleChange) -> None:
     """Tell neighbours, once: the agent repeats it. The role is as it should be where that fails: it is only a warning."""
-    from dnsteer.agent.gratuitous import tell
+    from dnsteer.agent.gratuitous import notify_neighbors
 
     try:
         if done.spec is None:
             raise SwitchError("the applied spec cannot be read; apply one")
-        tell(switch.client(done.bridge), done.spec)
+        notify_neighbors(switch.client(done.bridge), done.spec)
     except (SwitchError, PermissionError) as error:
         err.print(escape(f"warning: neighbours are not told of VIPs and gateways: {error}"))
 

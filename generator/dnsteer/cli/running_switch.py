@@ -27,7 +27,7 @@ from dnsteer.cli.remote_options import (
     Timeout,
     use_tls,
 )
-from dnsteer.deploy.bounded import bounded_alike
+from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.spec.errors import escape

@@ -12,7 +12,7 @@ from rich.text import Text
 from dnsteer.cli.output import passed, utc
 from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.console.attention_item import AttentionItem, Level
-from dnsteer.deploy.bounded import FEW, MANY, kind_of
+from dnsteer.deploy.bounded_lists import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
 from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance

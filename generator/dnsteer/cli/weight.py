@@ -57,7 +57,7 @@ def weight(
 
     Of several all get it, in one change of the switch, or none.
     """
-    from dnsteer.deploy.weight_edits import give_weight, take_weight_back
+    from dnsteer.deploy.overlay_edits import give_weight, take_weight_back
 
     names, number = words, None
     if (not undo and "/" not in words[-1]) or words[-1].isdigit():

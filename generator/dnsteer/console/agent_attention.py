@@ -8,8 +8,8 @@ from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sent
 from dnsteer.console.backend_question import ask
 from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
-from dnsteer.slots.in_service import in_service
 from dnsteer.slots.membership import Membership
+from dnsteer.slots.weights import in_service
 from dnsteer.spec.checked_services import service_name
 from dnsteer.spec.derived import endpoints
 from dnsteer.spec.model.spec import Spec

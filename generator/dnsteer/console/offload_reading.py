@@ -14,7 +14,7 @@ from dnsteer.console.pace import briefly, next_pause
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import read_figures

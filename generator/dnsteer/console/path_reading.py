@@ -14,7 +14,7 @@ from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.rates import Series
 from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.observer import Known

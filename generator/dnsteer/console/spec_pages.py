@@ -28,7 +28,7 @@ from dnsteer.console.plan_limits import too_large
 from dnsteer.console.seen import Seen
 from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.console.visitor import Visitor
-from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.spec.errors import counted
 from dnsteer.switch.state import AppliedState

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Asked:
     """A verb with its arguments. *by* is who asks, for the record; *files* what the files hold that the arguments name.
 
-    *expected* is the fingerprint of the record that was previewed (`deploy.basis`): on another one nothing is done.
+    *expected* is the fingerprint of the record that was previewed (`deploy.agreement`): on another one nothing is done.
     """
 
     argv: tuple[str, ...]

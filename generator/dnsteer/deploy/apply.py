@@ -14,29 +14,40 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from dnsteer.deploy.attempt import Attempt
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
-from dnsteer.deploy.journal import Begun, JournalEntry, begin, begin_or_nothing, commit
-from dnsteer.deploy.ports import add_ports, finish_ports, restore_ports, set_smallest_fragment
+from dnsteer.deploy.journal import Attempt, JournalEntry, PendingChange, begin, begin_or_nothing, commit
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
-from dnsteer.deploy.send import ApplyResult, Sending
+from dnsteer.deploy.send import ApplyResult, BundleSender
 from dnsteer.deploy.target_switch import GRACE, Progress, TargetSwitch, silent
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.errors import some_of
+from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
+from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.switch.fragment_limit import Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.restart_fence import has_fence, makes_fence
 from dnsteer.switch.session import Session
+from dnsteer.switch.setting_limits import SettingsInput
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import AppliedState, DamagedError
-from dnsteer.switch.table_changes import TableChanges, compare_tables, lost
+from dnsteer.switch.state import REMOVED, AppliedState, DamagedError
+from dnsteer.switch.table_changes import TableChanges, compare_tables, lines_to_restore, lost_lines
 from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 
 
 def apply_change(
-    wanted: Wanted, found: SwitchDiff, entry: JournalEntry, session: Session, database: db.Database, client: OpenFlow, *,
-    grace: float = GRACE, needs_extension: bool = True, progress: Progress = silent,
-) -> ApplyResult:  # fmt: skip
+    wanted: WantedSwitch,
+    found: SwitchDiff,
+    entry: JournalEntry,
+    session: Session,
+    database: db.Database,
+    client: OpenFlow,
+    *,
+    grace: float = GRACE,
+    needs_extension: bool = True,
+    progress: Progress = silent,
+) -> ApplyResult:
     """Change the switch to what is wanted, given what differs, and record it.
 
     *grace* is how long, in seconds, answers of backends that leave may still take. Unless it *needs_extension*, the
@@ -47,39 +58,44 @@ def apply_change(
     with attempt.undone_on_failure():
         if found.before is not None and (found.changed or entry.record_stale):
             with defer_signals():  # else nobody would know whether it was written
-                attempt.begun = begin_or_nothing(session, entry)
+                attempt.pending_change = begin_or_nothing(session, entry)
         if found.adds_ports:
             attempt.restore_ports = partial(restore_ports, wanted, found, database, client)
         tables = add_ports(wanted, found, database, client, progress)
         signals = attempt.defer_signals()
         if found.before is None:
-            attempt.begun = begin(session, entry)
+            attempt.pending_change = begin(session, entry)
         warnings = set_smallest_fragment(wanted, found, database)
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
         result = ApplyResult(
-            found.settings, todo, loaded=found.loads, recorded=entry.record_stale, away=away, warnings=warnings,
+            found.settings,
+            todo,
+            loaded=found.loads,
+            recorded=entry.record_stale,
+            away=away,
+            warnings=warnings,
             of_others=found.warnings_of_others,
-        )  # fmt: skip
-        sending = Sending(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
+        )
+        sending = BundleSender(client, wanted, attempt, has_fence(tables), signals, grace, needs_extension, progress)
         sending.change_tables(result, tables, found.handover)
         if result.changed:
             attempt.keep()
-            _finish(wanted, tables, entry, attempt.begun, session, database, client, result)
-    result.state = attempt.begun.pending.number if attempt.begun else entry.state.number
+            _finish(wanted, tables, entry, attempt.pending_change, session, database, client, result)
+    result.state = attempt.pending_change.pending.number if attempt.pending_change else entry.state.number
     return result
 
 
-def _changes_now(wanted: Wanted, found: SwitchDiff, tables: Tables) -> TableChanges:
+def _changes_now(wanted: WantedSwitch, found: SwitchDiff, tables: Tables) -> TableChanges:
     """Return what the bundle must change; compared again when ports are new: the bridge may have lost its tables."""
     if not found.adds_ports:
         return found.flows
-    gone = tuple(line for line in lost(found.tables, tables) if not makes_fence(line))
+    gone = tuple(line for line in lost_lines(found.tables, tables) if not makes_fence(line))
     changes = compare_tables(wanted.lines, wanted.groups, tables)
     return replace(changes, restore=gone, renumbered=found.flows.renumbered)
 
 
-def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tables) -> list[str]:
+def _role_lines(session: Session, wanted: WantedSwitch, found: SwitchDiff, tables: Tables) -> list[str]:
     """Return what keeps a switch on standby from answering by its new tables, where it has lost that or never had it."""
     record = session.record_of(wanted.bridge.name)
     try:
@@ -90,17 +106,23 @@ def _role_lines(session: Session, wanted: Wanted, found: SwitchDiff, tables: Tab
 
 
 def _finish(
-    wanted: Wanted, tables: Tables, entry: JournalEntry, begun: Begun | None, session: Session, database: db.Database,
-    client: OpenFlow, result: ApplyResult,
-) -> None:  # fmt: skip
+    wanted: WantedSwitch,
+    tables: Tables,
+    entry: JournalEntry,
+    pending_change: PendingChange | None,
+    session: Session,
+    database: db.Database,
+    client: OpenFlow,
+    result: ApplyResult,
+) -> None:
     """Bring the role, remove ports that leave, and commit to the record."""
     try:
         if result.flows.role:
             with suppress(DamagedError):  # the role may have been changed since
                 bring_role(session, client, wanted.bridge.name, wanted.loaded.spec)
         settings = finish_ports(wanted, tables, database, client)
-        if begun is not None:
-            commit(session, entry, begun)
+        if pending_change is not None:
+            commit(session, entry, pending_change)
     except SwitchError as err:
         raise reworded(err, f"the new tables are loaded, but {err}; apply again to finish") from None
     if settings or result.settings:
@@ -129,9 +151,16 @@ def apply_state(
         found = _diff_state(switch, wanted, database, client, needs_extension=needs_extension)
         entry = JournalEntry(wanted.bridge.name, state, overlay, keep=keep)
         applied = apply_change(
-            wanted, found, entry, session, database, client, grace=grace, needs_extension=needs_extension,
+            wanted,
+            found,
+            entry,
+            session,
+            database,
+            client,
+            grace=grace,
+            needs_extension=needs_extension,
             progress=progress,
-        )  # fmt: skip
+        )
     for warning in applied.warnings:
         progress(f"warning: {warning}")
     return applied
@@ -146,8 +175,71 @@ def preview_state(switch: TargetSwitch, state: AppliedState, overlay: Overlay) -
 
 
 def _diff_state(
-    switch: TargetSwitch, wanted: Wanted, database: db.Database, client: OpenFlow, *, needs_extension: bool
+    switch: TargetSwitch, wanted: WantedSwitch, database: db.Database, client: OpenFlow, *, needs_extension: bool
 ) -> SwitchDiff:
     return compute_and_diff(
         wanted, database, client, switch.extension, adopt=True, reclaim=True, needs_extension=needs_extension
     )
+
+
+def add_ports(
+    wanted: WantedSwitch, found: SwitchDiff, database: db.Database, client: OpenFlow, progress: Callable[[str], None]
+) -> Tables:
+    """Create the bridge and ports that are wanted, and return the tables then; nothing is removed yet."""
+    if not found.adds_ports:
+        database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
+        return found.tables
+    progress(f"bridge {wanted.bridge.name}: {some_of(found.settings, '; ')}")
+    br.set_up_bridge(database, wanted.bridge, found.before)
+    return _wait_for_ports_and_dump(wanted, database, client)
+
+
+def _wait_for_ports_and_dump(wanted: WantedSwitch, database: db.Database, client: OpenFlow) -> Tables:
+    """Wait until the switch has the ports, and return its tables then."""
+    database.wait_for_switch()
+    database.wait_for_ports(wanted.bridge.name, [p.name for p in wanted.bridge.ports])
+    return client.dump(wanted.lines, patience=database.timeout)
+
+
+def restore_ports(
+    wanted: WantedSwitch, found: SwitchDiff, database: db.Database, client: OpenFlow, follow: bool
+) -> None:
+    """Undo `add_ports`; with *follow* wait until a switch without the bridge has followed. Raises SwitchError."""
+    before = found.before
+    br.restore_bridge(database, wanted.bridge, before)
+    if before is not None and br.disturbs_tables(wanted.bridge, before):
+        database.wait_for_switch()
+        database.wait_for_ports(before.name, [n for n, p in before.ports.items() if (p.ofport or 0) > 0])
+        lines = lines_to_restore(found.tables, client.dump(patience=database.timeout))
+        if lines:
+            client.bundle(lines)
+    elif follow:
+        database.wait_for_switch()
+
+
+def set_smallest_fragment(wanted: WantedSwitch, found: SwitchDiff, database: db.Database) -> list[str]:
+    """Set the tracker's smallest fragment; a tracker that cannot be reached is only a warning.
+
+    Before the bundle, so that no answer is lost. It stays where that fails: nothing needs larger ones.
+    """
+    size, now = wanted.smallest_fragment, found.fragment
+    if size is None:
+        return []
+    if now is None or now.differs or found.differ:  # a bridge that was made anew may have a new datapath
+        now = Tracker(database.remote, database.timeout).ensure(size)
+    return [now.warning] if now.warning else []
+
+
+def finish_ports(wanted: WantedSwitch, tables: Tables, database: db.Database, client: OpenFlow) -> bool:
+    """Enable ports and remove old ones, after the bundle. Returns whether anything changed."""
+    have = _bridge(database, wanted.bridge.name)
+    seen = SettingsInput(wanted.loaded.spec, wanted.plan, wanted.bridge, have, database.config(), tables)
+    changed = br.repair_settings(seen, database, client.ofctl)
+    return br.finish(database, wanted.bridge, have) or changed
+
+
+def _bridge(database: db.Database, name: str) -> Bridge:
+    have = database.bridge(name)
+    if have is None:
+        raise SwitchError(REMOVED.format(name))
+    return have

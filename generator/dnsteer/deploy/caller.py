@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Basis:
+class PreviewedRecord:
     """What a verb rests on. *expected* is the fingerprint of the record that was previewed; empty for the preview itself.
 
     *found* is the fingerprint of the record that the verb found first, *outdated* whether it was another than expected.
@@ -27,12 +27,12 @@ class Basis:
 class Caller:
     """The *name* of who asked, as user@host. *pause* waits so many seconds, or raises SwitchError when the agent ends.
 
-    *basis* is the record that a preview was made on, where there was one.
+    *previewed* is the record that a preview was made on, where there was one.
     """
 
     name: str
     pause: Callable[[float], None]
-    basis: Basis | None = None
+    previewed: PreviewedRecord | None = None
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)

@@ -37,10 +37,10 @@ class Ids:
         with self._lock:
             made = (max(self._clock(), 0) << _RANDOM) | self._random(_RANDOM)
             self._last = max(made, self._last + 1) % (1 << 5 * LENGTH)
-            return spelled(self._last)
+            return encode_id(self._last)
 
 
-def spelled(number: int) -> str:
+def encode_id(number: int) -> str:
     """A number as an id."""
     return "".join(_DIGITS[number >> 5 * place & 31] for place in reversed(range(LENGTH)))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.render.flows import parse_flow
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
@@ -14,11 +14,10 @@ from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.renumbering import other_numbers, uses_numbers
 from dnsteer.switch.restart_fence import with_fence
-from dnsteer.switch.settings import WAITS, Level, deviations
-from dnsteer.switch.settings_input import SettingsInput
-from dnsteer.switch.table_changes import TableChanges, compare_tables
+from dnsteer.switch.setting_limits import SettingsInput
+from dnsteer.switch.settings import WAITS, SettingLevel, deviations
+from dnsteer.switch.table_changes import TableChanges, compare_tables, other_numbers, uses_numbers
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.order import PIPELINE
 
@@ -70,12 +69,11 @@ class SwitchDiff:
 
     @property
     def changed(self) -> bool:
-        """Whether anything must change."""
         return bool(self.settings) or bool(self.flows) or self.loads
 
 
 def compute_and_diff(
-    wanted: Wanted,
+    wanted: WantedSwitch,
     database: db.Database,
     client: OpenFlow,
     control: str | None,
@@ -109,7 +107,7 @@ def compute_and_diff(
     if before is not None:
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
-        found = deviations(seen, Level.NAMED, Level.WARNED)
+        found = deviations(seen, SettingLevel.NAMED, SettingLevel.WARNED)
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
@@ -118,7 +116,7 @@ def compute_and_diff(
     return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
 
 
-def _read_tables(wanted: Wanted, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:
+def _read_tables(wanted: WantedSwitch, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:
     """Read the tables, if there are any."""
     if before is None or br.lacks_protocol(before):
         client.end_dump()
@@ -142,7 +140,7 @@ def _read_tables(wanted: Wanted, client: OpenFlow, before: Bridge | None, timeou
     return tables
 
 
-def _reclaim(tables: Tables, wanted: Wanted) -> None:
+def _reclaim(tables: Tables, wanted: WantedSwitch) -> None:
     """Count flows that somebody put in the place of dnsteer's as dnsteer's. One with a cookie is its owner's."""
     if not tables.other:
         return
@@ -152,7 +150,7 @@ def _reclaim(tables: Tables, wanted: Wanted) -> None:
 
 
 def _read_handover(
-    wanted: Wanted, flows: TableChanges, control: str | None, timeout: float, needs_extension: bool
+    wanted: WantedSwitch, flows: TableChanges, control: str | None, timeout: float, needs_extension: bool
 ) -> Handover | None:
     """Plan the handover of the extension's program, if there is or was an extension."""
     extension = wanted.plan.extension

@@ -1,18 +1,18 @@
-"""The spec and overlay that a deployment leads to, from the spec that is deployed and the record."""
+"""The spec and overlay that a deployment leads to: from a file or a recorded state, and the record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
-from dnsteer.deploy.recorded import is_applied
-from dnsteer.deploy.spec_source import SourcedSpec
+from dnsteer.deploy.recorded_spec import is_applied
 from dnsteer.deploy.times import expire, stamp
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
@@ -24,6 +24,48 @@ from dnsteer.spec.workers import worker_counts
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
 from dnsteer.switch.tools import SwitchError
+
+
+@dataclass(frozen=True)
+class SourcedSpec:
+    """The spec to deploy, and the note for its state if none is given.
+
+    *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored. *restores*
+    is the number of the state that a rollback brings back; 0: it is none. *rolls_back* is that of the applied state, where
+    the spec that is brought back is older.
+    """
+
+    loaded: Loaded
+    note: str = ""
+    returned: tuple[Maintenance, ...] = ()
+    warnings: tuple[str, ...] = ()
+    restores: int = 0
+    rolls_back: int = 0
+
+
+class SpecSource(Protocol):
+    """Where the spec comes from, and which bridge it is for."""
+
+    def find_bridge(self, session: Session) -> str:
+        """Return the name of the bridge to change. Raises SwitchError."""
+
+    def read(self, session: Session, record: BridgeRecord | None, time: datetime) -> SourcedSpec:
+        """Return the spec to deploy. Raises SwitchError."""
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A spec that was loaded from its file already."""
+
+    loaded: Loaded
+
+    def find_bridge(self, _session: Session) -> str:
+        """The bridge that the spec names."""
+        return self.loaded.spec.switch.bridge
+
+    def read(self, _session: Session, _record: BridgeRecord | None, _time: datetime) -> SourcedSpec:
+        """The spec itself."""
+        return SourcedSpec(self.loaded)
 
 
 @dataclass(frozen=True)
@@ -60,7 +102,6 @@ class Goal:
 
     @property
     def overlay_before(self) -> Overlay:
-        """The overlay that is recorded."""
         return self.record.overlay if self.record else NO_OVERLAY
 
     @property
@@ -129,7 +170,7 @@ def _agent_cannot_end(spec: Spec, known: Sequence[Membership], entry: Maintenanc
     return False
 
 
-def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
+def new_state(goal: Goal, wanted: WantedSwitch) -> AppliedState:
     """Return the state to record: the one that is applied already, or a new one."""
     if goal.applied is not None and wanted.same_spec:
         return goal.applied
@@ -155,13 +196,13 @@ def new_state(goal: Goal, wanted: Wanted) -> AppliedState:
     )
 
 
-def _extended(wanted: Wanted) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _extended(wanted: WantedSwitch) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the pools that the extension serves, and the numbers of those whose slots it alone has."""
     if wanted.loaded.spec.switch.extension is None:
         return (), ()
-    from dnsteer.deploy.extension import elsewhere, extended_pools
+    from dnsteer.deploy.extension_program import extended_pools, pools_outside_tables
 
-    return extended_pools(wanted.loaded.spec), elsewhere(wanted.plan)
+    return extended_pools(wanted.loaded.spec), pools_outside_tables(wanted.plan)
 
 
 def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | None:
@@ -175,7 +216,6 @@ def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | No
 
 
 def _refuse_other_switch(name: str, switch_name: str, rename: bool) -> None:
-    """Refuse the spec of another switch."""
     if not switch_name or name == switch_name or rename:
         return
     spec = f"is for switch {name}" if name else "names no switch (switch.name)"

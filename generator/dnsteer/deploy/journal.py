@@ -1,15 +1,17 @@
-"""The steps that record a change in OVSDB: before it happens (begin) and after it happened (commit)."""
+"""A change under way: pending in the record before it happens, committed after it, undone if it fails before its bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.switch.openflow import UnconfirmedError
 from dnsteer.switch.session import Session
 from dnsteer.switch.signals import defer_signals
-from dnsteer.switch.state import PENDING_KEY, REMOVED, STILL_BEGUN, AppliedState, BridgeRecord, Pending
-from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
+from dnsteer.switch.state import PENDING_KEY, REMOVED, STILL_PENDING, AppliedState, BridgeRecord, Pending
+from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError, reworded
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,8 @@ class JournalEntry:
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A pending change, and the record that has it. *goes_on*: it was pending before.
+class PendingChange:
+    """A pending change, and the record that has it. *was_pending*: it was pending before.
 
     *unwritten*: the disk is full, and the record says it already, or the change is kept elsewhere, which
     *forget* takes back.
@@ -43,32 +45,32 @@ class Begun:
 
     record: BridgeRecord
     pending: Pending
-    goes_on: bool = False
+    was_pending: bool = False
     unwritten: bool = False
     forget: Callable[[], None] | None = None
 
 
-def begin(session: Session, entry: JournalEntry) -> Begun:
+def begin(session: Session, entry: JournalEntry) -> PendingChange:
     """Record the change as pending. Raises UnwrittenError, unless the record has it already."""
     record = entry.record or session.record(entry.bridge)
     if record is None:
         raise SwitchError(REMOVED.format(entry.bridge))
     wanted = Pending(entry.state.number, entry.state.digest, entry.overlay)
-    goes_on = record.pending == wanted
+    was_pending = record.pending == wanted
     try:
         pending = session.begin(record, entry.state, entry.overlay, entry.role)
-        return Begun(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, goes_on)
+        return PendingChange(replace(record, ids={**record.ids, PENDING_KEY: pending.to_json()}), pending, was_pending)
     except UnwrittenError as err:
         # A full disk must not keep the tables from what the record says: after a restart they would stay empty.
         is_recorded = record.pending is None and wanted == Pending(record.number, record.digest, record.overlay)
-        if entry.role or not (is_recorded or goes_on):
+        if entry.role or not (is_recorded or was_pending):
             if entry.keep is None:
                 raise
-            return Begun(record, wanted, unwritten=True, forget=entry.keep(err))
-        return Begun(record, wanted, goes_on, unwritten=is_recorded)
+            return PendingChange(record, wanted, unwritten=True, forget=entry.keep(err))
+        return PendingChange(record, wanted, was_pending, unwritten=is_recorded)
 
 
-def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
+def begin_or_nothing(session: Session, entry: JournalEntry) -> PendingChange:
     """As `begin`, with an error that says that nothing was changed. Signals must be deferred."""
     try:
         return begin(session, entry)
@@ -76,30 +78,106 @@ def begin_or_nothing(session: Session, entry: JournalEntry) -> Begun:
         raise reworded(err, f"{err}; nothing was changed") from None
 
 
-def commit(session: Session, entry: JournalEntry, begun: Begun) -> None:
+def commit(session: Session, entry: JournalEntry, pending_change: PendingChange) -> None:
     """Record the change as done."""
-    if begun.unwritten and not (entry.name and entry.name != begun.record.name):
+    if pending_change.unwritten and not (entry.name and entry.name != pending_change.record.name):
         return
     try:
-        session.commit(begun.record, begun.pending, entry.state, name=entry.name)
+        session.commit(pending_change.record, pending_change.pending, entry.state, name=entry.name)
     except UnwrittenError as err:
         if entry.keep is None:
             raise
         entry.keep(err)
 
 
-def take_back(session: Session, begun: Begun | None) -> str:
+def take_back(session: Session, pending_change: PendingChange | None) -> str:
     """Drop the pending change; one that was pending before stays so.
 
     Returns what could not be taken back, in words: the next verb does it then.
     """
-    if begun is not None and begun.forget is not None:
-        begun.forget()
-    if begun is None or begun.goes_on or begun.unwritten:
+    if pending_change is not None and pending_change.forget is not None:
+        pending_change.forget()
+    if pending_change is None or pending_change.was_pending or pending_change.unwritten:
         return ""
     try:
         with defer_signals():
-            session.take_back(begun.record)
+            session.take_back(pending_change.record)
     except SwitchError as err:
-        return STILL_BEGUN.format(err)
+        return STILL_PENDING.format(err)
     return ""
+
+
+class Attempt:
+    """A change of *bridge*; *is_new*: it creates that.
+
+    *pending_change* is its journal entry, *restore_ports* what undoes its change of the bridge and ports. That is told
+    whether to wait until the switch has followed, and may raise SwitchError.
+    """
+
+    def __init__(self, session: Session, bridge: str, *, is_new: bool) -> None:
+        self._session, self._bridge, self._is_new = session, bridge, is_new
+        self._deferred = ExitStack()
+        self.pending_change: PendingChange | None = None
+        self.restore_ports: Callable[[bool], None] | None = None
+        self._kept = False
+
+    def defer_signals(self) -> list[int]:
+        """From here on, requests to end are obeyed when a failure is undone, or all is done. Returns those that come."""
+        return self._deferred.enter_context(defer_signals())
+
+    def keep(self) -> None:
+        """From here on nothing is undone: the switch has the new tables, or may have, and they need what was done before."""
+        self._kept = True
+
+    @contextmanager
+    def sending(self, *, early: bool = False) -> Iterator[None]:
+        """In the block a bundle is sent. Nothing is undone afterwards unless the switch has surely not taken it.
+
+        All can be undone after an *early* bundle, whose flows nothing uses yet, if the switch has confirmed it.
+        """
+        before, self._kept = self._kept, True
+        try:
+            yield
+        except UnconfirmedError:
+            raise
+        except SwitchError:  # it was refused, or could not be sent
+            self._kept = before
+            raise
+        if early:
+            self._kept = before
+
+    @contextmanager
+    def undone_on_failure(self) -> Iterator[None]:
+        """Undo what was done when the block fails before the bundle is sent. The error says what became of the switch."""
+        try:
+            with self._deferred:
+                try:
+                    yield
+                except BaseException as err:
+                    self._undo(err)
+                    raise
+        except KeyboardInterrupt as err:
+            if str(err):
+                raise
+            failed = err.__context__  # what the block raised before a request to end was obeyed
+            end = "the change was already made" if self._kept else "nothing was changed"
+            raise KeyboardInterrupt(str(failed) if isinstance(failed, SwitchError) else end) from None
+
+    def _undo(self, err: BaseException) -> None:
+        """Undo the last step first, and raise the error with what came of that, where there is something to say."""
+        if self._kept:
+            return
+        said, end = str(err), ""
+        if self.restore_ports is not None:
+            end = f"bridge {self._bridge} was removed again" if self._is_new else "nothing was changed"
+            try:
+                with defer_signals():
+                    self.restore_ports(not isinstance(err, UnavailableError))
+            except SwitchError as why:
+                end = f"the bridge could not be restored to what it was ({why}); fix the cause and apply again"
+            said = said.removesuffix("; nothing was changed")
+        left = "" if self._is_new else take_back(self._session, self.pending_change)
+        if isinstance(err, KeyboardInterrupt):
+            raise KeyboardInterrupt("; ".join(filter(None, [end or "nothing was changed", left]))) from None
+        if isinstance(err, SwitchError) and (end or left):
+            raise reworded(err, "; ".join(filter(None, [said, end, left]))) from None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
-from dnsteer.slots.decisions import same_entry
-from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay
+from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay, same_entry
 from dnsteer.spec.errors import escape
 
 

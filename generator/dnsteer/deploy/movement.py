@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dnsteer.slots.in_service import in_service
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of, no_backend
+from dnsteer.slots.weights import in_service
 from dnsteer.spec.errors import some_of
 
 if TYPE_CHECKING:
@@ -121,9 +121,14 @@ class Move:
         """As a JSON object."""
         transfers = [{"from": a, "to": b, "slots": n} for (a, b), n in sorted(self.transfers.items())]
         return {
-            "pool": self.pool, "title": self.title, "slots": self.slots, "moved": self.moved,
-            "share": round(self.share, 4), "ways": transfers, "text": self.text(),
-        }  # fmt: skip
+            "pool": self.pool,
+            "title": self.title,
+            "slots": self.slots,
+            "moved": self.moved,
+            "share": round(self.share, 4),
+            "ways": transfers,
+            "text": self.text(),
+        }
 
 
 def percent_of_clients(share: float) -> str:
@@ -179,9 +184,10 @@ def rehashed(old: Spec, new: Spec) -> list[str]:
     return [
         name
         for name, pool in new.pools.items()
-        if (was := old.pools.get(name)) and pool.selection.value == was.selection.value == "client"
+        if (was := old.pools.get(name))
+        and pool.selection.value == was.selection.value == "client"
         and set(hash_fields(was)) != set(hash_fields(pool))
-    ]  # fmt: skip
+    ]
 
 
 def moved_vips(old: Mapping[str, str], new: Mapping[str, str], slots: Mapping[str, int]) -> list[Move]:

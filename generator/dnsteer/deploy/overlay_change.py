@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer import __version__
 from dnsteer.deploy import maintenance_text, movement
-from dnsteer.deploy.basis import refuse_outdated
-from dnsteer.deploy.journal import Begun, JournalEntry, begin_or_nothing, commit, take_back
+from dnsteer.deploy.agreement import Agreement, refuse_outdated
+from dnsteer.deploy.journal import JournalEntry, PendingChange, begin_or_nothing, commit, take_back
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.overlay_flows import overlay_flows
-from dnsteer.deploy.target_switch import Agreement, Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import expire, now
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import register_value
@@ -78,7 +78,6 @@ class OverlayChange:
 
     @property
     def edited(self) -> bool:
-        """Whether the overlay changes."""
         return self.before != self.after
 
     @property
@@ -88,7 +87,6 @@ class OverlayChange:
 
     @property
     def changed(self) -> bool:
-        """Whether anything changes."""
         return self.edited or self.repaired
 
     def words(self) -> list[str]:
@@ -109,11 +107,16 @@ class OverlayChange:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "ok": True, "changed": self.changed, "bridge": self.bridge, "repaired": self.repaired,
+            "ok": True,
+            "changed": self.changed,
+            "bridge": self.bridge,
+            "repaired": self.repaired,
             "moved": sum(m.moved for m in self.moves),
-            "moves": [m.as_json() for m in self.moves], "words": self.words(), "asks": self.ask,
+            "moves": [m.as_json() for m in self.moves],
+            "words": self.words(),
+            "asks": self.ask,
             "warnings": self.warnings,
-        }  # fmt: skip
+        }
 
 
 def change_overlay(
@@ -147,23 +150,23 @@ def change_overlay(
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now(), expires=not unrecorded)
             question = (record.uuid, _lasting(record), final_moves, change.ask) if change.ask and not dry_run else None
-            if agreement.covers(question):
+            if agreement.is_given_for(question):
                 break
             session.unlock()  # while somebody thinks, others work
             agreement.ask(question, change.ask, [m.text() for m in final_moves])
         if dry_run and change.edited:
             return change
-        at = _LockedSwitch(switch, session, record, state, unrecorded)
-        found = _look(at, change, pools)
+        locked = _LockedSwitch(switch, session, record, state, unrecorded)
+        found = _read_slots(locked, change, pools)
         differing = found.differing
         if differing is None and change.edited:
             try:
-                _move_slots(at, change.after, found)
+                _move_slots(locked, change.after, found)
             except RestartedError:  # ovs-vswitchd has lost the tables, or somebody the fence
                 differing = Differing.TABLES
         if differing is None:
             return change
-        warnings = [] if dry_run else _repair(at, change.after, differing, found, progress)
+        warnings = [] if dry_run else _repair(locked, change.after, differing, found, progress)
         return replace(change, differing=differing, warnings=[*change.warnings, *warnings])
 
 
@@ -197,17 +200,20 @@ def _plan_change(
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
     goal = Overlay(tuple(b for a in after for b in a.in_the_end))
     change = OverlayChange(
-        record.bridge, before, after,
+        record.bridge,
+        before,
+        after,
         moves=movement.moves(was, becomes),
         warnings=[
-            *movement.pools_without_backends(becomes), *movement.last_backends_left(was, Assignment(members, goal)),
+            *movement.pools_without_backends(becomes),
+            *movement.last_backends_left(was, Assignment(members, goal)),
             *([NOT_FORWARDING] if record.waits else []),
         ],
         slots={m.pool: m.slots for m in members},
         members=members,
         ask=movement.reasons_to_ask(final_moves, was, Assignment(members, goal)) if before != after else [],
         workers=state.workers,
-    )  # fmt: skip
+    )
     return change, final_moves
 
 
@@ -227,105 +233,114 @@ class _LockedSwitch:
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What a look at the switch has found: the slots of *pools* as it *has* them, and what the extension is to be given."""
+class _SlotSnapshot:
+    """The slots of *pools* as the switch has them, in its *tables*, and what the extension is to be given."""
 
     pools: Sequence[Membership] = ()
-    has: Tables = field(default_factory=Tables)
+    tables: Tables = field(default_factory=Tables)
     handover: Handover | None = None
     differing: Differing | None = None
 
 
-def _look(at: _LockedSwitch, change: OverlayChange, pools_named: Collection[str]) -> _Look:
+def _read_slots(locked: _LockedSwitch, change: OverlayChange, pools_named: Collection[str]) -> _SlotSnapshot:
     """Compare the pools whose maintenance changes, and those that are named, with the record."""
     before, after = change.before, change.after
-    touched = [m for m in at.state.members if m.pool in pools_named or before.of(m.pool) != after.of(m.pool)]
+    touched = [m for m in locked.state.members if m.pool in pools_named or before.of(m.pool) != after.of(m.pool)]
     if not touched and not change.edited:
-        return _Look()
-    handover = _plan_handover(at, after, touched)
-    pools = [m for m in touched if m.number not in at.state.elsewhere]
-    has = _tables_as_recorded(at, before, pools)
-    if has is None:
-        return _Look(handover=handover, differing=Differing.TABLES)
+        return _SlotSnapshot()
+    handover = _plan_handover(locked, after, touched)
+    pools = [m for m in touched if m.number not in locked.state.elsewhere]
+    tables = _tables_as_recorded(locked, before, pools)
+    if tables is None:
+        return _SlotSnapshot(handover=handover, differing=Differing.TABLES)
     strays = not change.edited and handover is not None and handover.loads
-    return _Look(pools, has, handover, Differing.PROGRAM if strays else None)
+    return _SlotSnapshot(pools, tables, handover, Differing.PROGRAM if strays else None)
 
 
-def _plan_handover(at: _LockedSwitch, after: Overlay, touched: Iterable[Membership]) -> Handover | None:
+def _plan_handover(locked: _LockedSwitch, after: Overlay, touched: Iterable[Membership]) -> Handover | None:
     """Return what the extension is to be given, where it serves one of the pools."""
-    if not any(m.pool in at.state.extended for m in touched):
+    if not any(m.pool in locked.state.extended for m in touched):
         return None
-    from dnsteer.deploy.extension import handover_for  # here, since it loads all that quick verbs do without
+    from dnsteer.deploy.extension_program import handover_for  # here, since it loads all that quick verbs do without
 
-    return handover_for(at.switch, at.state, after)
+    return handover_for(locked.switch, locked.state, after)
 
 
-def _tables_as_recorded(at: _LockedSwitch, before: Overlay, pools: Sequence[Membership]) -> Tables | None:
+def _tables_as_recorded(locked: _LockedSwitch, before: Overlay, pools: Sequence[Membership]) -> Tables | None:
     """Return the slots of pools as the switch has them; None where they are not what the record says."""
-    lines, groups = overlay_flows(at.state, before, pools)
-    if at.switch.is_intact(at.record.bridge, marker(at.state.digest, before)):
+    lines, groups = overlay_flows(locked.state, before, pools)
+    if locked.switch.is_intact(locked.record.bridge, marker(locked.state.digest, before)):
         return Tables(set(lines), groups={group.number: group for group in groups})
-    have = _tables_of(at.switch.client(at.record.bridge), pools)
+    have = _tables_of(locked.switch.client(locked.record.bridge), pools)
     return None if compare_tables(lines, groups, have) else have
 
 
-def _move_slots(at: _LockedSwitch, after: Overlay, found: _Look) -> None:
+def _move_slots(locked: _LockedSwitch, after: Overlay, found: _SlotSnapshot) -> None:
     """Move the slots of the pools: the journal, the extension, which may refuse, then one bundle; and record it.
 
     Raises SwitchError, or RestartedError where the tables are no longer what was found; nothing was changed then.
     """
-    handover, todo = found.handover, compare_tables(*overlay_flows(at.state, after, found.pools), found.has)
-    entry = JournalEntry(at.record.bridge, at.state, after, record=at.record, keep=at.keep(after))
+    handover, todo = found.handover, compare_tables(*overlay_flows(locked.state, after, found.pools), found.tables)
+    entry = JournalEntry(locked.record.bridge, locked.state, after, record=locked.record, keep=locked.keep(after))
     # Signals are deferred, since it is short.
-    with at.switch.moving(at.record.bridge, at.state, after, todo), defer_signals():
-        begun = begin_or_nothing(at.session, entry)
+    with locked.switch.moving(locked.record.bridge, locked.state, after, todo), defer_signals():
+        pending_change = begin_or_nothing(locked.session, entry)
         if handover is not None and handover.loads:
-            _load_slots(at.session, begun, handover)
+            _load_slots(locked.session, pending_change, handover)
         try:
-            send_bundle(at.switch.client(at.record.bridge), todo.bundle(), fenced=True)
+            send_bundle(locked.switch.client(locked.record.bridge), todo.bundle(), fenced=True)
         except UnconfirmedError:
             raise  # the outcome is unknown; the next verb settles it
         except SwitchError as err:
             failed = [handover.roll_back()] if handover is not None and handover.loads else []
-            left = "; ".join(filter(None, [*failed, take_back(at.session, begun)]))
+            left = "; ".join(filter(None, [*failed, take_back(locked.session, pending_change)]))
             if left:
                 raise reworded(err, f"{err}; {left}") from None
             raise
         try:
-            commit(at.session, entry, begun)
+            commit(locked.session, entry, pending_change)
         except SwitchError as err:
             raise reworded(
-                err, f"the slots have moved, but {err}; the change is still pending in the record: to complete it, "
-                "run dnsteer reconcile or repeat this command"
-            ) from None  # fmt: skip
+                err,
+                f"the slots have moved, but {err}; the change is still pending in the record: to complete it, "
+                "run dnsteer reconcile or repeat this command",
+            ) from None
 
 
-def _load_slots(session: Session, begun: Begun, handover: Handover) -> None:
-    """Load the slots into the extension. On an error other than LostError nothing was changed."""
-    from dnsteer.extension.client import LostError
+def _load_slots(session: Session, pending_change: PendingChange, handover: Handover) -> None:
+    """Load the slots into the extension. On an error other than ConnectionLostError nothing was changed."""
+    from dnsteer.extension.client import ConnectionLostError
 
     try:
         handover.load_new()
-    except LostError as err:
-        raise LostError(f"{err}; it is unknown whether it has the new slots: repeat the command") from None
+    except ConnectionLostError as err:
+        raise ConnectionLostError(f"{err}; it is unknown whether it has the new slots: repeat the command") from None
     except (SwitchError, PermissionError) as err:
-        left = take_back(session, begun)
+        left = take_back(session, pending_change)
         if left and isinstance(err, SwitchError):
             raise reworded(err, f"{err}; {left}") from None
         raise
 
 
-def _repair(at: _LockedSwitch, after: Overlay, differing: Differing, found: _Look, progress: Progress) -> list[str]:
+def _repair(
+    locked: _LockedSwitch, after: Overlay, differing: Differing, found: _SlotSnapshot, progress: Progress
+) -> list[str]:
     """Apply the whole recorded state with the wanted overlay, since something is not as recorded. Returns warnings."""
     from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
 
-    other = f"dnsteer {at.state.version} made the tables, and this is {__version__}"
+    other = f"dnsteer {locked.state.version} made the tables, and this is {__version__}"
     are = "are" if differing is Differing.TABLES else "is"
-    why = f"{differing.value} {are} not as recorded" if at.state.version == __version__ else other
+    why = f"{differing.value} {are} not as recorded" if locked.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
     needs_extension = found.handover is not None
     applied = apply_state(
-        at.switch, at.session, at.state, after, progress, needs_extension=needs_extension, keep=at.keep(after)
+        locked.switch,
+        locked.session,
+        locked.state,
+        after,
+        progress,
+        needs_extension=needs_extension,
+        keep=locked.keep(after),
     )
     return [f"the extension did not get its program: {applied.away}"] if applied.away is not None else []
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.run import Deployed, Options, deploy, preview
-from dnsteer.deploy.spec_source import FileSource
+from dnsteer.deploy.goal import FileSource
+from dnsteer.deploy.run import DeployResult, Options, deploy, preview
 from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now, stamp
@@ -21,7 +21,7 @@ from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.switch.tools import SwitchError
 
 FORMAT = "dnsteer plan 1"
-MAX_BYTES = 64 * 1024 * 1024
+MAX_PLAN_FILE_BYTES = 64 * 1024 * 1024
 """Largest plan file read, in bytes: the spec, and a line for each thing that changes."""
 _MAKE = "make one with: dnsteer plan SPEC -o FILE"
 _AGAIN = "make a new plan with: dnsteer plan"
@@ -62,11 +62,11 @@ def read(file: Path) -> PlanFile:
     """
     name = shown(file)
     try:
-        data = read_whole(file, MAX_BYTES)
+        data = read_whole(file, MAX_PLAN_FILE_BYTES)
     except UnreadableError as error:
         raise SwitchError(f"{name}: found {error.found}; expected a plan file: {error.hint}") from None
-    if len(data) > MAX_BYTES:
-        raise SwitchError(f"{name}: found more than {MAX_BYTES >> 20} MiB; expected a plan file ({_MAKE})")
+    if len(data) > MAX_PLAN_FILE_BYTES:
+        raise SwitchError(f"{name}: found more than {MAX_PLAN_FILE_BYTES >> 20} MiB; expected a plan file ({_MAKE})")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def apply_plan(
     *,
     confirm: Confirm | None = None,
     progress: Progress = silent,
-) -> Deployed:
+) -> DeployResult:
     """Apply exactly that plan. Raises SwitchError when the switch has moved on since; nothing is changed then."""
     return deploy(
         plan.source,

@@ -1,5 +1,4 @@
-"""For a timer: end expired maintenance, advance gradual drains, restore tables that a restart has emptied, and remove the
-mirrors that a capture has left."""
+"""For a timer: end expired maintenance, advance gradual drains, restore emptied tables, remove mirrors of dead captures."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dnsteer.switch.tools import SwitchError
 
 
 @dataclass
-class Reconciled:
+class ReconcileResult:
     """What was or would be done: changed overlays, bridges that were restored, captures that left mirrors, failures."""
 
     changes: list[OverlayChange] = field(default_factory=list)
@@ -31,12 +30,12 @@ class Reconciled:
 
 def reconcile(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
-) -> Reconciled:
+) -> ReconcileResult:
     """Reconcile one bridge, or all; a failure on one does not stop the others. Bridges without a state are skipped.
 
     Raises SwitchError, or UnavailableError when OVSDB cannot be reached.
     """
-    done = Reconciled()
+    done = ReconcileResult()
     with switch.session() as session:
         names = session.bridges() if bridge is None else [session.record_of(bridge).bridge]
     for name in names:
@@ -47,7 +46,9 @@ def reconcile(
     return done
 
 
-def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_run: bool, progress: Progress) -> None:
+def _reconcile_bridge(
+    switch: TargetSwitch, bridge: str, done: ReconcileResult, dry_run: bool, progress: Progress
+) -> None:
     with switch.session() as session:
         record = session.record_of(bridge)
     try:
@@ -70,7 +71,7 @@ def _reconcile_bridge(switch: TargetSwitch, bridge: str, done: Reconciled, dry_r
     if change.changed:
         done.changes.append(change)
     if record.extended:  # it may have been restarted, with the program of its file
-        from dnsteer.deploy.extension import guarded, reload_program
+        from dnsteer.deploy.extension_program import guarded, reload_program
 
         if guarded(lambda: reload_program(switch, bridge, dry_run=dry_run, progress=progress)):
             done.loaded.append(bridge)

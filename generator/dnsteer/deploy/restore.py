@@ -23,7 +23,7 @@ _NOTHING = "nothing was applied here"
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoreResult:
     """What was done for one bridge. *warnings* are of what others have set or loaded there."""
 
     bridge: str
@@ -45,12 +45,12 @@ class Restored:
 
 def restore(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
-) -> list[Restored]:
+) -> list[RestoreResult]:
     """Restore the last applied state of one bridge or all, and clear flow-restore-wait.
 
     Raises SwitchError with all that failed; the switch forwards then all the same.
     """
-    done: list[Restored] = []
+    done: list[RestoreResult] = []
     failed: list[SwitchError] = []
     try:
         with switch.session() as session:
@@ -68,7 +68,7 @@ def restore(
     if failed:
         rest = [f"{d.bridge}: {d.text}" for d in done]
         raise merged_error(failed, ["flow-restore-wait was left as it is; restore again", *rest] if busy else rest)
-    return done or [Restored("no bridge", False, _NOTHING)]
+    return done or [RestoreResult("no bridge", False, _NOTHING)]
 
 
 def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
@@ -85,40 +85,40 @@ def _let_forward(switch: TargetSwitch) -> list[SwitchError]:
     return []
 
 
-def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progress) -> Restored:
+def _restore(switch: TargetSwitch, bridge: str, dry_run: bool, progress: Progress) -> RestoreResult:
     with switch.session() as session:
         if not dry_run:
             session.lock(bridge)
         record = session.record_of(bridge)
         if dry_run:
-            return _foreseen(switch, session, record)
+            return _preview(switch, session, record)
         cut_off = record.pending is not None
         record = settle(switch, session, record, progress)
         if not record.number:
-            return Restored(bridge, cut_off, _NOTHING)
+            return RestoreResult(bridge, cut_off, _NOTHING)
         state = session.state(record, record.number)
         applied = apply_state(switch, session, state, record.overlay, progress, needs_extension=False)
         changed = cut_off or bool(applied.settings) or bool(applied.flows) or applied.loaded
         text = "is back, a pending change is settled" if cut_off else "is back" if changed else "was intact"
         if applied.away is not None:
             raise _without(applied.away, f"{bridge}: state {state.number} {text}, but not its program in the extension")
-        return Restored(bridge, changed, f"state {state.number} {text}", state.number, applied.of_others)
+        return RestoreResult(bridge, changed, f"state {state.number} {text}", state.number, applied.of_others)
 
 
-def _foreseen(switch: TargetSwitch, session: Session, record: BridgeRecord) -> Restored:
+def _preview(switch: TargetSwitch, session: Session, record: BridgeRecord) -> RestoreResult:
     """Return what a restore would do."""
     cut_off = record.pending is not None
     record = as_settled(switch, record)
     number = record.number
     if not number:
-        return Restored(record.bridge, cut_off, _NOTHING)
+        return RestoreResult(record.bridge, cut_off, _NOTHING)
     what = preview_state(switch, session.state(record, number), record.overlay)
     if what.handover is not None and what.handover.away is not None:
         raise _without(what.handover.away, f"{record.bridge}: the extension would not get its program")
     n = len(what.flows) + len(what.settings) + what.loads
     text = f"state {number} would be restored ({n} change{'s' if n != 1 else ''})" if n else f"has state {number}"
     end = ", and a pending change would be settled" if cut_off else ""
-    return Restored(record.bridge, bool(n) or cut_off, text + end, number, what.warnings_of_others)
+    return RestoreResult(record.bridge, bool(n) or cut_off, text + end, number, what.warnings_of_others)
 
 
 def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
@@ -130,7 +130,7 @@ def _without(err: SwitchError | PermissionError, what: str) -> SwitchError:
 
 def arm(
     switch: TargetSwitch, bridge: str | None, *, dry_run: bool = False, progress: Progress = silent
-) -> list[Restored]:
+) -> list[RestoreResult]:
     """Set flow-restore-wait for an ovs-vswitchd that is about to start, if there is a state to restore.
 
     Bridges whose record is damaged are passed over, since nothing could be restored there.
@@ -141,9 +141,9 @@ def arm(
             record = session.record_of(name)
             try:
                 if record.number:
-                    done.append(Restored(name, True, "ovs-vswitchd will wait for restore"))
+                    done.append(RestoreResult(name, True, "ovs-vswitchd will wait for restore"))
             except DamagedError as err:
-                done.append(Restored(name, False, f"skipped: {err}"))
+                done.append(RestoreResult(name, False, f"skipped: {err}"))
         if any(d.changed for d in done) and not dry_run:
             session.set_restore_wait(True)
     return done

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.render.flows import Flow, parse_flow
@@ -130,7 +130,7 @@ def change_role(
             before = role_of(record)
         except DamagedError:
             before = None  # this one replaces it
-        role = _told(switch, name) if name is not None else None
+        role = _new_role(switch, name) if name is not None else None
         if role is not None and before is not None and (before.name, before.boot) == (role.name, role.boot):
             role = before
         done = RoleChange(record.bridge, before, role, spec)
@@ -155,10 +155,10 @@ def first_role(switch: TargetSwitch, record: BridgeRecord | None) -> str:
     """The role of a switch that is to be on standby from its first apply on, as it is recorded; empty if it has one."""
     if record is not None and ROLE_KEY in record.ids:
         return ""
-    return _told(switch, "standby").to_json()
+    return _new_role(switch, "standby").to_json()
 
 
-def _told(switch: TargetSwitch, name: RoleName) -> Role:
+def _new_role(switch: TargetSwitch, name: RoleName) -> Role:
     """A role that is told now."""
     boot = this_boot() if switch.remote.startswith("unix:") else ""
     return Role(name, stamp(now()), operator_name(), boot)

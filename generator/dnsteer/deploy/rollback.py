@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.goal import SourcedSpec
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.settle import as_settled
-from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance
 from dnsteer.spec.errors import some_of

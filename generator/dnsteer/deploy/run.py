@@ -7,23 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from dnsteer.deploy.agreement import Agreement, refuse_outdated
 from dnsteer.deploy.apply import apply_change, apply_state
-from dnsteer.deploy.basis import refuse_outdated
-from dnsteer.deploy.bounded import bounded_lines
+from dnsteer.deploy.bounded_lists import bounded_lines
 from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
-from dnsteer.deploy.goal import Goal, make_goal, new_state
+from dnsteer.deploy.goal import Goal, SpecSource, make_goal, new_state
 from dnsteer.deploy.journal import JournalEntry
 from dnsteer.deploy.movement import Assignment
 from dnsteer.deploy.prefetch import Prefetch
 from dnsteer.deploy.role import first_role
 from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.settle import as_settled, settle_or_replace
-from dnsteer.deploy.spec_source import SpecSource
-from dnsteer.deploy.summarize import summarize
-from dnsteer.deploy.summary import PlanSummary, sentence_groups
-from dnsteer.deploy.target_switch import GRACE, Agreement, Confirm, Progress, TargetSwitch, silent
+from dnsteer.deploy.summary import PlanSummary, sentence_groups, summarize
+from dnsteer.deploy.target_switch import GRACE, Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import RestartedError
@@ -54,7 +52,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Deployed:
+class DeployResult:
     """What a deployment did. *state* is the number of the state that is applied now."""
 
     summary: PlanSummary
@@ -75,7 +73,7 @@ def deploy(
     confirm: Confirm | None = None,
     prefetch: Prefetch | None = None,
     progress: Progress = silent,
-) -> Deployed:
+) -> DeployResult:
     """Change the switch to the spec of *source*, and keep the maintenance. *confirm* is called if many clients are affected.
 
     *prefetch* may have the tables already. The lock is not held while the operator thinks: the switch is read again
@@ -93,15 +91,20 @@ def deploy(
             progress("ovs-vswitchd was restarted in the meantime; reading the switch again")
             continue
         if result is not None:
-            return Deployed(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
+            return DeployResult(replace(summary, warnings=[*summary.warnings, *result.warnings]), result)
         words = bounded_lines(sentence_groups(summary), how="dnsteer plan -v")
         agreement.ask(summary.question, summary.ask, words)
 
 
 def _deploy_if_agreed(
-    source: SpecSource, switch: TargetSwitch, options: Options, review: Review, agreement: Agreement,
-    prefetch: Prefetch | None, progress: Progress,
-) -> tuple[PlanSummary, ApplyResult | None]:  # fmt: skip
+    source: SpecSource,
+    switch: TargetSwitch,
+    options: Options,
+    review: Review,
+    agreement: Agreement,
+    prefetch: Prefetch | None,
+    progress: Progress,
+) -> tuple[PlanSummary, ApplyResult | None]:
     """Change the switch; without a result nothing was changed, since the operator has not agreed to what would be done."""
     with _no_garbage_collection(), _session(switch, prefetch) as session:
         # lock, read, settle
@@ -112,20 +115,22 @@ def _deploy_if_agreed(
         with switch.database() as database:
             # plan, diff: the plan is computed while the switch dumps its tables
             client = _client(switch, bridge, record, prefetch)
-            at = _Connections(switch, session, record, database, client)
-            goal, wanted, found = _plan_and_diff(source, at, options)
+            connections = _Connections(switch, session, record, database, client)
+            goal, wanted, found = _plan_and_diff(source, connections, options)
             role = first_role(switch, record) if options.standby else ""
             summary = _summary(goal, wanted, found, preview=False, role=role)
             review(summary)
             # ask
-            if not agreement.covers(summary.question):
+            if not agreement.is_given_for(summary.question):
                 return summary, None
             if found.flows.renumbered and _changes_more(goal, wanted):
-                at = _renumber(at, bridge, goal, options, progress)
-                goal, wanted, found = _plan_and_diff(source, at, options)
+                connections = _renumber(connections, bridge, goal, options, progress)
+                goal, wanted, found = _plan_and_diff(source, connections, options)
             # begin, ports, bundle, commit
             state = new_state(goal, wanted)
-            entry = JournalEntry(bridge, state, goal.overlay, summary.writes_record, goal.name, at.record, summary.role)
+            entry = JournalEntry(
+                bridge, state, goal.overlay, summary.writes_record, goal.name, connections.record, summary.role
+            )
             result = apply_change(
                 wanted, found, entry, session, database, client, grace=options.grace, progress=progress
             )
@@ -143,8 +148,8 @@ def preview(
         refuse_outdated(record)
         with switch.database() as database:
             client = _client(switch, bridge, record, prefetch)
-            at = _Connections(switch, session, record, database, client)
-            goal, wanted, found = _plan_and_diff(source, at, options, needs_extension=False)
+            connections = _Connections(switch, session, record, database, client)
+            goal, wanted, found = _plan_and_diff(source, connections, options, needs_extension=False)
         role = first_role(switch, now_recorded) if options.standby else ""
         summary = _summary(goal, wanted, found, preview=True, role=role)
         if now_recorded is not None and now_recorded.pending is not None:
@@ -174,30 +179,35 @@ def _client(switch: TargetSwitch, bridge: str, record: BridgeRecord | None, pref
 
 
 def _plan_and_diff(
-    source: SpecSource, at: _Connections, options: Options, *, needs_extension: bool = True
-) -> tuple[Goal, Wanted, SwitchDiff]:
+    source: SpecSource, connections: _Connections, options: Options, *, needs_extension: bool = True
+) -> tuple[Goal, WantedSwitch, SwitchDiff]:
     """Return the spec and overlay to reach, what follows from them, and how the switch differs.
 
     Unless it *needs_extension*, the extension may be away.
     """
     time = now()
-    sourced = source.read(at.session, at.record, time)
-    goal = make_goal(sourced, at.session, at.record, time, rename=options.rename, note=options.note)
-    wanted = Wanted(goal.loaded, goal.overlay, goal.applied)
+    sourced = source.read(connections.session, connections.record, time)
+    goal = make_goal(sourced, connections.session, connections.record, time, rename=options.rename, note=options.note)
+    wanted = WantedSwitch(goal.loaded, goal.overlay, goal.applied)
     found = compute_and_diff(
-        wanted, at.database, at.client, at.switch.extension, adopt=options.adopt, needs_extension=needs_extension
+        wanted,
+        connections.database,
+        connections.client,
+        connections.switch.extension,
+        adopt=options.adopt,
+        needs_extension=needs_extension,
     )
     return goal, wanted, found
 
 
-def _changes_more(goal: Goal, wanted: Wanted) -> bool:
+def _changes_more(goal: Goal, wanted: WantedSwitch) -> bool:
     """Whether a state that this version can load is applied, and what is wanted is another one."""
     if goal.applied is None or wanted.applied_spec is None:
         return False
     return wanted.plan.digest != goal.applied.digest or goal.overlay != goal.overlay_before
 
 
-def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progress: Progress) -> _Connections:
+def _renumber(connections: _Connections, bridge: str, goal: Goal, options: Options, progress: Progress) -> _Connections:
     """Load the applied state with the table numbers of this version, before it is changed.
 
     Packets in flight need flows of the old state in the tables where the new one has them, and a table that has gone to
@@ -206,12 +216,18 @@ def _renumber(at: _Connections, bridge: str, goal: Goal, options: Options, progr
     assert goal.applied is not None
     progress(f"the tables have numbers of another version: loading state {goal.applied.number} with the new ones first")
     apply_state(
-        at.switch, at.session, goal.applied, goal.overlay_before, progress, needs_extension=False, grace=options.grace
+        connections.switch,
+        connections.session,
+        goal.applied,
+        goal.overlay_before,
+        progress,
+        needs_extension=False,
+        grace=options.grace,
     )
-    return replace(at, record=at.session.record(bridge))
+    return replace(connections, record=connections.session.record(bridge))
 
 
-def _summary(goal: Goal, wanted: Wanted, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:
+def _summary(goal: Goal, wanted: WantedSwitch, found: SwitchDiff, *, preview: bool, role: str) -> PlanSummary:
     before = Assignment(goal.applied.members if goal.applied else (), goal.overlay_before)
     after = Assignment(wanted.plan.members, goal.overlay)
     summary = summarize(goal, wanted, found, before, after, preview=preview)

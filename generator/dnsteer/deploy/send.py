@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from dnsteer.deploy.attempt import Attempt
-from dnsteer.deploy.wanted import Wanted
+from dnsteer.deploy.journal import Attempt
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import TableChanges
@@ -47,19 +47,18 @@ class ApplyResult:
 
     @property
     def changed(self) -> bool:
-        """Whether anything of the switch changed."""
         return bool(self.settings) or bool(self.flows) or self.recorded or self.loaded
 
 
 @dataclass
-class Sending:
+class BundleSender:
     """Sends bundles to the switch and programs to the extension. *needs_extension*: a failing extension ends the change.
 
     *grace* is in seconds; *signals* fills when we are asked to end, and the rest of it is not waited for then.
     """
 
     client: OpenFlow
-    wanted: Wanted
+    wanted: WantedSwitch
     attempt: Attempt
     fenced: bool
     signals: list[int]
@@ -103,7 +102,7 @@ class Sending:
 
     def _before_bundle(self, handover: Handover, stages: FlowStages, result: ApplyResult) -> None:
         """Before the bundle: add flows that nothing uses yet, then load the program for old and new VIPs."""
-        from dnsteer.extension.client import LostError
+        from dnsteer.extension.client import ConnectionLostError
         from dnsteer.extension.handover import SETTLE
 
         if stages.early:
@@ -118,7 +117,7 @@ class Sending:
             )
         try:
             handover.load_both()
-        except LostError as err:
+        except ConnectionLostError as err:
             if self.needs_extension:
                 self.attempt.keep()  # the outcome is unknown; the next verb settles it
             self._continue_or_raise(

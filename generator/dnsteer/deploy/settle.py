@@ -65,7 +65,7 @@ def settle(switch: TargetSwitch, session: Session, record: BridgeRecord, progres
     """Complete a pending change or undo it, depending on the tables. Returns the record afterwards.
 
     The lock must be held. Tables that are neither those from before nor those from after it get the change: see `_holds`.
-    Raises UnwrittenError when OVSDB cannot be written: the change stays begun, and nothing of it is forgotten.
+    Raises UnwrittenError when OVSDB cannot be written: the change stays pending, and nothing of it is forgotten.
     """
     pending = record.pending
     if pending is None:

@@ -1,27 +1,37 @@
-"""What a deployment would do, as sentences for people and as JSON for programs."""
+"""What a deployment would do: computed from the diff, as sentences for people, and as JSON for programs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.bounded import SentenceGroup
+from dnsteer.deploy.bounded_lists import SentenceGroup
 from dnsteer.deploy.diff import SwitchDiff
-from dnsteer.deploy.spec_differences import SpecDifference
+from dnsteer.deploy.goal import Goal
+from dnsteer.deploy.movement import Assignment
+from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow
 from dnsteer.render.templates import about
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance, Overlay
+from dnsteer.spec import derived
 from dnsteer.spec.errors import counted as counted_things
+from dnsteer.spec.errors import some_of
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.state import AppliedState, BridgeRecord
+from dnsteer.spec.model.spec import Spec, Vip
+from dnsteer.switch.state import NOT_FORWARDING, AppliedState, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges
+from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.extension import ProgramChange
+    from dnsteer.deploy.extension_program import ProgramChange
 
 _COUNTED = (
     ("flows_added", "add", "flow"),
@@ -66,12 +76,10 @@ class PlanSummary:
 
     @property
     def changed(self) -> bool:
-        """Whether anything would change."""
         return self.found.changed or self.writes_record
 
     @property
     def writes_record(self) -> bool:
-        """Whether the record would change."""
         return self.record_stale or bool(self.role)
 
     @property
@@ -117,7 +125,7 @@ def counted(changes: TableChanges) -> list[str]:
     return out
 
 
-def told_differences(summary: PlanSummary) -> list[SpecDifference]:
+def shown_differences(summary: PlanSummary) -> list[SpecDifference]:
     """The differences of the specs; of a weight that a given weight overrides it is said that this one stays."""
     given = {f"backend {entry.name}": entry for entry in summary.overlay if entry.kind == "weight"}
     out = []
@@ -136,7 +144,7 @@ def sentence_groups(summary: PlanSummary, *, lines: bool = False) -> list[Senten
     out = [SentenceGroup("the name of the switch", [summary.named] if summary.named else [])]
     file, line = summary.loaded.file, summary.loaded.document.line
     kinds: dict[str, list[SpecDifference]] = {}
-    for d in told_differences(summary):
+    for d in shown_differences(summary):
         kinds.setdefault(d.kind, []).append(d)
     for kind, differences in kinds.items():
         thing, _, what = kind.rpartition(" ")
@@ -188,7 +196,7 @@ def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
         "changed": summary.changed,
         "bridge": summary.loaded.spec.switch.bridge,
         "from_state": summary.record.number if summary.record else 0,
-        "changes": [replace(d, path=written(d.path)).as_json() for d in told_differences(summary)],
+        "changes": [replace(d, path=written(d.path)).as_json() for d in shown_differences(summary)],
         "moves": [m.as_json() for m in summary.moves],
         "settings": summary.found.settings,
         "named": summary.named,
@@ -204,3 +212,172 @@ def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     if verbose:
         value["details"] = details(summary)
     return value
+
+
+_RENUMBERED = (
+    "another version of dnsteer made the tables, with other numbers: they get the numbers of this one, which loses no "
+    "query; the counters of their flows begin again"
+)
+
+
+def summarize(
+    goal: Goal, wanted: WantedSwitch, found: SwitchDiff, before: Assignment, after: Assignment, *, preview: bool
+) -> PlanSummary:
+    """Return the summary. *before* and *after* are the slot assignments.
+
+    A *preview* also warns of fragments that are too small to pass, which a deployment puts right or warns of itself.
+    """
+    rehashed: list[str] = []
+    if not wanted.same_spec and wanted.plan.extension is not None and wanted.applied_spec is not None:
+        rehashed = movement.rehashed(wanted.applied_spec, wanted.loaded.spec)
+    moves = movement.moves(before, after, rehashed)
+    if wanted.applied is not None:
+        vips = {name: vip.pool for name, vip in wanted.loaded.spec.vips.items()}
+        moves += movement.moved_vips(wanted.applied.vips, vips, {m.pool: m.slots for m in after.pools})
+    unreadable = _unreadable(wanted, goal.record, found)
+    differences, removed = ([], []) if wanted.same_spec else _compare_with_applied(wanted, found, unreadable)
+    program, faults = _program(wanted, found)
+    fragment = found.fragment.warning if found.fragment is not None and preview else ""
+    return PlanSummary(
+        goal.loaded,
+        wanted.plan,
+        found,
+        goal.system,
+        goal.record,
+        wanted.applied,
+        wanted.overlay,
+        differences,
+        moves,
+        ask=[
+            *unreadable,
+            *removed,
+            *movement.reasons_to_ask(moves, before, after),
+        ],
+        warnings=[
+            *movement.pools_without_backends(after),
+            *movement.last_backends_left(before, after),
+            *goal.warnings,
+            *([NOT_FORWARDING] if goal.waits else []),
+            *faults,
+            *found.warnings_of_others,
+            *([fragment] if fragment else []),
+        ],
+        record_stale=goal.record_stale,
+        program=program,
+        named=_named(goal.switch_name, goal.name),
+        ended=[f"{a.title} is over (it was until {a.until})" for a in goal.expired]
+        + [f"{a.title} ends: {_why_ended(a, goal)}" for a in goal.ended],
+        notes=[*goal.notes, *([_RENUMBERED] if found.flows.renumbered else [])],
+        returned=[f"{a.title} applies again; it ended when the backend was removed{_why(a)}" for a in goal.returned],
+    )
+
+
+def _why_ended(entry: Maintenance, goal: Goal) -> str:
+    pool = goal.loaded.spec.pools.get(entry.pool)
+    if pool is None or not any(b.name == entry.backend for b in pool.backends):
+        return "the backend is no longer in the spec"
+    if entry.kind in MOVES_SLOTS:
+        return (
+            "the pool's slots are others, or its balance" if pool.balance else "the pool's load is no longer balanced"
+        )
+    return "it is no longer checked" if entry.kind == "health" else "the spec gives it that weight"
+
+
+def _why(entry: Maintenance) -> str:
+    return f" ({entry.note})" if entry.note else ""
+
+
+def _compare_with_applied(
+    wanted: WantedSwitch, found: SwitchDiff, unreadable: list[str]
+) -> tuple[list[SpecDifference], list[str]]:
+    """Return the differences from the applied spec, and those that remove services from clients.
+
+    *unreadable*: there is an applied state, and it cannot be read.
+    """
+    applied, new = wanted.applied, wanted.loaded.spec
+    if applied is not None and applied.digest == wanted.loaded.digest:
+        return [], []
+    spec = wanted.applied_spec
+    if spec is not None:
+        return compare_specs(spec, new), removed_services(spec, new)
+    by_flows = removed_by_flows(found.flows.remove, new)  # then the tables alone tell
+    if applied is None and unreadable:
+        why = "what is applied now cannot be read, so what changes is known of flows alone (-v)"
+        return [SpecDifference("unknown", "spec", why)], by_flows
+    if applied is None:
+        return compare_specs(None, new), by_flows
+    why = "the applied spec cannot be read by this version; see the flows with -v"
+    return [SpecDifference("unknown", "spec", why)], by_flows
+
+
+def _unreadable(wanted: WantedSwitch, record: BridgeRecord | None, found: SwitchDiff) -> list[str]:
+    """Return a reason to confirm if something is applied whose record cannot be read."""
+    tables = found.tables
+    there = record is not None and (record.number or tables.same or tables.flows or tables.groups)
+    if wanted.applied is not None or record is None or not there:
+        return []
+    why = f"state {record.number} is damaged" if record.number else "the record has no state"
+    return [f"the applied state cannot be read ({why}): which VIPs are removed and which clients move is unknown"]
+
+
+def _program(wanted: WantedSwitch, found: SwitchDiff) -> tuple[ProgramChange | None, list[str]]:
+    """Return what changes in the extension, if there is one, and its faults."""
+    handover = found.handover
+    if handover is None:
+        return None, []
+    from dnsteer.deploy.extension_program import change_of, extended_pools
+
+    then = "and an apply needs the extension" if extended_pools(wanted.loaded.spec) else "and it keeps its program"
+    away = [f"{_text(handover.away)}: what would change in it is unknown, {then}"] if handover.away else []
+    left_out = [
+        f"the extension cannot serve {name} and its new VIPs at once: queries in flight to {name} may be lost"
+        for name in handover.between.left_out
+    ]
+    return change_of(handover), [*away, *handover.faults, *left_out]
+
+
+def _text(err: SwitchError | PermissionError) -> str:
+    return f"{err.filename}: {err.strerror}" if isinstance(err, PermissionError) else str(err)
+
+
+def _named(old: str, new: str) -> str:
+    if not new or old == new:
+        return ""
+    return (
+        f"the switch, with all of its bridges, is renamed {old} -> {new}" if old else f"the switch gets the name {new}"
+    )
+
+
+_SERVICE = cookie(Category.SERVICE, 0) >> OBJECT_BITS
+_ADDRESS = re.compile(r"\b(?:nw_dst|ipv6_dst)=([0-9a-f.:]+)(?=,|$)")
+
+
+def removed_services(old: Spec, new: Spec) -> list[str]:
+    """Return what the old spec serves and the new one does not, in words."""
+    changed = {name: vip for name, vip in old.vips.items() if new.vips.get(name) != vip}
+    left = {one for vip in new.vips.values() for one in _served(vip)} if changed else set()
+    out = []
+    for name, vip in changed.items():
+        served = _served(vip)
+        gone, kept = sorted(served - left), {address for address, _, _ in served & left}
+        addresses = [a for a in map(str, vip.addresses) if a not in kept]
+        services = sorted({f"{protocol}/{port} of {a}" for a, protocol, port in gone if a not in addresses})
+        if addresses and name not in new.vips and len(addresses) == len(vip.addresses):
+            out.append(f"VIP {name} ({some_of(addresses)}) removed: its clients will get no answer")
+        elif addresses:
+            out.append(f"VIP {name}: {some_of(addresses)} removed: its clients will get no answer")
+        if services:
+            out.append(f"VIP {name}: {some_of(services)} removed: its clients will get no answer")
+    return out
+
+
+def removed_by_flows(removed: Iterable[Flow], new: Spec) -> list[str]:
+    """The same from the flows that are removed, if their spec is unknown."""
+    kept = {str(a) for vip in new.vips.values() for a in vip.addresses}
+    services = (flow for flow in removed if flow.cookie >> OBJECT_BITS == _SERVICE)
+    found = {m[1] for flow in services if (m := _ADDRESS.search(flow.match))} - kept
+    return [f"{address}, which has flows, removed: its clients will get no answer" for address in sorted(found)]
+
+
+def _served(vip: Vip) -> set[tuple[str, str, int]]:
+    return {(str(a), e.protocol.value, e.port) for a in vip.addresses for e in derived.endpoints(vip)}

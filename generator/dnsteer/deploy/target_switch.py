@@ -1,4 +1,4 @@
-"""The running switch that a verb works on, and the agreement of the operator, which every change may need."""
+"""The running switch that a verb works on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import openflow_target
 
 if TYPE_CHECKING:
-    from dnsteer.deploy.wanted import Wanted
+    from dnsteer.deploy.wanted_switch import WantedSwitch
     from dnsteer.switch.agent_answer import AgentAnswer
     from dnsteer.switch.database import Database
     from dnsteer.switch.table_changes import TableChanges
@@ -27,7 +27,6 @@ Progress = Callable[[str], None]
 """Takes a line about what is being done."""
 Confirm = Callable[[list[str], list[str]], None]
 """Takes reasons to ask the operator whether to go on, and what would change, in words; raises when not."""
-SWITCH_CHANGED = "the switch has changed in the meantime; reading it again"
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,12 @@ class TargetSwitch:
 
         return ask_knowledge(self.remote, bridge)
 
-    def wanted(self, state: AppliedState, overlay: Overlay) -> Wanted:
+    def wanted(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """What a recorded state and an overlay mean for the bridge. Raises SwitchError."""
-        from dnsteer.deploy.recorded import load_state
-        from dnsteer.deploy.wanted import Wanted
+        from dnsteer.deploy.recorded_spec import load_state
+        from dnsteer.deploy.wanted_switch import WantedSwitch
 
-        return Wanted(load_state(state), overlay)
+        return WantedSwitch(load_state(state), overlay)
 
     def is_intact(self, bridge: str, marker: int) -> bool:
         """Whether it is known, without looking, that the bridge has the tables of *marker* (`slots.maintenance.marker`)."""
@@ -89,29 +88,6 @@ class TargetSwitch:
     ) -> AbstractContextManager[None]:
         """In this context *todo* changes the tables of the bridge to another overlay of the state that is applied."""
         return nullcontext()
-
-
-class Agreement:
-    """Whether the operator has agreed to a change. Nothing is locked while somebody thinks, so the switch may change.
-
-    It is then read again, and the operator asked again where the question is another one.
-    """
-
-    def __init__(self, confirm: Confirm | None, progress: Progress) -> None:
-        self._confirm, self._progress = confirm, progress
-        self._agreed: object = None
-
-    def covers(self, question: object) -> bool:
-        """Whether the operator has agreed to this *question*; also where there is no question, or no operator to ask."""
-        return self._confirm is None or question is None or question == self._agreed
-
-    def ask(self, question: object, reasons: list[str], words: list[str]) -> None:
-        """Ask. Raises what *confirm* raises when the operator does not agree."""
-        if self._agreed is not None:
-            self._progress(SWITCH_CHANGED)
-        if self._confirm is not None:
-            self._confirm(reasons, words)
-        self._agreed = question
 
 
 def silent(_: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dnsteer.deploy.caller import operator_name
-from dnsteer.deploy.recorded import spec_of
+from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.announced import announced_vips
@@ -24,7 +24,7 @@ Edit = Callable[[Withdrawals, datetime], Withdrawals]
 
 
 @dataclass(frozen=True)
-class Withdrawing:
+class WithdrawalChange:
     """What was or would be changed on *bridge*. *vips* are those that were named, *announce* is who announces them."""
 
     bridge: str
@@ -64,7 +64,7 @@ def change_withdrawals(
     edit: Callable[[Collection[str]], Edit],
     *,
     dry_run: bool,
-) -> Withdrawing:
+) -> WithdrawalChange:
     """Change what is withdrawn of the VIPs that are named, or of all where none is. Raises SwitchError."""
     with WithdrawalSession(switch.remote, switch.timeout) as session:
         record = session.record_of(bridge)
@@ -77,12 +77,12 @@ def change_withdrawals(
         names = _checked(record, spec, vips)
         time, before = now(), withdrawals_of(record)
         # What is over, or of VIPs that are gone, goes with the next change.
-        kept = {name: one for name, one in before.items() if name in spec.vips and not one.over(time)}
+        kept = {name: one for name, one in before.items() if name in spec.vips and not one.is_over(time)}
         after = edit(names)(kept, time)
         if after != before and not dry_run:
             session.record_withdrawals(record, after)
         assert spec.switch.announce is not None
-        return Withdrawing(record.bridge, spec, spec.switch.announce, names, kept, after)
+        return WithdrawalChange(record.bridge, spec, spec.switch.announce, names, kept, after)
 
 
 def _checked(record: BridgeRecord, spec: Spec, vips: Collection[str]) -> tuple[str, ...]:

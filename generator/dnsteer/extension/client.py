@@ -26,7 +26,7 @@ class ProgramRefusedError(SwitchError):
         super().__init__(f"{name} refused: {reason}")
 
 
-class LostError(UnavailableError):
+class ConnectionLostError(UnavailableError):
     """The program got a request, but its answer was lost: whether it carried the request out is unknown."""
 
 
@@ -60,7 +60,7 @@ class ExtensionClient:
         return self._ask({"command": "dump"}, max(self._timeout, _LEAST_PATIENCE))
 
     def load(self, program: Program) -> dict[str, Any]:
-        """Replace the program: entirely, or not at all when it is refused. After a LostError either may be the case."""
+        """Replace the program: entirely, or not at all when it is refused. A ConnectionLostError leaves that open."""
         return self._ask({"command": "load", "program": program}, max(self._timeout, _LEAST_PATIENCE))
 
     def _ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -69,9 +69,11 @@ class ExtensionClient:
             try:
                 line = _exchange(connection, json.dumps(request).encode() + b"\n", deadline)
             except TimeoutError:
-                raise LostError(f"{self.name} does not answer within {timeout:g} s; is it stuck?") from None
+                raise ConnectionLostError(f"{self.name} does not answer within {timeout:g} s; is it stuck?") from None
             except OSError as err:
-                raise LostError(f"{self.name}: the connection ended ({err.strerror or err}); {_ADVICE}") from None
+                raise ConnectionLostError(
+                    f"{self.name}: the connection ended ({err.strerror or err}); {_ADVICE}"
+                ) from None
         try:
             answer = json.loads(line)
         except (ValueError, RecursionError):

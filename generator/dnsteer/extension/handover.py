@@ -101,7 +101,7 @@ class Handover:
         return [] if self.away else list(program_diff.program_differences(self.running, self.wanted))
 
     def load_both(self) -> None:
-        """Load the program that serves both. Raises ProgramRefusedError, LostError or UnavailableError."""
+        """Load the program that serves both. Raises ProgramRefusedError, ConnectionLostError or UnavailableError."""
         self._load(self.between.program)
 
     def load_new(self) -> None:

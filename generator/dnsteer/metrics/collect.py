@@ -40,7 +40,7 @@ from dnsteer.status.rates import Rates
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import is_standby, role_of
 from dnsteer.switch.state import BridgeRecord, DamagedError
-from dnsteer.switch.thread_counters import NotUnderstoodError
+from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
@@ -190,7 +190,7 @@ class Collector:
                 if known.spec.switch.flavor is Flavor.OVS_DOCA:
                     try:
                         self._of_switch = read_switch_metrics(switch)
-                    except NotUnderstoodError as err:
+                    except UnknownFormatError as err:
                         not_understood = str(err)
                     except (SwitchError, OSError):  # what was read before it counts all the same
                         pass

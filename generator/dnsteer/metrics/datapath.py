@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dnsteer.switch.datapaths import USERSPACE, find_datapath, pick_datapath
 from dnsteer.switch.masks import show_mask
 from dnsteer.switch.megaflows import read_megaflow
-from dnsteer.switch.thread_counters import NotUnderstoodError, ThreadCounters, read_threads, show_threads
+from dnsteer.switch.thread_counters import ThreadCounters, UnknownFormatError, read_threads, show_threads
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Appctl
 
@@ -90,7 +90,7 @@ def read_figures(switch: Appctl, kind: str) -> Datapath:
     if kind in USERSPACE:
         try:
             _add_threads(read_threads(show_threads(switch)), found)
-        except NotUnderstoodError as err:
+        except UnknownFormatError as err:
             found.not_understood = str(err)
         except SwitchError:
             pass  # it has none, or several datapaths

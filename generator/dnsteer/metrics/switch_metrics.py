@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from dnsteer.switch.thread_counters import NotUnderstoodError
+from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Appctl
 
@@ -20,7 +20,7 @@ _OURS = ("dnsteer_", "process_", "python_")
 def read_switch_metrics(control: Appctl) -> list[Metric]:
     """Read the metrics of a switch under their own names, counters with `_total`; none where it has no such command.
 
-    Raises NotUnderstoodError where it prints something else, or too much; UnavailableError if it does not answer.
+    Raises UnknownFormatError where it prints something else, or too much; UnavailableError if it does not answer.
     """
     try:
         text = control.run(COMMAND)
@@ -29,16 +29,16 @@ def read_switch_metrics(control: Appctl) -> list[Metric]:
     except SwitchError:
         return []
     if len(text) > _MAX_TEXT:
-        raise NotUnderstoodError(_left_out(f"{len(text):,} characters, expected at most {_MAX_TEXT:,}"))
+        raise UnknownFormatError(_left_out(f"{len(text):,} characters, expected at most {_MAX_TEXT:,}"))
     try:
         found = _passed_on(text)
     except (ValueError, KeyError, IndexError) as err:  # the library's, of a line that is none of a metric
-        raise NotUnderstoodError(
+        raise UnknownFormatError(
             _left_out(f"a line that is no metric ({err}), expected Prometheus's text format")
         ) from None
     series = sum(len(metric.samples) for metric in found)
     if series > MAX_SERIES:
-        raise NotUnderstoodError(_left_out(f"{series:,} series, expected at most {MAX_SERIES:,}"))
+        raise UnknownFormatError(_left_out(f"{series:,} series, expected at most {MAX_SERIES:,}"))
     return found
 
 

@@ -22,8 +22,8 @@ from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.loaded import Loaded
-from dnsteer.switch.logs import sort_out
 from dnsteer.switch.masks import Mask
+from dnsteer.switch.private_switch import split_log_warnings
 from dnsteer.switch.tools import SwitchError, TimedOutError
 from dnsteer.tables.slot import GroupRow
 
@@ -102,7 +102,7 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
         comparison.compare_backends()
         report.extended = harness.extension_frames
         warnings = [line for line in harness.switch.complaints() if not any(w in line for w in _EXPECTED_WARNINGS)]
-        report.complaints, report.notes = sort_out(warnings)
+        report.complaints, report.notes = split_log_warnings(warnings)
     return report
 
 

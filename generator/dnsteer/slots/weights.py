@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.maintenance import DRAINED, Maintenance
+from dnsteer.slots.membership import Membership
 from dnsteer.slots.takeover import not_yet_gone
 
 Weights = Mapping[str, int]
@@ -90,3 +91,11 @@ def _not_yet_over(entry: Maintenance, before: Weights, after: Weights, slots: in
 @lru_cache(maxsize=4096)
 def _base(weights: tuple[tuple[str, int], ...], slots: int) -> tuple[str, ...]:
     return assign(dict(weights), slots)
+
+
+def in_service(pool: Membership, entries: Iterable[Maintenance]) -> set[str]:
+    """The backends of a pool that have slots, or keep some until they are drained. *entries* are those of its overlay."""
+    mine = [entry for entry in entries if entry.service in ("", pool.service)]
+    weights = weights_in_the_end(pool.weights, [entry for entry in mine if entry.weight is not None])
+    out = {entry.backend for entry in mine if entry.takes_out and entry.gone >= DRAINED}
+    return {name for name, weight in weights.items() if weight and name not in out and name not in pool.down}

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.spec import Spec
-from dnsteer.switch.agent_note import note_of
+from dnsteer.switch.agent_record import note_of
 from dnsteer.switch.state import BridgeRecord
 from dnsteer.switch.tools import SwitchError
 

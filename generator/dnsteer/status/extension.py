@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnsteer.deploy.extension import extension_client
+from dnsteer.deploy.extension_program import extension_client
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.handover import faults_of
 from dnsteer.modes import MODES

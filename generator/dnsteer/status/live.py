@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.settle import as_settled
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay

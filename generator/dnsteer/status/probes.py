@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dnsteer.deploy.recorded import load_state
+from dnsteer.deploy.recorded_spec import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership

@@ -267,7 +267,7 @@ class Observer:
         if state is None:
             return None
         if self._loaded[0] != state.text:
-            from dnsteer.deploy.recorded import load_state
+            from dnsteer.deploy.recorded_spec import load_state
 
             try:
                 self._loaded = state.text, load_state(state)
@@ -328,7 +328,7 @@ class Observer:
             if status.role.get("told") == "standby":
                 status.on_purpose += role_warnings(record, remote)
         with suppress(DamagedError):
-            vips = {name: one for name, one in withdrawals_of(record).items() if not one.over(time_now)}
+            vips = {name: one for name, one in withdrawals_of(record).items() if not one.is_over(time_now)}
             status.withdrawn = {name: {**asdict(one), "until": one.until or None} for name, one in vips.items()}
             status.on_purpose += withdrawal_warnings(record, time_now)
         status.warnings += [*role_warnings(record, remote), *withdrawal_warnings(record, time_now)]

@@ -21,18 +21,17 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.captures import capture_warning
+from dnsteer.switch.datapaths import megaflows_disabled
 from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
-from dnsteer.switch.megaflow_mode import megaflows_disabled
 from dnsteer.switch.openflow import OpenFlow, Tables
-from dnsteer.switch.renumbering import other_numbers, uses_numbers, with_own_numbers
 from dnsteer.switch.restart_fence import with_fence
 from dnsteer.switch.role import is_standby, role_warnings
 from dnsteer.switch.session import Session
-from dnsteer.switch.settings import OTHERS, Level, deviations
-from dnsteer.switch.settings_input import SettingsInput
+from dnsteer.switch.setting_limits import SettingsInput
+from dnsteer.switch.settings import OTHERS, SettingLevel, deviations
 from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
-from dnsteer.switch.table_changes import TableChanges, compare_tables
+from dnsteer.switch.table_changes import TableChanges, compare_tables, other_numbers, uses_numbers, with_own_numbers
 from dnsteer.switch.tools import UnavailableError, openflow_target
 from dnsteer.switch.withdrawals import withdrawal_warnings
 from dnsteer.tables.cookies import FENCE
@@ -195,12 +194,12 @@ def _role_drift(loaded: Loaded, record: BridgeRecord | None, remote: str, tables
 
 def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iterator[Drift]:
     """Return deviating settings: the differences first, then the warnings."""
-    for d in [*deviations(seen, Level.SET, Level.NAMED), *deviations(seen, Level.WARNED)]:
+    for d in [*deviations(seen, SettingLevel.SET, SettingLevel.NAMED), *deviations(seen, SettingLevel.WARNED)]:
         if d.setting.name == OTHERS and ignore_foreign:
             continue
         path = br.path_of(loaded.spec, d)
         line = loaded.document.line(path) if path else 0
-        warns, of_others = d.level is Level.WARNED, d.level is not Level.SET
+        warns, of_others = d.level is SettingLevel.WARNED, d.level is not SettingLevel.SET
         yield Drift(d.kind, d.about, d.detail, line, warns, of_others, d.setting.name)
 
 

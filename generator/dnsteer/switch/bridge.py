@@ -12,8 +12,8 @@ from dnsteer.spec.model.spec import Spec
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge, Interface
 from dnsteer.switch.openflow import PROTOCOL
-from dnsteer.switch.settings import Deviation, Level, deviations
-from dnsteer.switch.settings_input import SettingsInput
+from dnsteer.switch.setting_limits import SettingsInput
+from dnsteer.switch.settings import Deviation, SettingLevel, deviations
 from dnsteer.switch.state import OWNER_KEY
 from dnsteer.switch.tools import SwitchError
 
@@ -144,7 +144,7 @@ def setting_differences(seen: SettingsInput) -> list[BridgeDifference]:
             first=False,
             by="OpenFlow" if d.setting.word else "OVSDB",
         )
-        for d in deviations(seen, Level.SET)
+        for d in deviations(seen, SettingLevel.SET)
     ]
 
 
@@ -169,7 +169,7 @@ def _names_of_old_numbers(want: WantedBridge, have: Bridge) -> list[int]:
 def repair_settings(seen: SettingsInput, base: db.Database, ofctl: Callable[..., str]) -> bool:
     """Correct dnsteer's settings. Returns whether any of them is in OVSDB. Raises SwitchError."""
     in_database = []
-    for found in deviations(seen, Level.SET):
+    for found in deviations(seen, SettingLevel.SET):
         if found.setting.word:
             ofctl(*found.setting.arguments(found.name))
         else:

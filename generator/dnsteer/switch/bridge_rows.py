@@ -33,12 +33,10 @@ class Interface:
 
     @property
     def is_open(self) -> bool:
-        """Whether the switch has opened it."""
         return (self.ofport or 0) > 0
 
     @property
     def is_down(self) -> bool:
-        """Whether it is administratively down."""
         return self.settings.get("admin_state") == "down"
 
 

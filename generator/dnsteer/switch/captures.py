@@ -50,7 +50,6 @@ class Capture:
 
     @property
     def text(self) -> str:
-        """In words."""
         until = "an unknown time" if self.ends == _OLDEST else f"{self.ends:%Y-%m-%d %H:%M:%S} UTC"
         return f"capture of {self.what} by {self.by} (process {self.process}) until {until}"
 

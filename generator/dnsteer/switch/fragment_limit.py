@@ -26,7 +26,6 @@ class Smallest:
 
     @property
     def differs(self) -> bool:
-        """Whether it is known to differ."""
         return self.now not in (None, self.wanted)
 
     @property

@@ -35,7 +35,6 @@ class Megaflow:
 
     @property
     def recirculated(self) -> bool:
-        """Whether it is of a pass after a recirculation."""
         return _FIRST_PASS.search(self.key) is None
 
 

@@ -28,9 +28,15 @@ Key = tuple[int, int, str]
 """What makes a flow the same flow: table, priority and match."""
 
 _READING = (
-    "show", "dump-flows", "dump-groups", "dump-ports", "dump-ports-desc", "dump-aggregate", "dump-group-stats",
+    "show",
+    "dump-flows",
+    "dump-groups",
+    "dump-ports",
+    "dump-ports-desc",
+    "dump-aggregate",
+    "dump-group-stats",
     "get-frags",
-)  # fmt: skip
+)
 """Commands that change nothing, so that one that outlives this process does no harm."""
 _PORT = re.compile(r"\s*(\d+|LOCAL)\((.+)\): addr:")
 _PORT_USE = re.compile(r"(\bin_port=|\boutput:)(\w+)")
@@ -155,8 +161,11 @@ class OpenFlow:
             options.append(f"--timeout={ceil(seconds) + 1}")
         return Running(
             ["ovs-ofctl", *self.arguments(*args, options=options)],
-            env=self._env, stdin=stdin, timeout=seconds, ends_by_itself=reads,
-        )  # fmt: skip
+            env=self._env,
+            stdin=stdin,
+            timeout=seconds,
+            ends_by_itself=reads,
+        )
 
     def arguments(self, command: str, *args: str, options: Sequence[str] = ()) -> list[str]:
         """The arguments with which ovs-ofctl runs a command on the bridge."""

@@ -2,7 +2,7 @@
 
 To add a setting is one entry there: it is then read, named by `verify` and `status`, and put right by `apply` where it is
 dnsteer's. The docs' table is made from the list (docs/settings.md). Which values stop so much that they are no choice of
-somebody's: crippling.py.
+somebody's: setting_limits.py.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from enum import Enum
 from dnsteer.plan.mtu import full_mtu
 from dnsteer.plan.sizes import flow_limit
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.switch import crippling
-from dnsteer.switch.crippling import Crippling
-from dnsteer.switch.settings_input import TABLE_NAMES, SettingsInput
+from dnsteer.switch import setting_limits as limits
+from dnsteer.switch.setting_limits import TABLE_NAMES, HarmfulValues, SettingsInput
 
 _PASSIVE = ("ptcp:", "pssl:", "punix:")
 _NORMAL_ONLY = "dnsteer's flows ignore it: frames keep the tags that they came with"
@@ -44,7 +43,7 @@ class Place(Enum):
     CONTROL = "ovs-vswitchd, control socket"
 
 
-class Level(Enum):
+class SettingLevel(Enum):
     """How a deviating setting is treated: a difference that apply corrects, a difference, or a warning."""
 
     SET = "set"
@@ -60,14 +59,14 @@ class Setting:
     value, *matters* whether another value is reported. *mend* is the command that restores the default, where it does not
     follow from the rest; {bridge} and {name} stand for the bridge and the object that has the setting. *word* is what
     `ovs-ofctl mod-port` takes, *bit* what its dump of a port shows. *numbers* fill the places in *does* and *mend*. SET is
-    possible for booleans of the bridge and for what OpenFlow sets. *cripples* are values that count as NAMED and not as
+    possible for booleans of the bridge and for what OpenFlow sets. *harmful* are values that count as NAMED and not as
     WARNED. *burst* is a column that belongs to the value.
     """
 
     place: Place
     name: str
     does: str
-    level: Level = Level.WARNED
+    level: SettingLevel = SettingLevel.WARNED
     default: str = ""
     mend: str = ""
     word: str = ""
@@ -75,7 +74,7 @@ class Setting:
     kind: str = ""
     matters: Callable[[str, SettingsInput], bool] = lambda _value, _seen: True
     numbers: Callable[[SettingsInput], Mapping[str, int]] = lambda _seen: {}
-    cripples: Crippling | None = None
+    harmful: HarmfulValues | None = None
     burst: str = ""
 
     def arguments(self, name: str) -> tuple[str, ...]:
@@ -130,21 +129,21 @@ def _active(value: str, _seen: SettingsInput) -> bool:
 # fmt: off
 SETTINGS: tuple[Setting, ...] = (
     Setting(
-        Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared", Level.NAMED,
-        mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
+        Place.SWITCH, "other_config:flow-restore-wait", "the switch forwards nothing until it is cleared",
+        SettingLevel.NAMED, mend="dnsteer restore", kind=WAITS, matters=lambda value, _: value == "true",
     ),
     Setting(
         Place.SWITCH, "other_config:flow-limit", "all clients of the spec need {needed} datapath flows: packets "
         "without one take the slow path", mend="ovs-vsctl set Open_vSwitch . other_config:flow-limit={limit}",
-        matters=_too_few, numbers=_flow_limits, cripples=crippling.FEW_FLOWS,
+        matters=_too_few, numbers=_flow_limits, harmful=limits.FEW_FLOWS,
     ),
     Setting(
         Place.SWITCH, "other_config:max-idle", "ms: a datapath flow without a packet for so long is forgotten (10,000 by "
-        "default), and its next packet takes the slow path", matters=crippling.forgets_sooner, cripples=crippling.SHORT_IDLE,
+        "default), and its next packet takes the slow path", matters=limits.forgets_sooner, harmful=limits.SHORT_IDLE,
     ),
     Setting(
         Place.CONTROL, MEGAFLOWS, "each client's address and port makes a datapath flow of its own, whose first packet "
-        "takes the slow path", Level.NAMED, "enabled", mend="ovs-appctl upcall/enable-megaflows",
+        "takes the slow path", SettingLevel.NAMED, "enabled", mend="ovs-appctl upcall/enable-megaflows",
     ),
     Setting(
         Place.SWITCH, "other_config:hw-offload", "nothing is offloaded to the NIC", default="true",
@@ -157,8 +156,8 @@ SETTINGS: tuple[Setting, ...] = (
         Place.SWITCH, "other_config:vlan-limit", "frames with two VLAN tags may be served too",
         matters=lambda value, _: value != "1",
     ),
-    Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", Level.SET, "false"),
-    Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", Level.SET, "false"),
+    Setting(Place.BRIDGE, "stp_enable", "spanning tree blocks ports", SettingLevel.SET, "false"),
+    Setting(Place.BRIDGE, "rstp_enable", "spanning tree blocks ports", SettingLevel.SET, "false"),
     Setting(Place.BRIDGE, "mirrors", "frames are mirrored to another port too, which hardware may not offload"),
     Setting(Place.BRIDGE, "netflow", "each client's address and port makes a datapath flow of its own"),
     Setting(Place.BRIDGE, "sflow", _SAMPLES),
@@ -178,41 +177,41 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting(
         Place.TABLE, "flow_limit", "flows beyond it are refused, or evict others (overflow_policy): changes may fail",
-        cripples=crippling.FEWER_THAN_FLOWS,
+        harmful=limits.FEWER_THAN_FLOWS,
     ),
     Setting(Place.TABLE, "prefixes", "datapath flows may have other masks than lint computes"),
     Setting(
-        Place.INTERFACE, "admin_state", "no packet passes it", Level.NAMED, "up",
+        Place.INTERFACE, "admin_state", "no packet passes it", SettingLevel.NAMED, "up",
         mend="ovs-ofctl -O OpenFlow15 mod-port {bridge} {name} up", kind="port down",
     ),
     Setting(Place.INTERFACE, "link_state", "no packet passes it until the link is up", default="up",
             mend="check the cable and the device at the other end"),
     Setting(
         Place.INTERFACE, "mtu", "bytes: longer packets are dropped; full TCP segments need {mtu}, answers over UDP 1280",
-        mend="ovs-vsctl set Interface {name} mtu_request={mtu}", matters=_small, numbers=_mtu, cripples=crippling.SHORT_MTU,
+        mend="ovs-vsctl set Interface {name} mtu_request={mtu}", matters=_small, numbers=_mtu, harmful=limits.SHORT_MTU,
     ),
     Setting(
         Place.INTERFACE, "ingress_policing_rate", "kbit/s: input above it is dropped", default="0",
-        cripples=crippling.SHORT_RATE, burst="ingress_policing_burst",
+        harmful=limits.SHORT_RATE, burst="ingress_policing_burst",
     ),
     Setting(
         Place.INTERFACE, "ingress_policing_kpkts_rate", "1,000 packets/s: input above it is dropped", default="0",
-        cripples=crippling.SHORT_PACKET_RATE, burst="ingress_policing_kpkts_burst",
+        harmful=limits.SHORT_PACKET_RATE, burst="ingress_policing_kpkts_burst",
     ),
-    Setting(Place.PORT, "qos", "output above its rate is queued or dropped", cripples=crippling.SHORT_QOS),
+    Setting(Place.PORT, "qos", "output above its rate is queued or dropped", harmful=limits.SHORT_QOS),
     Setting(Place.PORT, "tag", _NORMAL_ONLY),
     Setting(Place.PORT, "trunks", _NORMAL_ONLY),
     Setting(Place.PORT, "vlan_mode", _NORMAL_ONLY),
     Setting(
-        Place.OPENFLOW, "set-frags", "fragments are not handled as the flows say", Level.SET, "normal",
+        Place.OPENFLOW, "set-frags", "fragments are not handled as the flows say", SettingLevel.SET, "normal",
         word="normal",
     ),
     Setting(
-        Place.OPENFLOW_PORT, "no-receive", "packets received on it are dropped", Level.SET, "false", word="receive",
+        Place.OPENFLOW_PORT, "no-receive", "packets received on it are dropped", SettingLevel.SET, "false", word="receive",
         bit="NO_RECV",
     ),
     Setting(
-        Place.OPENFLOW_PORT, "no-forward", "packets sent to it are dropped", Level.SET, "false", word="forward",
+        Place.OPENFLOW_PORT, "no-forward", "packets sent to it are dropped", SettingLevel.SET, "false", word="forward",
         bit="NO_FWD",
     ),
 )
@@ -229,16 +228,14 @@ class Deviation:
     name: str
     found: str
     numbers: Mapping[str, int]
-    cripples: bool = False
+    harmful: bool = False
 
     @property
-    def level(self) -> Level:
-        """How it is treated."""
-        return Level.NAMED if self.cripples else self.setting.level
+    def level(self) -> SettingLevel:
+        return SettingLevel.NAMED if self.harmful else self.setting.level
 
     @property
     def about(self) -> str:
-        """What it is about, in words."""
         place = self.setting.place
         if place in (Place.SWITCH, Place.CONTROL):
             return "switch"
@@ -246,7 +243,6 @@ class Deviation:
 
     @property
     def kind(self) -> str:
-        """The kind of difference."""
         return self.setting.kind or f"{self.about.partition(' ')[0]} changed"
 
     @property
@@ -259,7 +255,7 @@ class Deviation:
         """What was found, what is wanted, the consequence, and what to do."""
         verb = "are" if self.setting.name in _PLURAL else "is"
         should = f", should be {self.setting.default}" if self.setting.default else ""
-        by = "dnsteer apply corrects it; or" if self.setting.level is Level.SET else "to change it"
+        by = "dnsteer apply corrects it; or" if self.setting.level is SettingLevel.SET else "to change it"
         command = self.setting.command(self.bridge, self.name, self.numbers)
         does = self.setting.does.format(**self.numbers)
         return f"{self.setting.name} {verb} {self.found or 'not set'}{should}: {does}; {by}: {command}"
@@ -275,15 +271,15 @@ def _noun(place: Place) -> str:
     return "table" if place is Place.TABLE else "port"
 
 
-def deviations(seen: SettingsInput, *levels: Level) -> Iterator[Deviation]:
+def deviations(seen: SettingsInput, *levels: SettingLevel) -> Iterator[Deviation]:
     """Return all deviating settings of these levels that matter."""
     for setting in SETTINGS:
-        if setting.level not in levels and (setting.cripples is None or Level.NAMED not in levels):
+        if setting.level not in levels and (setting.harmful is None or SettingLevel.NAMED not in levels):
             continue
         for name, value in _values(setting, seen):
             if value != setting.default and setting.matters(value, seen):
-                cripples = setting.cripples is not None and setting.cripples.test(value, seen, name)
-                found = Deviation(setting, seen.have.name, name, value, setting.numbers(seen), cripples)
+                harmful = setting.harmful is not None and setting.harmful.test(value, seen, name)
+                found = Deviation(setting, seen.have.name, name, value, setting.numbers(seen), harmful)
                 if found.level in levels:
                     yield found
 

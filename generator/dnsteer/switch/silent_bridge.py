@@ -32,7 +32,7 @@ class SilentBridge:
     polled: frozenset[str] | None = None
     asked: bool = True
 
-    def takes_from(self, port: str) -> bool:
+    def can_receive_from(self, port: str) -> bool:
         """Whether packets from a port are still taken."""
         return self.polled is None or port in self.polled
 

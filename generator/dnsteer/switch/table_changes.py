@@ -1,13 +1,15 @@
-"""The changes that turn a bridge's tables into planned or earlier ones."""
+"""The changes that turn a bridge's tables into planned or earlier ones, those with other table numbers included."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import filterfalse
 
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.switch.openflow import Tables
+from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.switch.openflow import Key, Tables
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
@@ -102,7 +104,7 @@ def compare_tables(lines: Collection[str], groups: Iterable[Group], have: Tables
     )
 
 
-def lost(before: Tables, now: Tables) -> tuple[str, ...]:
+def lost_lines(before: Tables, now: Tables) -> tuple[str, ...]:
     """Return bundle lines that restore foreign flows and groups that were there *before* and are gone *now*."""
     groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
     flows = [f for k, f in before.other.items() if k not in now.other]
@@ -117,8 +119,46 @@ def lines_to_restore(before: Tables, now: Tables) -> list[str]:
     flows = [f for k, f in {**were, **before.standby}.items() if have.get(k) != f]
     strange = [f for k, f in are.items() if k not in were]  # such as of a port's old number
     return [
-        *lost(before, now),
+        *lost_lines(before, now),
         *(f"group add {g.text}" for g in groups),
         *(f"flow add {before.line(f)}" for f in flows),
         *(f"flow delete_strict {f.spec()}" for f in strange),
     ]
+
+
+_TO_TABLE = re.compile(r"(\bgoto_table:|[(,]table=|\bresubmit\(,)(\d+)")
+
+
+def other_numbers(have: Bridge) -> dict[int, int]:
+    """Return what the tables of a bridge are here that have other numbers there, by their numbers there.
+
+    Those are of another version of dnsteer. OVSDB has their names by number, since dnsteer names its tables.
+    """
+    here = {name: table.number for name, table in PIPELINE.tables.items()}
+    found = {number: here[table.name] for number, table in have.tables.items() if table.name in here}
+    return {there: number for there, number in found.items() if there != number}
+
+
+def uses_numbers(flows: Iterable[Flow], numbers: Mapping[int, int]) -> bool:
+    """Whether a flow is in a table of another number."""
+    return any(flow.table in numbers for flow in flows)
+
+
+def with_own_numbers(tables: Tables, numbers: Mapping[int, int]) -> Tables:
+    """Return the tables of a switch with the numbers that they have here."""
+
+    def actions(text: str) -> str:
+        return _TO_TABLE.sub(lambda m: f"{m[1]}{numbers.get(int(m[2]), m[2])}", text)
+
+    def moved(flows: Iterable[Flow]) -> dict[Key, Flow]:
+        own = (replace(f, table=numbers.get(f.table, f.table), actions=actions(f.actions)) for f in flows)
+        return {flow.key: flow for flow in own}
+
+    return replace(
+        tables,
+        same=set(),
+        flows=moved(tables.all_flows().values()),
+        standby=moved(tables.standby.values()),
+        groups={number: Group(number, actions(group.text)) for number, group in tables.groups.items()},
+        flags={(numbers.get(t, t), priority, match): text for (t, priority, match), text in tables.flags.items()},
+    )

@@ -50,7 +50,7 @@ MAIN = "main"
 _FRACTIONS = ("lookups", "batch")
 
 
-class NotUnderstoodError(SwitchError):
+class UnknownFormatError(SwitchError):
     """What the switch printed has another form than any version known here."""
 
 
@@ -97,7 +97,7 @@ def show_threads(switch: Appctl) -> str:
 
 
 def read_counters(text: str) -> Counters:
-    """Read the counters of all threads together. Raises NotUnderstoodError."""
+    """Read the counters of all threads together. Raises UnknownFormatError."""
     threads = read_threads(text)
     return Counters(sum(each.received for each in threads), sum(each.recirculations for each in threads))
 
@@ -105,11 +105,11 @@ def read_counters(text: str) -> Counters:
 def read_threads(text: str) -> list[ThreadCounters]:
     """Read the counters of each thread; none in the millisecond in which 4.0 has cleared them and says nothing.
 
-    Raises NotUnderstoodError.
+    Raises UnknownFormatError.
     """
     headings = list(_HEADING.finditer(text))
     if not headings:
-        raise NotUnderstoodError(_not_understood(text, "a line such as 'main thread:'"))
+        raise UnknownFormatError(_not_understood(text, "a line such as 'main thread:'"))
     out = []
     for heading, after in zip(headings, [*headings[1:], None], strict=True):
         lines = text[heading.end() : after.start() if after else None]
@@ -127,14 +127,14 @@ def _numbers(patterns: Mapping[str, str], lines: str) -> dict[str, float]:
 
 
 def _thread(name: str, found: dict[str, float], text: str) -> ThreadCounters:
-    """Make one thread's counters of what was *found*. Raises NotUnderstoodError where a number is missing."""
+    """Make one thread's counters of what was *found*. Raises UnknownFormatError where a number is missing."""
     passes = found.pop("passes", None)
     if passes is not None and "received" in found:
         found["recirculations"] = passes - found["received"]
     elif found.keys() <= {"received", "used"} and found.get("received") == 0:
         found.update(dict.fromkeys(_NEEDED, 0))  # 4.0 says nothing else of a thread that has received nothing
     if missing := sorted(_NEEDED - found.keys()):
-        raise NotUnderstoodError(_not_understood(text, f"of thread {name} also: {', '.join(missing)}"))
+        raise UnknownFormatError(_not_understood(text, f"of thread {name} also: {', '.join(missing)}"))
     if "idle" in found and "processing" in found:
         found["used"] = found["idle"] + found["processing"]
     return ThreadCounters(name, **found)  # type: ignore[arg-type]

@@ -20,13 +20,12 @@ class Withdrawal:
     note: str = ""
     until: str = ""
 
-    def over(self, now: datetime) -> bool:
+    def is_over(self, now: datetime) -> bool:
         """Whether its time is over."""
         return bool(self.until) and now >= datetime.fromisoformat(self.until)
 
     @property
     def text(self) -> str:
-        """In words."""
         return f"asked by {self.by}{f' ({self.note})' if self.note else ''}"
 
 
@@ -59,7 +58,7 @@ def withdrawal_warnings(record: BridgeRecord, now: datetime) -> list[str]:
     return [
         f"VIP {name} is withdrawn: {one.text}{f', until {one.until}' if one.until else ''}; dnsteer announce {name} ends it"
         for name, one in found.items()
-        if not one.over(now)
+        if not one.is_over(now)
     ]
 
 

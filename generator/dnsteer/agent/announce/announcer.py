@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 
-from dnsteer.agent.announce.conditions import NonePass, none_pass, obstacles, withheld_by_people
-from dnsteer.agent.announce.guard import RouteGuard
-from dnsteer.agent.announce.places import Places
-from dnsteer.agent.announce.publish import Publisher, PublishError, Routes
-from dnsteer.agent.announce.routes import RouteOwner
-from dnsteer.agent.announce.standing import Standing, VipStanding, VipStandings, VipVerdict
+from dnsteer.agent.announce.bird_routes import Publisher, PublishError, RouteOwner, Routes
+from dnsteer.agent.announce.conditions import (
+    FailedPoolVips,
+    find_obstacles,
+    vips_of_failed_pools,
+    vips_withheld_by_people,
+)
+from dnsteer.agent.announce.stale_routes import FormerRoutes, RouteGuard
+from dnsteer.agent.announce.vip_standing import Standing, VipStanding, VipStandings, VipVerdict
 from dnsteer.agent.backend_health import Health
-from dnsteer.agent.waiting import set_within
+from dnsteer.agent.supervise import set_within
 from dnsteer.deploy.times import now, stamp
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.slots.maintenance import Overlay
@@ -24,7 +27,7 @@ from dnsteer.spec.announced import announced_vips, prefixes, routes_of
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedVip
-from dnsteer.switch.announced import route_place
+from dnsteer.switch.agent_record import route_location
 from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import Withdrawal, withdrawals_of
 
@@ -62,7 +65,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _LastAnnouncement:
     """What was said of a VIP last."""
 
     announced: bool
@@ -75,7 +78,7 @@ class Announcer:
     def __init__(self, remote: str, observer: AgentObserver) -> None:
         self._remote, self._observer = remote, observer
         self._wake = asyncio.Event()
-        self._acts = True
+        self._is_acting = True
         """Whether it is this agent that acts. Without OVSDB that is not known, and it stays as it was."""
         self._record: BridgeRecord | None = None
         self._adopted = False
@@ -83,7 +86,7 @@ class Announcer:
         self._settings: tuple[RouteOwner, Announce] | None = None
         self._publisher: Publisher | None = None
         self._guard: RouteGuard | None = None
-        self._places = Places()
+        self._former_routes = FormerRoutes()
         self._unsettled = inf
         """When routes of earlier specs that could not be withdrawn are tried again."""
         self._withdrawn: Mapping[str, Withdrawal] = {}
@@ -94,7 +97,7 @@ class Announcer:
         self._standings: dict[str, VipStanding] = {}
         self._lacking: dict[str, UnannouncedVip] = {}
         """VIPs that are to be announced and are not."""
-        self._told: dict[str, _Told] = {}
+        self._last_announced: dict[str, _LastAnnouncement] = {}
         self._given: Routes | None = None
         """What BIRD has been given; None where that is not known."""
         self._due = 0.0
@@ -102,22 +105,22 @@ class Announcer:
 
     def record(self, record: BridgeRecord) -> None:
         """Take in the record of the bridge on which this agent acts: which VIPs people have withdrawn."""
-        self._acts, self._record = True, record
+        self._is_acting, self._record = True, record
         try:
             found = withdrawals_of(record)
         except DamagedError as err:  # those that were known stay withdrawn
             self._observer.fails("the withdrawals", str(err))
             return
         self._observer.works("the withdrawals", "withdrawals can be read again")
-        withdrawn = {name: one for name, one in found.items() if not one.over(now())}
+        withdrawn = {name: one for name, one in found.items() if not one.is_over(now())}
         if withdrawn != self._withdrawn:
             self._withdrawn = withdrawn
             self.wake()
 
     def stand_by(self) -> None:
         """Leave what is announced to another agent, which acts now."""
-        if self._acts:
-            self._acts = False
+        if self._is_acting:
+            self._is_acting = False
             self.wake()
 
     def standings(self) -> Mapping[str, VipStanding]:
@@ -133,9 +136,9 @@ class Announcer:
         clock = asyncio.get_running_loop().time
         while True:
             self._wake.clear()
-            if not self._acts:
+            if not self._is_acting:
                 self._forget()
-                self._places.forget()
+                self._former_routes.forget()
                 self._observer.forget(*_OF_SETTINGS, *_OF_RECORD)
             elif (found := situation()) is not None:
                 await self._follow(found, clock())
@@ -162,7 +165,7 @@ class Announcer:
         """Follow other settings. Where routes are to be elsewhere, or nowhere, those that there were are withdrawn."""
         publisher = Publisher(*settings) if settings is not None else None
         before = self._settings
-        if before is not None and settings is not None and route_place(before[1]) == route_place(settings[1]):
+        if before is not None and settings is not None and route_location(before[1]) == route_location(settings[1]):
             self._release()
         else:
             self._forget()
@@ -178,7 +181,7 @@ class Announcer:
     async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float) -> None:
         """Withdraw routes of earlier specs that are elsewhere."""
         assert self._record is not None
-        wrong = await asyncio.to_thread(self._places.settle, self._record, owner, announce)
+        wrong = await asyncio.to_thread(self._former_routes.withdraw, self._record, owner, announce)
         self._unsettled = time + _CHECK if wrong else inf
         if wrong:
             self._observer.fails("the former routes", "; ".join(wrong), "error")
@@ -207,7 +210,7 @@ class Announcer:
                 self._tell(known.spec, publisher.has)
             return
         self._due = time + _CHECK
-        if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.runs()):
+        if announce.on_stop == "withdraw" and (self._guard is None or not self._guard.is_running()):
             self._start_guard()
         self._tell(known.spec, publisher.has)
         if wrong:
@@ -218,18 +221,18 @@ class Announcer:
     def _verdicts(self, known: Situation) -> dict[str, VipVerdict]:
         """What is known of each VIP that the spec wants to be announced."""
         spec, overlay, health = known.spec, known.overlay, known.health
-        none = none_pass(spec, overlay, health) if not known.fault else NonePass()
+        none = vips_of_failed_pools(spec, overlay, health) if not known.fault else FailedPoolVips()
         asked = {
             name: VipStanding("asked", one.text, datetime.fromisoformat(one.until) if one.until else None)
             for name, one in self._withdrawn.items()
         }
         standby = VipStanding("standby", "this switch is on standby") if known.standby else None
-        withheld = withheld_by_people(spec, overlay, health) if not known.fault else ()
+        withheld = vips_withheld_by_people(spec, overlay, health) if not known.fault else ()
         return {
             name: VipVerdict(
                 obstacle, name in none.stay, asked.get(name, standby), name in none.unanswered, name in withheld
             )
-            for name, obstacle in obstacles(spec, overlay, health, known.fault).items()
+            for name, obstacle in find_obstacles(spec, overlay, health, known.fault).items()
         }
 
     def _tell_stuck(self, unknown: list[str], known: Situation) -> None:
@@ -254,7 +257,7 @@ class Announcer:
         }
         self._lacking = {name: self._unannounced(name) for name, lacks in lacking.items() if lacks}
         self._observer.announces({name: not lacks for name, lacks in lacking.items()}, held, self._lacking)
-        told, self._told = self._told, {}
+        told, self._last_announced = self._last_announced, {}
         for name, lacks in lacking.items():
             one, before = self._standings[name], told.get(name)
             if not lacks and not (before and before.announced):
@@ -264,7 +267,7 @@ class Announcer:
                     f"VIP {name} is withdrawn: {one.reason}", "vip_withdrawn", "warning", vip=name, reason=one.reason
                 )
             if not lacks or one.reason:
-                self._told[name] = _Told(not lacks, one.state)
+                self._last_announced[name] = _LastAnnouncement(not lacks, one.state)
             if before is None or before.state != one.state:
                 _tell_state(name, one, self._observer)
 
@@ -301,12 +304,12 @@ class Announcer:
         """Know nothing of what is announced."""
         self._release()
         self._adopted, self._settings, self._publisher = False, None, None
-        self._given, self._due, self._vips, self._standings, self._told = None, 0.0, VipStandings(), {}, {}
+        self._given, self._due, self._vips, self._standings, self._last_announced = None, 0.0, VipStandings(), {}, {}
         self._lacking = {}
         self._observer.announces({}, {}, {})
 
     def _release(self) -> None:
-        """Let the guard end without a deed."""
+        """Let the guard end without withdrawing anything."""
         if self._guard is not None:
             self._guard.release()
             self._guard = None
@@ -315,7 +318,7 @@ class Announcer:
         """End: what is announced stays, or is withdrawn, as the spec says."""
         if self._publisher is None or self._settings is None:
             return
-        if self._acts and self._settings[1].on_stop == "withdraw":
+        if self._is_acting and self._settings[1].on_stop == "withdraw":
             try:
                 self._publisher.withdraw()
                 self._observer.say(

@@ -24,7 +24,7 @@ class BirdError(Exception):
     """BIRD cannot be reached, or does not answer."""
 
 
-class AwayError(BirdError):
+class BirdAwayError(BirdError):
     """Nobody listens at the control socket: BIRD is not running, or has another one."""
 
 
@@ -143,7 +143,7 @@ class Bird:
     def _error(self, err: OSError) -> BirdError:
         if isinstance(err, TimeoutError):
             return BirdError(f"BIRD at {self._control} did not answer within {self._timeout:g} s")
-        kind = AwayError if isinstance(err, FileNotFoundError | ConnectionRefusedError) else BirdError
+        kind = BirdAwayError if isinstance(err, FileNotFoundError | ConnectionRefusedError) else BirdError
         return kind(f"BIRD at {self._control} cannot be reached: {err.strerror or err}; is it running?")
 
     def _read(self) -> Reply:

@@ -19,7 +19,7 @@ from dnsteer.spec.model.announce import LastResort
 from dnsteer.spec.model.spec import Spec, State
 
 
-def obstacles(spec: Spec, overlay: Overlay, health: Health, fault: str | None) -> dict[str, str | None]:
+def find_obstacles(spec: Spec, overlay: Overlay, health: Health, fault: str | None) -> dict[str, str | None]:
     """Return why each VIP that the spec wants to be announced does not work. Empty text: it does; None: not known yet.
 
     *fault* is what is wrong with the switch: empty where its tables were found right, None before that.
@@ -38,16 +38,16 @@ def obstacles(spec: Spec, overlay: Overlay, health: Health, fault: str | None) -
     return out
 
 
-def withheld_by_people(spec: Spec, overlay: Overlay, health: Health) -> set[str]:
+def vips_withheld_by_people(spec: Spec, overlay: Overlay, health: Health) -> set[str]:
     """Return the VIPs that lack backends only since people have some out: that is no failure of theirs."""
     if not any(entry.kept_out_by_people for entry in overlay):
         return set()
-    found, free = obstacles(spec, overlay, health, ""), obstacles(spec, NO_OVERLAY, health, "")
+    found, free = find_obstacles(spec, overlay, health, ""), find_obstacles(spec, NO_OVERLAY, health, "")
     return {name for name, obstacle in found.items() if obstacle and not free[name]}
 
 
 @dataclass(frozen=True)
-class NonePass:
+class FailedPoolVips:
     """VIPs of which no backend in service passes the checks of a service: those that *stay* announced all the same, by
     `switch.announce.when_none_pass`, and those that go since nobody *answers*."""
 
@@ -55,17 +55,17 @@ class NonePass:
     unanswered: frozenset[str] = frozenset()
 
 
-def none_pass(spec: Spec, overlay: Overlay, health: Health) -> NonePass:
+def vips_of_failed_pools(spec: Spec, overlay: Overlay, health: Health) -> FailedPoolVips:
     """Return the VIPs of which no backend passes, unless the policy is to withdraw them in any case."""
     policy = spec.switch.announce.when_none_pass if spec.switch.announce is not None else "withdraw"
     if policy == "withdraw":
-        return NonePass()
+        return FailedPoolVips()
     found = {
         name: _none_passes(spec, spec.vips[name].pool, settings.min_healthy, overlay, health, policy)
         for name, settings in announced_vips(spec).items()
     }
     stay, unanswered = (frozenset(name for name, is_so in found.items() if is_so is wanted) for wanted in (True, False))
-    return NonePass(stay, unanswered)
+    return FailedPoolVips(stay, unanswered)
 
 
 def _none_passes(

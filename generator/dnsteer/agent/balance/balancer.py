@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from dnsteer.agent.balance.decide import Moves
-from dnsteer.agent.balance.load import Numbers, SlotLoad
-from dnsteer.agent.balance.overlay import balanced
 from dnsteer.agent.balance.pool_metric import PoolMetric
-from dnsteer.agent.balance.rules import rule_of
-from dnsteer.agent.effect import Effect, OutdatedError, edit_overlay
+from dnsteer.agent.balance.rules import Rule, rule_of
+from dnsteer.agent.balance.slot_moves import Moves, PoolCounts
+from dnsteer.agent.effect import Effect, OutdatedStateError, edit_overlay
+from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.health import Result
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.probes.targets import ProbeTarget
-from dnsteer.agent.world import World
+from dnsteer.deploy.caller import agent_name
 from dnsteer.deploy.decision import IDS
-from dnsteer.deploy.times import now
+from dnsteer.deploy.times import now, stamp
 from dnsteer.metrics.observer import AgentObserver
-from dnsteer.slots.decisions import stamped
-from dnsteer.slots.maintenance import Overlay
+from dnsteer.slots.maintenance import Maintenance, Overlay, stamped
 from dnsteer.slots.membership import Membership
+from dnsteer.slots.owners import known_owners_of
+from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.spec import Pool
 from dnsteer.status.extension import take_slots
@@ -41,7 +42,7 @@ _TICK = 1.0
 
 
 @dataclass
-class Balanced:
+class BalancedPool:
     """A pool whose load is balanced."""
 
     name: str
@@ -71,17 +72,17 @@ class Balancer:
 
     def __init__(self, switch: HeldSwitch, observer: AgentObserver) -> None:
         self._switch, self._observer = switch, observer
-        self._world: World | None = None
+        self._followed: FollowedState | None = None
         self._thread = ThreadPoolExecutor(1, "balance")
-        self.pools: dict[str, Balanced] = {}
+        self.pools: dict[str, BalancedPool] = {}
 
-    def adopt(self, world: World, time: float) -> None:
+    def adopt(self, followed: FollowedState, time: float) -> None:
         """Follow another state. What was counted stays where slots are the same ones."""
-        known, self.pools, self._world = self.pools, {}, world
-        for name, pool in world.spec.pools.items():
+        known, self.pools, self._followed = self.pools, {}, followed
+        for name, pool in followed.spec.pools.items():
             if pool.balance is None:
                 continue
-            members = tuple(m for m in world.state.members if m.pool == name)
+            members = tuple(m for m in followed.state.members if m.pool == name)
             before = known.get(name)
             if before is not None and _same_slots(before.members, members) and before.rules == pool.balance:
                 before.members = members
@@ -89,7 +90,7 @@ class Balancer:
                 self.pools[name] = before
             else:
                 load = SlotLoad(_HALF_LIFE * pool.balance.interval)
-                self.pools[name] = Balanced(name, pool.balance, members, load, PoolMetric(name, pool, time), time)
+                self.pools[name] = BalancedPool(name, pool.balance, members, load, PoolMetric(name, pool, time), time)
         self._record(time)
 
     def due_in(self, time: float) -> float:
@@ -99,26 +100,26 @@ class Balancer:
     async def run(
         self,
         work: Callable[[Callable[[], Effect]], Awaitable[Effect]],
-        acts: Callable[[], bool],
+        is_acting: Callable[[], bool],
         overlay: Callable[[], Overlay],
         report_effect: Callable[[Effect, float], None],
     ) -> None:
-        """Balance until cancelled, while this agent *acts*, and no other one. *work* does something in the thread that
+        """Balance until cancelled, while *is_acting*, and no other agent is. *work* does something in the thread that
         changes the switch; *overlay* is that known."""
         clock = asyncio.get_running_loop().time
         while True:
-            if not acts():
+            if not is_acting():
                 self._stand_by(clock())
                 self._observer.forget("the balance", "the metric of ")
             if not self.pools:
                 self._observer.forget("the balance")
             await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
-            if self.due_in(clock()) > 0 or not acts():
+            if self.due_in(clock()) > 0 or not is_acting():
                 continue
             await self.ask(clock())
             try:
                 for name in await self.look(clock(), overlay()):
-                    if not acts():
+                    if not is_acting():
                         break
                     began = clock()
                     report_effect(await work(partial(self.move, name, began)), clock() - began)
@@ -134,13 +135,13 @@ class Balancer:
             pool.moved.clear()
             pool.due = time + pool.rules.interval
 
-    def bears(self, pool: str, backend: str, value: float) -> None:
-        """Take in what a backend says that it bears, in the unit of `full`. Raises MetricError."""
+    def add_pushed_metric(self, pool: str, backend: str, value: float) -> None:
+        """Add the metric that a backend sent, in the unit of `full`. Raises MetricError."""
         self.pools[pool].metric.add(backend, value)
 
     def pools_in_force(self) -> Mapping[str, Pool]:
         """The pools of the applied spec; none as long as none is known."""
-        return self._world.spec.pools if self._world is not None else {}
+        return self._followed.spec.pools if self._followed is not None else {}
 
     def probed(self, target: ProbeTarget, result: Result) -> None:
         """Take in how long a probe took."""
@@ -157,11 +158,13 @@ class Balancer:
         self._record(time)
 
     def _record(self, time: float) -> None:
-        self._observer.bears({
-            (name, backend): value
-            for name, pool in self.pools.items()
-            for backend, value in pool.metric.known(time).items()
-        })  # fmt: skip
+        self._observer.bears(
+            {
+                (name, backend): value
+                for name, pool in self.pools.items()
+                for backend, value in pool.metric.known(time).items()
+            }
+        )
 
     async def look(self, time: float, overlay: Overlay) -> dict[str, Moves]:
         """Read the counters of all pools that are due; return what should move, by pool. Raises SwitchError."""
@@ -170,7 +173,7 @@ class Balancer:
             pool.due = time + pool.rules.interval
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._find_moves, due, overlay, time)
 
-    def _find_moves(self, due: list[Balanced], overlay: Overlay, time: float) -> dict[str, Moves]:
+    def _find_moves(self, due: list[BalancedPool], overlay: Overlay, time: float) -> dict[str, Moves]:
         """What should move, by what the counters say now. Not on the event loop: deciding about many slots takes long."""
         found, wanted = self._read(due), dict[str, Moves]()
         for pool in due:
@@ -184,15 +187,15 @@ class Balancer:
 
     def move(self, name: str, time: float) -> Effect:
         """Move the slots, and decide again if the overlay is another one under the bridge's lock. Raises SwitchError."""
-        pool, world, id = self.pools.get(name), self._world, IDS.next()
-        if pool is None or world is None:
+        pool, followed, id = self.pools.get(name), self._followed, IDS.next()
+        if pool is None or followed is None:
             return Effect(None, {}, outdated=True)
         moved = 0
 
         def edit(overlay: Overlay, state: AppliedState, _time: Any) -> Overlay:
             nonlocal moved
-            if state.number != world.number:
-                raise OutdatedError
+            if state.number != followed.number:
+                raise OutdatedStateError
             known = pool.decided
             if known is not None and known[0] == overlay:  # else it takes long where failover would have to wait
                 after, moves = known[1:]
@@ -202,8 +205,8 @@ class Balancer:
             return Overlay(stamped(after, overlay, id))
 
         try:
-            effect = edit_overlay(self._switch, world.bridge, edit, id)
-        except OutdatedError:
+            effect = edit_overlay(self._switch, followed.bridge, edit, id)
+        except OutdatedStateError:
             return Effect(None, {}, outdated=True)
         pool.moved.append((time, moved))
         return effect
@@ -214,15 +217,15 @@ class Balancer:
             await pool.metric.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _decide(self, pool: Balanced, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
+    def _decide(self, pool: BalancedPool, overlay: Overlay, time: float) -> tuple[Overlay, Moves]:
         rule = rule_of(pool.rules, pool.metric.known(time), pool.waited)
-        return balanced(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
+        return balance_slots(overlay, pool.name, pool.members, pool.load.lately, rule, pool.room(time), now())
 
-    def _read(self, pools: list[Balanced]) -> dict[str, dict[int, Numbers]]:
-        assert self._world is not None
-        state, client = self._world.state, self._switch.client(self._world.bridge)
+    def _read(self, pools: list[BalancedPool]) -> dict[str, dict[int, Numbers]]:
+        assert self._followed is not None
+        state, client = self._followed.state, self._switch.client(self._followed.bridge)
         elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
-        of_extension = take_slots(self._switch, self._world.spec, state.members) if extended else {}
+        of_extension = take_slots(self._switch, self._followed.spec, state.members) if extended else {}
         found: dict[str, dict[int, Numbers]] = {pool.name: {} for pool in pools}  # one that no VIP uses has no members
         for pool in pools:
             for m in pool.members:
@@ -235,3 +238,88 @@ class Balancer:
 
 def _same_slots(before: tuple[Membership, ...], after: tuple[Membership, ...]) -> bool:
     return [(m.number, m.slots, m.selection) for m in before] == [(m.number, m.slots, m.selection) for m in after]
+
+
+Packets = Callable[[int, int], Sequence[float]]
+"""Packets lately of each slot of a membership, by its number and how many slots it has."""
+
+
+def balance_slots(
+    overlay: Overlay,
+    pool: str,
+    members: Sequence[Membership],
+    packets: Packets,
+    rule: Rule,
+    most: int,
+    time: datetime,
+) -> tuple[Overlay, Moves]:
+    """Return the overlay in which at most *most* more slots of a pool balance its load, and what moves."""
+    here = overlay.of(pool)
+    ours = [entry for entry in here if entry.kind == rule.kind]
+    given = {slot: entry.backend for entry in ours for slot in entry.slots}
+    counted = [_counted(m, here, packets, rule.to) for m in members if m.pool == pool]
+    moves = rule.decide([c for c in counted if c.owners and c.weights], given, most)
+    if not moves.moved:
+        return overlay, moves
+    note = rule.note(moves)
+    wanted: dict[str, list[int]] = {}
+    for slot, backend in sorted(moves.given.items()):
+        wanted.setdefault(backend, []).append(slot)
+    found = {entry.backend: entry for entry in ours}
+    now = overlay.without([entry for entry in ours if entry.backend not in wanted])
+    for backend, slots in wanted.items():
+        entry = found.get(backend) or Maintenance(pool, backend, rule.kind, stamp(time), agent_name())
+        if entry.slots != tuple(slots):
+            now = now.put(replace(entry, slots=tuple(slots), note=note, decision=""))
+    return now, moves
+
+
+def _counted(members: Membership, here: tuple[Maintenance, ...], packets: Packets, to: str) -> PoolCounts:
+    mine = tuple(entry for entry in here if entry.service in ("", members.service))
+    out = {*members.down, *(entry.backend for entry in mine if entry.takes_out)}
+    by_command = [entry for entry in mine if entry.weight is not None]
+    weights: Mapping[str, float] = weights_in_the_end(members.weights, by_command)
+    if to in weights and all(entry.backend != to for entry in by_command):
+        weights = {**weights, to: weights[to] or 1}
+    return PoolCounts(
+        packets(members.number, members.slots),
+        known_owners_of(members, mine),
+        known_owners_of(members, tuple(entry for entry in mine if not entry.slots)),
+        {name: weight for name, weight in weights.items() if weight and name not in out},
+    )
+
+
+Numbers = Mapping[int, int]
+"""Packets so far, by slot."""
+
+
+class SlotLoad:
+    """What was counted of one pool. Old packets count half after *half_life* seconds.
+
+    Counts are by slot, whoever has it, so a slot that has moved takes its past along.
+    """
+
+    def __init__(self, half_life: float) -> None:
+        self._half_life = half_life
+        self._last: dict[int, Numbers] = {}
+        self._time: float | None = None
+        self._lately: dict[int, dict[int, float]] = {}
+
+    def add(self, found: Mapping[int, Numbers], time: float) -> None:
+        """Take in the counters of each membership of the pool, by its number, at a *time* in seconds."""
+        if self._time is not None:
+            keeps = 0.5 ** ((time - self._time) / self._half_life)
+            for number, packets in found.items():
+                last, lately = self._last.get(number), self._lately.setdefault(number, {})
+                for slot in lately:
+                    lately[slot] *= keeps
+                for slot, total in packets.items():
+                    if last is not None:
+                        before = last.get(slot, 0)
+                        lately[slot] = lately.get(slot, 0.0) + (total - before if total >= before else total)
+        self._last, self._time = {**found}, time
+
+    def lately(self, number: int, slots: int) -> Sequence[float]:
+        """The packets of each of a membership's *slots*."""
+        lately = self._lately.get(number, {})
+        return [lately.get(slot, 0.0) for slot in range(slots)]

@@ -1,4 +1,4 @@
-"""The metric of each backend of a pool: smoothed, and forgotten when nothing comes any more."""
+"""The values of a metric by backend: smoothed, and forgotten once no further ones come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MetricError(Exception):
     """A value that is none; the message says what was found instead."""
 
 
-def usable(value: float) -> float:
+def check_value(value: float) -> float:
     """Return a *value* that can be compared. Raises MetricError for NaN, infinity and what is below 0."""
     if not isfinite(value):
         raise MetricError(f"{value:g} is not finite")
@@ -53,7 +53,7 @@ class Metric:
 
     def add(self, backend: str, value: float, time: float) -> None:
         """Take in a value at a *time* in seconds. Raises MetricError."""
-        value = usable(value)
+        value = check_value(value)
         if value > self.most:
             raise MetricError(f"{value:g} is above {self.most:g}, the most that counts")
         value /= self.full
@@ -71,7 +71,7 @@ class Metric:
 
     def add_counter(self, backend: str, total: float, time: float) -> None:
         """Take in a counter, whose growth a second is the value. One that began anew gives none. Raises MetricError."""
-        last, total = self._counters.get(backend), usable(total)
+        last, total = self._counters.get(backend), check_value(total)
         self._counters[backend] = total, time
         if last is not None and total >= last[0] and last[1] < time <= last[1] + self.lasts:
             self.add(backend, (total - last[0]) / (time - last[1]), time)

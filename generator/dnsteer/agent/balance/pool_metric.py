@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from dnsteer.agent.balance.metric import LARGEST, STALE, Metric, MetricError
 from dnsteer.agent.health import Result
-from dnsteer.agent.probes.targets import Key, ProbeTarget
+from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.spec import Backend, Pool, State
+from dnsteer.switch.agent_record import TargetKey
 
 if TYPE_CHECKING:
-    from dnsteer.agent.balance.scrape import Scraper
+    from dnsteer.agent.balance.scraped_metric import Scraper
 
 
 class PoolMetric:
-    """What the backends of a pool bear. Empty where the pool is not balanced by a metric."""
+    """The metric of the backends of a pool. Empty where the pool is not balanced by a metric."""
 
     def __init__(self, name: str, pool: Pool, time: float) -> None:
         balance = pool.balance
@@ -32,7 +33,7 @@ class PoolMetric:
         at_most = self._source.at_most if self._source is not None else None
         most = LARGEST * full if at_most is None else min(at_most, LARGEST * full)
         self._metric = Metric(half_life, self._lasts, most, full)
-        self._took: dict[str, dict[Key, float]] = {}
+        self._took: dict[str, dict[TargetKey, float]] = {}
         self._wrong: dict[str, MetricError] = {}
         self._backends: list[Backend] = []
         self._scraper: Scraper | None = None
@@ -77,7 +78,7 @@ class PoolMetric:
         if source is None or source.prometheus is None:
             return
         try:
-            from dnsteer.agent.balance.scrape import Scraper  # here: no other agent needs its packages
+            from dnsteer.agent.balance.scraped_metric import Scraper  # here: no other agent needs its packages
         except ModuleNotFoundError as err:
             missing = MetricError(f"the package {err.name} is missing; pip install 'dnsteer[agent]'")
             self._wrong = {backend.name: missing for backend in self._backends}

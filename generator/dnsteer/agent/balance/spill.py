@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from dnsteer.agent.balance.decide import Counted, Moves
+from dnsteer.agent.balance.slot_moves import Moves, PoolCounts
 
 _MORE = 0.05
-"""The part by which one must bear more than another, where both are busy, so that slots do not go back and forth."""
+"""The part by which one metric must exceed another, where both are busy, so that slots do not go back and forth."""
 
 
 @dataclass(frozen=True)
-class Rules:
+class SpillRules:
     """The backend *to* gets slots of backends whose metric is *above* one level; those *below* another get theirs back.
 
     *change* is the most that moves at once, as a part of a backend's load.
@@ -30,16 +30,16 @@ class Rules:
 
 
 def decide_spill(
-    counted: Sequence[Counted], given: Mapping[int, str], metric: Mapping[str, float], rules: Rules, most: int
+    counted: Sequence[PoolCounts], given: Mapping[int, str], metric: Mapping[str, float], rules: SpillRules, most: int
 ) -> Moves:
     """Return the slots that `to` should have, given those that it has. At most *most* slots move.
 
     A backend whose metric is not known, or that is out of service, neither gives nor gets. `to` gets what brings it to
-    the level at most, by what it bears for the load that it has. Above that level it gets single slots, and only of who
-    bears more by _MORE; and those that bear so much less get theirs back.
+    the level at most, by its metric and the load that it has. Above that level it gets single slots, and only of backends
+    whose metric is higher by _MORE; those whose metric is lower by as much get theirs back.
     """
     slots = _Slots(counted, given, metric, rules, most)
-    bears, middle = slots.bears, (rules.above + rules.below) / 2
+    busy, middle = slots.to_metric, (rules.above + rules.below) / 2
     busiest = ""
     for name in sorted(slots.givers, key=lambda n: (-metric[n], n)):
         value = metric[name]
@@ -49,8 +49,8 @@ def decide_spill(
             busiest = busiest or name
             wanted = min(load * min(rules.change, 1 - middle / value), max(slots.room, 0.0))
             slots.give([slot for slot in has[:-1] if slots.packets[slot]], wanted)
-        elif away and (value < rules.below or slots.bears_too_much(value)):
-            part = min(rules.change, max(middle, bears) / value - 1 if value else 1.0)
+        elif away and (value < rules.below or slots.is_busier_than(value)):
+            part = min(rules.change, max(middle, busy) / value - 1 if value else 1.0)
             slots.give_back(away, max(load, 1.0) * part)
     return Moves(slots.now, tuple(slots.moved), busiest)
 
@@ -58,23 +58,23 @@ def decide_spill(
 class _Slots:
     """The slots of all backends in one decision, and those of them that `to` has *now*; *moved* are in order of their moves.
 
-    *packets* are those of each slot, *bears* is the metric of `to`, *room* the packets that bring it to the level *above*.
+    *packets* are of each slot, *to_metric* is the metric of `to`, *room* the packets that bring it to the level *above*.
     *givers* are all others whose metric is known.
     """
 
     def __init__(
         self,
-        counted: Sequence[Counted],
+        counted: Sequence[PoolCounts],
         given: Mapping[int, str],
         metric: Mapping[str, float],
-        rules: Rules,
+        rules: SpillRules,
         most: int,
     ) -> None:
         self.now, self.moved = dict(given), dict[int, None]()
         self.packets = _packets_by_slot(counted)
-        self.bears = metric.get(rules.to, 0.0)
+        self.to_metric = metric.get(rules.to, 0.0)
         has_now = sum(self.packets[slot] for slot in given if slot in self.packets)
-        self.room = has_now * (rules.above / self.bears - 1) if has_now and self.bears else inf
+        self.room = has_now * (rules.above / self.to_metric - 1) if has_now and self.to_metric else inf
         self.givers = {name for c in counted for name in c.weights if name != rules.to and metric.get(name) is not None}
         self._counted, self._rules, self._most = counted, rules, most
         self._in_service = any(rules.to in c.weights for c in counted)
@@ -89,11 +89,11 @@ class _Slots:
         """Whether `to` takes slots of a backend with this metric."""
         if not self._in_service:
             return False
-        return self.room > 0 if self.bears <= self._rules.above else self.bears * (1 + _MORE) < value
+        return self.room > 0 if self.to_metric <= self._rules.above else self.to_metric * (1 + _MORE) < value
 
-    def bears_too_much(self, value: float) -> bool:
-        """Whether `to` is above the level, and bears so much more than a backend with this metric."""
-        return self.bears > self._rules.above and self.bears > value * (1 + _MORE)
+    def is_busier_than(self, value: float) -> bool:
+        """Whether `to` is above the level, and its metric exceeds *value*, that of another backend."""
+        return self.to_metric > self._rules.above and self.to_metric > value * (1 + _MORE)
 
     def give(self, slots: Sequence[int], wanted: float) -> None:
         """Give `to` some of these slots, with about as many packets as *wanted*."""
@@ -108,7 +108,7 @@ class _Slots:
             del self.now[slot]
 
 
-def _packets_by_slot(counted: Sequence[Counted]) -> dict[int, float]:
+def _packets_by_slot(counted: Sequence[PoolCounts]) -> dict[int, float]:
     """The packets of each slot in all pools together; where nobody asks, all slots have one."""
     packets = (
         {slot: sum(c.packets[slot] for c in counted) for slot in range(len(counted[0].packets))} if counted else {}

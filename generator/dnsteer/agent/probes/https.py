@@ -10,18 +10,18 @@ from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, Stre
 from h2.exceptions import H2Error
 
 from dnsteer.agent.probes.targets import ProbeTarget
-from dnsteer.agent.probes.tcp import connected, trusting
+from dnsteer.agent.probes.tcp import open_connection, unverified_context
 
 PATH = "/dns-query"
 _MEDIA = "application/dns-message"
 _CHUNK, _MAX = 4096, 1 << 17
 """Bytes that are read at once and in all. An answer has less than 65536, which fits the flow control windows of HTTP/2."""
-_TLS = trusting("h2")
+_TLS = unverified_context("h2")
 
 
 async def ask_https(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by a POST request. Raises OSError, EOFError, and ValueError for what is no proper answer."""
-    async with connected(target, _TLS) as (reader, writer):
+    async with open_connection(target, _TLS) as (reader, writer):
         secured = writer.get_extra_info("ssl_object")
         if secured.selected_alpn_protocol() != "h2":
             raise ValueError("offers no HTTP/2 (ALPN h2)")

@@ -16,9 +16,8 @@ from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Spec
 from dnsteer.status.agent_knowledge import WARNS
+from dnsteer.switch.agent_record import TargetKey
 from dnsteer.tables.slot import probe_numbers
-
-Key = tuple[str, str, int, str]
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class ProbeTarget:
     """The services that a failure takes the backend out of, such as `853/tcp`; the empty one stands for all."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TargetKey:
         """What stays the same when other parts of the spec change."""
         return self.pool, self.backend, self.number, self.address
 
@@ -80,8 +79,8 @@ class ProbeTarget:
     def name(self) -> str:
         """The check as messages call it."""
         where = f"[{self.address}]" if ":" in self.address else self.address
-        way = f" (VIP {self.vip}) through the bridge" if self.source else ""
-        return f"{self.check.check.value} {where}:{self.port}{way}"
+        suffix = f" (VIP {self.vip}) through the bridge" if self.source else ""
+        return f"{self.check.check.value} {where}:{self.port}{suffix}"
 
 
 def slots_name(pool: str, service: str = "") -> str:
@@ -102,8 +101,11 @@ def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
             vips = _services(spec, pool_name, check) if probe is not None and check.via != "network" else []
             for backend in pool.backends:
                 asked: set[Family] = set()
-                for way in vips:
-                    end, own = way.end_at(backend), _own_address(probe, way, backend) if probe is not None else ""
+                for reached in vips:
+                    end, own = (
+                        reached.end_at(backend),
+                        _own_address(probe, reached, backend) if probe is not None else "",
+                    )
                     if end is None or not own:
                         continue
                     asked.add(end)
@@ -111,7 +113,16 @@ def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
                     of_check = slice(number % derived.PROBE_PORTS, None, min(derived.PROBE_PORTS, len(checks)))
                     source = ProbeSource(own, range(first, first + derived.PROBE_PORTS)[of_check])
                     yield ProbeTarget(
-                        pool_name, backend.name, number, way.address, way.port, check, *asks, source, way.vip, per
+                        pool_name,
+                        backend.name,
+                        number,
+                        reached.address,
+                        reached.port,
+                        check,
+                        *asks,
+                        source,
+                        reached.vip,
+                        per,
                     )
                 for family in FAMILIES:
                     address = derived.address_of(backend, family)
@@ -122,7 +133,7 @@ def probe_targets(spec: Spec) -> Iterator[ProbeTarget]:
                         )
 
 
-def rounds(of: Iterable[ProbeTarget]) -> list[list[ProbeTarget]]:
+def group_targets(of: Iterable[ProbeTarget]) -> list[list[ProbeTarget]]:
     """Return the targets in groups: the VIPs of one family at which one check asks one backend."""
     found: dict[tuple[str, str, int, bool], list[ProbeTarget]] = {}
     for target in of:
@@ -131,7 +142,7 @@ def rounds(of: Iterable[ProbeTarget]) -> list[list[ProbeTarget]]:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _ProbedAddress:
     """An address of a VIP that a check can ask through the bridge."""
 
     address: str
@@ -149,9 +160,9 @@ class _Way:
         return families[0] if families else None
 
 
-def _services(spec: Spec, pool: str, check: HealthCheck) -> list[_Way]:
+def _services(spec: Spec, pool: str, check: HealthCheck) -> list[_ProbedAddress]:
     """The addresses of the pool that the check can ask through the bridge, each with its VIP and first port, IPv4 first."""
-    found: dict[str, _Way] = {}
+    found: dict[str, _ProbedAddress] = {}
     checked = checked_services(spec, pool, check)
     for name, vip in spec.vips.items():
         if vip.pool != pool:
@@ -159,16 +170,18 @@ def _services(spec: Spec, pool: str, check: HealthCheck) -> list[_Way]:
         for e in derived.endpoints(vip):
             if service_name(e.protocol.value, e.port) in checked:
                 for address in vip.addresses:
-                    way = _Way(str(address), derived.family_of(address), e.port, name, MODES[vip.forwarding])
-                    found.setdefault(way.address, way)
-    return sorted(found.values(), key=lambda way: FAMILIES.index(way.family))
+                    reached = _ProbedAddress(
+                        str(address), derived.family_of(address), e.port, name, MODES[vip.forwarding]
+                    )
+                    found.setdefault(reached.address, reached)
+    return sorted(found.values(), key=lambda reached: FAMILIES.index(reached.family))
 
 
-def _own_address(probe: Probe, way: _Way, backend: Backend) -> str:
+def _own_address(probe: Probe, reached: _ProbedAddress, backend: Backend) -> str:
     """The address that a backend answers: that in its network, or else the first of the family; empty for none."""
-    if way.mode.translates:
+    if reached.mode.translates:
         return derived.translated_probe(probe)
-    own = [a for a in probe.addresses if derived.family_of(a.ip) == way.family]
-    at = derived.address_of(backend, way.family)
+    own = [a for a in probe.addresses if derived.family_of(a.ip) == reached.family]
+    at = derived.address_of(backend, reached.family)
     near = next((a for a in own if at is not None and at in a.network), own[0] if own else None)
     return str(near.ip) if near is not None else ""

@@ -15,7 +15,7 @@ from dnsteer.agent.probes.udp import bind_to_port
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def trusting(*protocols: str) -> ssl.SSLContext:
+def unverified_context(*protocols: str) -> ssl.SSLContext:
     """A backend is asked by its address: its certificate, which is for the service's name, is not verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -45,7 +45,7 @@ class _StreamProtocol(asyncio.StreamReaderProtocol):
 
 
 @asynccontextmanager
-async def connected(target: ProbeTarget, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
+async def open_connection(target: ProbeTarget, tls: ssl.SSLContext | None) -> AsyncIterator[Connection]:
     """Connect. The connection is reset in the end, so that its port can be used again at once. Raises OSError."""
     loop = asyncio.get_running_loop()
     made = client_socket(target, socket.SOCK_STREAM)
@@ -67,18 +67,18 @@ async def connected(target: ProbeTarget, tls: ssl.SSLContext | None) -> AsyncIte
         transport.abort()
 
 
-_TLS = trusting()
+_TLS = unverified_context()
 
 
 async def ask_tcp(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by TCP (RFC 1035, 4.2.2). Raises OSError, EOFError."""
-    async with connected(target, None) as connection:
+    async with open_connection(target, None) as connection:
         return await _framed(connection, query)
 
 
 async def ask_tls(target: ProbeTarget, query: bytes) -> bytes:
     """Ask by TLS (RFC 7858). Raises OSError, EOFError."""
-    async with connected(target, _TLS) as connection:
+    async with open_connection(target, _TLS) as connection:
         return await _framed(connection, query)
 
 

@@ -22,7 +22,7 @@ from dnsteer.render.flows import groups_of, lines_of
 from dnsteer.render.template_rows import check_own_template_rows
 from dnsteer.switch.megaflows import Megaflow, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
-from dnsteer.switch.private import PrivateSwitch
+from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.switch.thread_counters import Counters, read_counters
 from dnsteer.switch.tools import SwitchError, TimedOutError
