@@ -151,7 +151,7 @@ def test_maintenance_goes_first_and_an_agent_that_is_killed_leaves_it(balanced: 
     assert taker in owners(balanced)
 
 
-def test_few_packets_and_even_ones_move_nothing(balanced: Switch, tmp_path: Path) -> None:
+def test_too_few_packets_or_an_even_load_moves_no_slot(balanced: Switch, tmp_path: Path) -> None:
     even = dict.fromkeys(range(SLOTS), 3)
     with load(balanced, even), agent(balanced, tmp_path, READY) as running:
         running.waits_for("state 1")

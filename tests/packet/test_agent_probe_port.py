@@ -33,7 +33,7 @@ def ports(switch: Switch) -> list[str]:
 
 
 @pytest.mark.parametrize("at", ["before it begins", "while it runs"])
-def test_what_is_gone_with_the_port_of_probes_is_put_back(
+def test_a_lost_probe_port_is_restored_with_its_addresses(
     at: str, shared: Switch, device: Path, tmp_path: Path
 ) -> None:
     fresh(shared)

@@ -54,7 +54,7 @@ def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> 
     asyncio.run(run())
 
 
-def test_its_own_changes_are_no_news(switch: Switch, tmp_path: Path) -> None:
+def test_the_agents_own_changes_trigger_no_check(switch: Switch, tmp_path: Path) -> None:
     switch.expected += ENDED
     assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
 

@@ -116,7 +116,7 @@ def watched(goes_first: None, shared: Switch, tmp_path_factory: pytest.TempPathF
         it.prometheus.end()
 
 
-def test_it_reads_every_series_and_no_alert_fires(watched: Watched) -> None:
+def test_prometheus_reads_every_series_and_no_alert_fires(watched: Watched) -> None:
     prometheus = watched.prometheus
     wait(lambda: prometheus.value('dnsteer_check_healthy{backend="b1"}'), prometheus.log.read_text)
     names = set(prometheus.ask("label/__name__/values"))

@@ -28,14 +28,14 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
-def test_examples_are_proven(file: Path) -> None:
+def test_examples_pass_the_proof(file: Path) -> None:
     report = prove(load_spec(file))
     assert report.ok, report.failures[:1]
     assert {"query", "drop", "echo", "neighbor", "unusual"} <= set(report.packets)
 
 
 @pytest.mark.parametrize("example", ["own-ports", "siit"])
-def test_all_vlans_are_proven(example: str) -> None:
+def test_vlan_tagged_frames_pass_the_proof(example: str) -> None:
     """Tagged frames pass then, each with its tag."""
     text = (ROOT / "examples" / f"{example}.yaml").read_text()
     served, dropped = (
@@ -52,7 +52,7 @@ def test_all_vlans_are_proven(example: str) -> None:
 
 @settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
-def test_random_specs_are_proven(loaded: Loaded) -> None:
+def test_random_specs_pass_the_proof(loaded: Loaded) -> None:
     report = prove(loaded)
     assert report.ok, (report.failures[:1], report.complaints)
 

@@ -134,7 +134,7 @@ def test_axe_has_no_serious_finding(served: tuple[Agent, str], browser: Any, sch
             assert grave == [], path
 
 
-def test_dark_and_light(served: tuple[Agent, str], browser: Any) -> None:
+def test_pages_follow_the_dark_and_light_scheme(served: tuple[Agent, str], browser: Any) -> None:
     with opened(browser, served[1]) as page:
         grounds = []
         for scheme in ("light", "dark"):
@@ -252,7 +252,7 @@ def test_a_tab_in_the_background_has_no_connection(served: tuple[Agent, str], br
         page.wait_for_selector("#link[data-state=live]")
 
 
-def test_without_javascript_it_is_a_still_picture(served: tuple[Agent, str]) -> None:
+def test_pages_work_without_javascript(served: tuple[Agent, str]) -> None:
     text = get(f"{served[1]}/")[0]
     assert text.count('<article class="tile"') == 2
     assert re.search(r'data-state="still">As of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC', text)
@@ -260,7 +260,7 @@ def test_without_javascript_it_is_a_still_picture(served: tuple[Agent, str]) -> 
     assert text.count("<path class=") == 0 and get(f"{served[1]}/pools/direct")[0].count("<text") == 32 + 2
 
 
-def test_metrics_are_there_too(served: tuple[Agent, str]) -> None:
+def test_the_console_serves_metrics(served: tuple[Agent, str]) -> None:
     assert "dnsteer_switch_up" in get(f"{served[1]}/metrics")[0]
 
 
@@ -282,7 +282,7 @@ def test_first_paint_with_a_thousand_vips(browser: Any, record_property: Any) ->
         assert paint < 3  # on a machine that has nothing else to do: 0.4 s
 
 
-def test_an_agent_that_ends_and_comes_back(
+def test_a_page_reconnects_when_the_agent_returns(
     shared: Switch, browser: Any, served: tuple[Agent, str], tmp_path: Path
 ) -> None:
     """The last test: it ends the module's agent."""

@@ -61,7 +61,7 @@ def refuse_findings(page: Any) -> None:
         assert overflow(page) == [], (page.url, width)
 
 
-def test_an_agent_that_hangs(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+def test_a_page_marks_a_hanging_agent(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
     running, url = served
     for path in PATHS:
         page = browser.new_page()
@@ -85,7 +85,7 @@ def test_an_agent_that_hangs(served: tuple[Agent, str], shared: Switch, browser:
         page.close()
 
 
-def test_an_agent_that_ends(served: tuple[Agent, str], browser: Any) -> None:
+def test_a_page_marks_an_ended_agent(served: tuple[Agent, str], browser: Any) -> None:
     running, url = served
     with opened(browser, f"{url}/pools/farm", expected="Failed to load resource") as page:
         assert running.end() == 0
@@ -93,7 +93,7 @@ def test_an_agent_that_ends(served: tuple[Agent, str], browser: Any) -> None:
         assert page.evaluate(WHOLE) == "grayscale(1)"
 
 
-def test_an_agent_that_answers_and_does_not_read(served: tuple[Agent, str], browser: Any) -> None:
+def test_a_page_marks_old_readings(served: tuple[Agent, str], browser: Any) -> None:
     with opened(browser, served[1]) as page:
         assert page.evaluate(WHOLE) == "none"
         page.add_init_script(LATE_EVENTS)
@@ -117,7 +117,7 @@ def test_a_page_without_javascript_turns_when_it_is_old(served: tuple[Agent, str
         assert not page.is_visible("#old")
 
 
-def test_a_switch_that_is_away(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+def test_a_page_marks_an_unreachable_switch(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
     """The last test: it ends the module's switch for a while."""
     url = served[1]
     with opened(browser, url) as page:

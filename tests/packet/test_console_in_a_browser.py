@@ -121,7 +121,9 @@ def test_a_plan_of_a_file_and_the_page_of_a_state(
     looks_right(page, "state", "dark")
 
 
-def test_signing_out(page: Any, browser: Any, served: tuple[str, str], looks_right: Callable[..., None]) -> None:
+def test_signing_out_ends_every_page_of_the_session(
+    page: Any, browser: Any, served: tuple[str, str], looks_right: Callable[..., None]
+) -> None:
     with opened(browser, f"{served[0]}/") as other:
         page.click("text=Sign out")
         other.wait_for_selector("input[name=token]")

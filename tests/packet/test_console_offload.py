@@ -75,7 +75,7 @@ def send(switch: Switch) -> None:
     switch.appctl("netdev-dummy/receive", "p0", bytes(asks).hex())
 
 
-def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Agent, str]) -> None:
+def test_the_page_shows_what_verify_offload_says(shared: Switch, spec: Path, console: tuple[Agent, str]) -> None:
     send(shared)
     page = get_read(f"{console[1]}/offload")
     verified = on(shared)("verify", spec, "--offload", "--flavor", "ovs-doca", "--json").json
@@ -113,7 +113,7 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
     assert re.search(r"Read 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC; again after 10 s", said)
 
 
-def test_it_is_read_again_only_when_it_is_due(shared: Switch, console: tuple[Agent, str]) -> None:
+def test_datapath_flows_are_read_again_only_when_due(shared: Switch, console: tuple[Agent, str]) -> None:
     url = f"{console[1]}/offload"
     found = [re.search(r"Read (\S+ \S+) UTC; again after 10 s", words(get_read(url))) for _ in range(3)]
     times = [datetime.fromisoformat(each[1]) for each in found if each is not None]
@@ -129,7 +129,7 @@ def known(shared: Switch) -> Known:
     return Known(BRIDGE, state, spec_of(LARGE).spec)
 
 
-def test_many_flows_are_read_rarely_and_too_many_not_at_all(
+def test_many_flows_are_read_rarely_and_too_many_never(
     shared: Switch, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = OffloadWatch(TargetSwitch(shared.database), lambda: None)
@@ -144,7 +144,7 @@ def test_many_flows_are_read_rarely_and_too_many_not_at_all(
     watch.close()
 
 
-def test_a_switch_that_cannot_be_asked(shared: Switch, spec: Path, tmp_path: Path) -> None:
+def test_an_unreachable_switch_is_named_on_the_page(shared: Switch, spec: Path, tmp_path: Path) -> None:
     here = known(shared)
     for remote, why in (
         (f"unix:{tmp_path}/db.sock", "db.sock"),

@@ -54,7 +54,7 @@ def explained(switch: Switch, client: str, vip: str) -> dict[str, Any]:
     return found
 
 
-def test_it_shows_what_explain_says(shared: Switch, console: str) -> None:
+def test_the_page_shows_what_explain_says(shared: Switch, console: str) -> None:
     status, page = asked(console, client="198.51.100.7", port=40001, vip="198.51.100.54", service="53/udp")
     path = explained(shared, "198.51.100.7:40001", "198.51.100.54:53/udp")
     said = words(page)
@@ -72,7 +72,7 @@ def test_it_shows_what_explain_says(shared: Switch, console: str) -> None:
     assert "does not do what was applied" not in said
 
 
-def test_a_drained_backend(shared: Switch, console: str) -> None:
+def test_a_drained_backend_is_shown_with_its_note(shared: Switch, console: str) -> None:
     before = explained(shared, "198.51.100.7:40001", "198.51.100.54:53/udp")["backend"]
     assert on(shared)("drain", f"direct/{before}", "--note", "<b>CHG</b> 4711", "--yes").code == 0
     try:
@@ -134,7 +134,7 @@ def test_an_empty_form_is_no_error(console: str) -> None:
     assert page.count("<option") == 4 + 2
 
 
-def test_a_service_that_is_not_there_is_dropped_and_that_is_right(console: str) -> None:
+def test_an_unknown_service_is_dropped_as_expected(console: str) -> None:
     status, page = asked(console, client="198.51.100.7", port=1, vip="nat", service="853/tcp")
     assert status == 200 and "nowhere: it is dropped" in words(page)
     assert "does not do what was applied" not in words(page)
@@ -201,7 +201,7 @@ def test_a_broken_flow_is_seen(shared: Switch, console: str) -> None:
     assert "does not do what was applied" not in words(page)
 
 
-def test_so_many_paths_are_followed_and_no_more(console: str) -> None:
+def test_followed_paths_are_limited(console: str) -> None:
     pages = [asked(console, client="198.51.100.8", port=5000 + n, vip="nat", service="53/udp")[1] for n in range(6)]
     streams = [Stream(console, key_of(page)) for page in pages]
     try:
@@ -217,7 +217,7 @@ def test_so_many_paths_are_followed_and_no_more(console: str) -> None:
             stream.close()
 
 
-def test_a_page_of_no_key_is_not_there(console: str) -> None:
+def test_a_page_of_an_unknown_key_is_not_found(console: str) -> None:
     for key in (
         "path?vip=nat&client=1.2.3.4",
         "path?x=1",

@@ -48,7 +48,7 @@ def failures(report: CheckReport) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_proven(name: str) -> None:
+def test_examples_pass_the_proof(name: str) -> None:
     report = prove(loaded(name))
     assert report.ok, report.failures[:1]
     assert report.extended > 100
@@ -56,7 +56,7 @@ def test_it_is_proven(name: str) -> None:
     assert report.as_json()["extended"] == report.extended
 
 
-def test_a_sample_is_proven() -> None:
+def test_a_sample_passes_the_proof() -> None:
     report = prove(loaded("everything"), per_service=3)
     assert report.ok, report.failures[:1]
 

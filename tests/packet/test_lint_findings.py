@@ -78,7 +78,7 @@ def accepting(code: str) -> Loaded:
 
 
 @pytest.mark.parametrize(("flavor", "found"), [("ovs-doca", True), ("ovs-doca-2", False), ("ovs-netdev", False)])
-def test_what_is_accepted_and_not_found_is_a_finding_for_the_specs_own_flavor(flavor: str, found: bool) -> None:
+def test_an_accepted_code_without_a_finding_is_a_finding_for_the_specs_flavor(flavor: str, found: bool) -> None:
     judged = replace(seen(ON_DOCA, flavor), loaded=accepting("DNS010"))
     assert ("DNS050" in {f.code.code for f in run_finders(judged).findings}) == found
 

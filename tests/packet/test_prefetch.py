@@ -147,7 +147,7 @@ def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> Non
     assert asking(stuck) == []
 
 
-def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
+def test_unused_prefetches_end_with_the_context(stuck: Switch) -> None:
     with Prefetch(TargetSwitch(stuck.database)) as prefetch:
         prefetch.begin(BRIDGE)
         deadline = time.monotonic() + 5

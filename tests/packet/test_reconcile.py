@@ -59,7 +59,7 @@ def test_arming_passes_over_what_is_damaged(beside: Switch) -> None:
     assert f"{BRIDGE}: ovs-vswitchd will wait for restore" in dry.out
 
 
-def test_tables_of_something_else_are_brought_back(applied: Switch) -> None:
+def test_tables_of_another_spec_are_restored(applied: Switch) -> None:
     right = applied.tables()
     mark = next(f for f in right[0] if re.fullmatch(r"cookie=0xd4530a\w+, table=\w+, priority=0 actions=drop", f))
     place = mark.split(", ", 1)[1].replace(" actions", ",actions").replace(" ", "")

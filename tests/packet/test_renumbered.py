@@ -104,7 +104,7 @@ def change(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("new", [SPEC, OTHERS], ids=["the same spec", "other backends at once"])
-def test_every_packet_arrives(
+def test_no_packet_is_lost_when_tables_are_renumbered(
     layout: str, new: str, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after an upgrade: the tables have the numbers of another version, and the next apply brings those of this one."""
@@ -140,7 +140,7 @@ def test_rates_are_unknown_across_other_numbers(plain: TargetSwitch, shared: Swi
     assert set(rates_between(before, after).by_key.values()) == {None}
 
 
-def test_an_apply_says_what_it_does(shared: Switch, tmp_path: Path) -> None:
+def test_an_apply_reports_the_renumbering(shared: Switch, tmp_path: Path) -> None:
     run, file = on(shared), spec_file(tmp_path, SMALL)
     assert run("apply", file, "--yes").code == 0
     tables = shared.tables()

@@ -47,7 +47,7 @@ def altered(of: type[NameServer]) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "of", "state"), list(_cases()))
-def test_what_checks_say(
+def test_default_checks_judge_each_server_state_as_published(
     request: pytest.FixtureRequest, bench: Bench, found: expected.Table, kind: str, of: type[NameServer], state: State
 ) -> None:
     need_server(of.program)

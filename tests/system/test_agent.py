@@ -176,7 +176,7 @@ def test_an_agent_that_is_killed_leaves_all_as_it_is_and_the_next_goes_on(state:
         becomes(state)
 
 
-def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
+def test_maintenance_by_operators_is_kept(state: lab.LabState, tmp_path: Path) -> None:
     assert command(state, "drain", "authoritative/ns3", "--note", "kernel").code == 0
     with agent(state, tmp_path), stopped(state, "ns2"):
         becomes(state, "authoritative/ns2", "authoritative/ns3")
@@ -187,7 +187,7 @@ def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
         becomes(state)
 
 
-def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
+def test_when_all_backends_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
     with agent(state, tmp_path) as running, stopped(state, "s1", "s2"):
         running.waits_for("PANIC: pool secondaries: no backend in service passes its checks")
         becomes(state)

@@ -232,7 +232,7 @@ def test_ovs_dpdk_comes_up_and_forwards(dpdk: tuple[Real, socket.socket]) -> Non
     assert abs(header + element + trailer - buffer_bytes(1500)) <= 128, pool
 
 
-def test_what_needs_a_restart_waits_for_it(dpdk: tuple[Real, socket.socket]) -> None:
+def test_settings_that_need_a_restart_wait_for_it(dpdk: tuple[Real, socket.socket]) -> None:
     switch, _ = dpdk
     assert switch.run("bringup.sh")[0] == 0
     switch.spec.write_text(switch.spec.read_text().replace("memory: [256]", "memory: [300]"))

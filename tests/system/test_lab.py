@@ -86,7 +86,7 @@ def wait_for(process: subprocess.Popen[str], line: str) -> None:
     raise AssertionError(f"`lab up` ended without saying {line!r}")
 
 
-def test_up_status_second_up_down() -> None:
+def test_lab_up_status_and_down() -> None:
     said: list[str] = []
     built = lab.up(load_spec(QUICKSTART).spec, progress=said.append)
     assert built.phase == "up" and not built.applied
@@ -184,7 +184,7 @@ def test_an_interrupted_up_cleans_up_after_itself(line: str) -> None:
     assert_nothing_left()
 
 
-def test_up_and_down_keep_off_each_other() -> None:
+def test_up_and_down_exclude_each_other() -> None:
     process = start_up(QUICKSTART)
     wait_for(process, "creating")
     os.kill(process.pid, signal.SIGSTOP)

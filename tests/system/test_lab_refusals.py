@@ -15,7 +15,7 @@ from dnsteer.lab import command
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 
 
-def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lab_without_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     spec = load_spec(QUICKSTART).spec
     with pytest.raises(lab.NotRootError, match="needs root"):

@@ -137,7 +137,7 @@ def test_a_controller_that_cannot_prove(proving: Proving, command: str | None, s
         ("dnsteer_dig", "nowhere", "there is no program nowhere at client: install it"),
     ],
 )
-def test_what_cannot_work_is_said_before_anything_is_changed(
+def test_impossible_settings_are_refused_before_any_change(
     proving: Proving, variable: str, value: str, said: str
 ) -> None:
     before = proving.state()

@@ -216,7 +216,7 @@ def test_every_documented_variable_is_one_that_is_tried() -> None:
 
 
 @pytest.mark.parametrize("playbook", sorted(REQUIRED))
-def test_all_optional_variables_left_out(bench: Bench, playbook: str) -> None:
+def test_playbooks_work_without_optional_variables(bench: Bench, playbook: str) -> None:
     played = bench.play(playbook, REQUIRED[playbook])
     assert played.code == 0, played.output
     assert bench.done(playbook, {}), played.output
@@ -234,7 +234,9 @@ def omissions() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize(("playbook", "left_out"), list(omissions()), ids=lambda v: v if isinstance(v, str) else v[0])
-def test_left_out_while_the_others_are_given(bench: Bench, playbook: str, left_out: tuple[str, ...]) -> None:
+def test_playbooks_work_without_any_single_optional_variable(
+    bench: Bench, playbook: str, left_out: tuple[str, ...]
+) -> None:
     given = {**REQUIRED[playbook], **{k: v for k, v in OPTIONAL[playbook].items() if k not in left_out}}
     played = bench.play(playbook, given)
     assert played.code == 0, played.output

@@ -58,7 +58,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Site:
 @pytest.fixture(scope="module", autouse=True)
 def installing(controller: Site, request: pytest.FixtureRequest) -> Iterator[Future[list[Played]] | None]:
     """The runs of install.yml: they need no lab, and take their time beside the tests that do."""
-    if not any(item.name == test_install_from_a_wheel_and_again.__name__ for item in request.session.items):
+    if not any(item.name == test_the_playbook_installs_a_wheel_and_again.__name__ for item in request.session.items):
         yield None
         return
     with ThreadPoolExecutor(1) as pool:
@@ -142,7 +142,7 @@ def test_a_canary_that_does_not_answer_is_rolled_back_and_the_others_are_left_al
     assert (deployed.folder / "etc-dpu-1" / "spec.yaml").read_text() == QUICKSTART.read_text()
 
 
-def test_drain_and_undrain(deployed: Site) -> None:
+def test_the_playbook_drains_and_undrains(deployed: Site) -> None:
     which = {"dnsteer_pool": "authoritative", "dnsteer_backend": "ns1"}
     tried = deployed.play("drain-backend.yml", "--check", "--limit", "dpu-1", **which)
     assert (tried.code, tried.changed(), deployed.backends()) == (0, 1, EVERY_ONE_UP), tried.output
@@ -317,7 +317,7 @@ def test_rolling_upgrade_refuses_to_leave_a_switch_out(deployed: Site) -> None:
     assert deployed.backends() == EVERY_ONE_UP
 
 
-def test_rollback(deployed: Site) -> None:
+def test_the_playbook_rolls_back_to_a_state(deployed: Site) -> None:
     number = deployed.state()
     deployed.apply(deployed.spec("new", f"[{NEW}]"))
     assert not answers(OLD)
@@ -406,7 +406,7 @@ def install(controller: Site) -> list[Played]:
     return [controller.play("install.yml", **variables) for variables in (given, given, nothing)]
 
 
-def test_install_from_a_wheel_and_again(installing: Future[list[Played]]) -> None:
+def test_the_playbook_installs_a_wheel_and_again(installing: Future[list[Played]]) -> None:
     first, second, nothing = installing.result()
     assert first.code == 0, first.output
     assert first.changed("here") > 0

@@ -27,7 +27,7 @@ def end_as_systemd(member: Member) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def test_the_standby_takes_over(tmp_path: Path) -> None:
+def test_the_standby_takes_over_a_failed_switch(tmp_path: Path) -> None:
     with Pair(tmp_path) as pair:
         active = pair.wait_for_active()
         done = measure(pair, EVENTS["the uplink is lost"], 6, 300)

@@ -69,7 +69,7 @@ def turn(
         (working(under_way={"farm"}, ticked=NOW - 0.9), [AgentStep.READ_RECORD, *ALWAYS]),
     ],
 )  # fmt: skip
-def test_the_steps_of_a_turn(state: AgentState, steps: list[AgentStep]) -> None:
+def test_a_turn_has_the_steps_of_its_state(state: AgentState, steps: list[AgentStep]) -> None:
     assert turn(state) == sorted(steps)
 
 
@@ -85,19 +85,19 @@ def test_the_steps_of_a_turn(state: AgentState, steps: list[AgentStep]) -> None:
         (working(looks=looked(0.3), paused_until=NOW), NextWork(None, NOW + 0.3)),
     ],
 )
-def test_until_when_it_waits_after_a_turn(state: AgentState, wait: NextWork) -> None:
+def test_the_wait_after_a_turn_ends_at_the_next_due_time(state: AgentState, wait: NextWork) -> None:
     state.done = max(AgentStep)
     assert next_work(state, NOW) == wait
 
 
-def test_where_the_record_cannot_be_followed_nothing_else_is_done() -> None:
+def test_an_unreadable_record_ends_the_turn() -> None:
     state = working(read_at=NOW - TICK, due={"farm"})
     assert turn(state, fails=(AgentStep.READ_RECORD,)) == [AgentStep.READ_RECORD]
     state.read_at = NOW
     assert turn(state) == [AgentStep.DECIDE, *ALWAYS], "the next turn decides, with the state that was followed before"
 
 
-def test_of_a_switch_that_is_away_only_a_look_tells() -> None:
+def test_an_unreachable_switch_is_only_checked() -> None:
     state = working(due={"farm"}, timed=True, captured=True, looks=looked(0.0))
     assert turn(state, fails=(AgentStep.DECIDE,), away=True) == [
         AgentStep.DECIDE,
@@ -107,7 +107,7 @@ def test_of_a_switch_that_is_away_only_a_look_tells() -> None:
     assert AgentStep.ADVANCE in turn(state, fails=(AgentStep.DECIDE,)), "any other failure stops no step"
 
 
-def test_what_is_put_back_waits_for_the_next_turn() -> None:
+def test_work_put_back_waits_for_the_next_turn() -> None:
     """Else a turn would not end where an effect fails each time."""
     state = working(due={"farm"})
     state.begin_turn(NOW)
@@ -151,7 +151,7 @@ def test_a_check_that_turns_joins_the_decision_that_is_due() -> None:
     assert state.take_due()[1] == "b", "that it is healthy again is another one"
 
 
-def test_what_is_due_by_itself_has_the_decision_that_its_checks_wait_for() -> None:
+def test_due_work_has_the_decision_of_its_waiting_checks() -> None:
     state = AgentState(due={"farm"}, turned={"farm": "a"})
     assert state.take_due() == ({"farm"}, "a") and not state.due
     state.turn_due(("farm",), 1.0, ill=False, new_id=lambda: "b")
@@ -187,7 +187,7 @@ def states(draw: st.DrawFn) -> AgentState:
 
 
 @given(states())
-def test_asking_changes_nothing(state: AgentState) -> None:
+def test_next_work_changes_no_state(state: AgentState) -> None:
     before = deepcopy(vars(state))
     looks = vars(before.pop("looks"))
     assert next_work(state, NOW) == next_work(state, NOW)
@@ -196,7 +196,7 @@ def test_asking_changes_nothing(state: AgentState) -> None:
 
 
 @given(states())
-def test_it_waits_no_longer_than_a_tick_and_pauses_only_for_a_failure(state: AgentState) -> None:
+def test_the_wait_is_at_most_a_tick_and_pauses_follow_failures(state: AgentState) -> None:
     state.done = max(AgentStep)
     wait = next_work(state, NOW)
     assert wait.step is None

@@ -69,7 +69,7 @@ def test_an_agent_that_begins_without_the_port_follows_the_state_and_looks(case:
     asyncio.run(test())
 
 
-def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> None:
+def test_a_lost_probe_port_returns_with_the_next_check(case: Case, port: Port) -> None:
     async def test() -> None:
         port.there = True
         with case.at_work():
@@ -93,7 +93,7 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
     asyncio.run(test())
 
 
-def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> None:
+def test_the_probe_port_is_retried_after_pauses_and_after_a_check_of_the_switch(port: Port) -> None:
     said: list[str] = []
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
     kept = ProbePort(Reporter(lambda text, *_, **__: said.append(text)))
@@ -174,7 +174,7 @@ def _fail(err: Exception) -> object:
     return act
 
 
-def test_it_looks_also_where_a_decision_finds_the_switch_away(case: Case, port: Port) -> None:
+def test_a_decision_on_an_unreachable_switch_is_followed_by_a_check(case: Case, port: Port) -> None:
     """The extension may be away, which a look does not need. Other steps are not tried: each would wait for its answer."""
     looks: list[bool] = []
     others: list[object] = []

@@ -105,7 +105,7 @@ def test_every_server_of_the_pool_is_checked() -> None:
     assert [b.name for b in pool.backends] == [server(n) for n in range(1, 21)] and pool.health is not None
 
 
-def test_what_became_of_a_thousand_backends() -> None:
+def test_flapping_backends_are_summarised_from_the_log() -> None:
     lines = [
         (12.0, "pool1/b1-1 is unhealthy: dns 198.51.100.2:53 through the bridge: no answer within 0.5 s"),
         (12.1, "3 of 64 slots of pool pool1 move (3 b1-1 -> b1-2): 4.7 % of its clients"),

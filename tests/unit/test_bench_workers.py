@@ -27,7 +27,7 @@ def seen(*queries: float, lost: int = 0, slower: int = 1) -> Seen:
     return Seen([0.005] * round(sum(queries)), lost, [*queries], busy, 0.2)
 
 
-def test_figures_of_a_load() -> None:
+def test_the_figures_of_a_load_are_computed() -> None:
     even = figures(seen(100, 100, 100, 100))
     assert (even["cv_queries"], even["cv_busy"], even["p99_ms"], even["lost"]) == (0.0, 0.0, 5.0, 0.0)
     slow = figures(seen(50, 100, 100, 100, slower=2))

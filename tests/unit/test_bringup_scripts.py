@@ -203,7 +203,7 @@ def test_eswitches_become_switchdev_and_then_one(tree: Tree, pci: list[tuple[str
     assert (again.code, again.changed, tree.calls()) == (0, [], [])
 
 
-def test_one_physical_function_needs_no_multiport_even_where_the_spec_says_so(tree: Tree) -> None:
+def test_one_physical_function_gets_no_multiport(tree: Tree) -> None:
     (tree.root / "sys/class/net/p1/device").unlink()
     tree.link("sys/class/net/p1/device", tree.root / "sys/devices/pci0000:00" / P0)
     tree.render(DOCA, ASKED)
@@ -230,7 +230,7 @@ def test_a_virtual_function_in_use_stops_it_before_anything_changes(tree: Tree) 
         ("param set", "mlxconfig -d 0000:03:00.0 set LAG_RESOURCE_ALLOCATION=1"),
     ],
 )
-def test_what_the_driver_refuses_is_said_with_what_to_do(tree: Tree, refuse: str, said: str) -> None:
+def test_a_refusal_of_the_driver_is_named_with_its_remedy(tree: Tree, refuse: str, said: str) -> None:
     tree.render(DOCA)
     (tree.state / "refuse").write_text(refuse)
     ran = tree.run("20-eswitch.sh")
@@ -368,7 +368,7 @@ def test_a_scalable_function_without_a_device_is_named(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("script", ["bringup.sh", "20-eswitch.sh", "30-openvswitch.sh", "40-bridge.sh", "teardown.sh"])
-def test_every_script_wants_root(tree: Tree, script: str) -> None:
+def test_every_script_requires_root(tree: Tree, script: str) -> None:
     (tree.bin / "id").write_text("#!/bin/sh\necho 1000\n")
     (tree.bin / "id").chmod(0o755)
     tree.render(DOCA)

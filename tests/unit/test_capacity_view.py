@@ -36,7 +36,7 @@ def test_a_rate_of_the_cores_is_the_most_and_nothing_below_is_known() -> None:
     assert re.search(r"dns +IPv4 +<= \d+\.\d M \(not known\) ", text)
 
 
-def test_where_offload_is_not_known_the_range_has_both_ends() -> None:
+def test_unknown_offload_shows_a_range_of_rates() -> None:
     text = shown(asked([UNKNOWN]))
     assert re.search(r" 64 +24\.9 +0\.0 \.\. 96\.7 +12\.8 ", text)
     assert re.search(r"dns +IPv4 +\d+\.\d M \(0\.0 \.\. 95\.0\) ", text)
@@ -53,7 +53,7 @@ def of(report: CapacityReport) -> Figures:
     return figures(report.setup, report.groups[0].path, ((64, 1),))
 
 
-def test_where_offload_is_not_known_latency_spans_both() -> None:
+def test_unknown_offload_shows_a_range_of_latencies() -> None:
     report = asked([UNKNOWN])
     found, cores, hard = (latencies(report.setup, replace(BASE, offloaded=o), of(report).rate)  # type: ignore[arg-type]
                           for o in ("unknown", "no", "yes"))  # fmt: skip
@@ -128,7 +128,7 @@ def test_the_total_of_a_pool_is_that_of_its_vips_alone() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_figure_is_cut_on_a_narrow_screen(width: int) -> None:
+def test_no_figure_is_truncated_on_a_narrow_screen(width: int) -> None:
     lines = shown(many(30, 3), many(30, 3), width=width).splitlines()
     assert all(len(line) <= width and "\u2026" not in line for line in lines)
     heading = next(line for line in lines if line.startswith("pool ") and "basis" in line)

@@ -88,7 +88,7 @@ def test_packets_of_a_connection_without_data_have_the_headers_of_their_family()
         assert connections(both(path), ONE_ARMED) == (pytest.approx(LINK / size), "link")
 
 
-def test_what_nobody_measured_together_is_no_reading() -> None:
+def test_combined_traffic_is_an_extrapolation() -> None:
     # In the first, answers alone fill what binds; yet queries pass as well.
     for pair in (queries(both(NAT), CROSSED), queries(both(NAT), ONE_ARMED)):
         assert pair.kind == "extrapolation"

@@ -69,7 +69,7 @@ def test_rows_are_bounded_and_all_can_be_had() -> None:
     assert len(rows(calm)) == 4 and '<div id="more"></div>' in calm
 
 
-def test_those_with_trouble_come_first_then_those_with_most_queries(clock: type[_Time]) -> None:
+def test_vips_with_trouble_come_first_then_the_busiest(clock: type[_Time]) -> None:
     text = many_vips(24, pools=4, backends=2)
     console = Console(known(text), entry("ns0", pool="pool1"), entry("ns0", pool="pool2"), entry("ns1", pool="pool2"))
     assert rows(console.get())[:3] == ["vip2", "vip6", "vip10"], "without rates in the order of the spec"
@@ -173,7 +173,7 @@ def test_rows_are_made_anew_only_where_they_have_changed(monkeypatch: pytest.Mon
     assert made == [40]
 
 
-def test_what_needs_attention_is_bounded_and_all_can_be_had() -> None:
+def test_attention_items_are_bounded_with_a_link_to_all() -> None:
     console = two_hundred_vips()
     page = console.get()
     assert page.count('<li class="item ') == 5
@@ -193,7 +193,7 @@ def text_of(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def test_the_page_of_a_vip() -> None:
+def test_the_page_of_a_vip_shows_its_services_and_backends() -> None:
     console = Console(known(), entry("ns3", "health", note="late"))
     console.packets["dns", "53/tcp"] = 0.0
     for _ in range(3):
@@ -223,7 +223,7 @@ def test_the_page_of_a_vip() -> None:
         ({"by_people": True, "withdrawn": False}, "Announced by BGP withdrawn", "dnsteer announce dns"),
     ],
 )
-def test_whether_a_vip_is_announced(more: dict[str, Any] | None, said: str, command: str) -> None:
+def test_the_announcement_of_a_vip_is_shown(more: dict[str, Any] | None, said: str, command: str) -> None:
     announce = "announce: {via: bird}"
     console = Console(known(SPEC.replace("uplinks: {p0: }}", f"uplinks: {{p0: }}, {announce}}}")))
     if more is not None:
@@ -257,7 +257,7 @@ def test_names_in_texts_become_links_and_nothing_else() -> None:
     assert link_vips("queries of dns over ipv4", names, "of") == 'queries of <a href="/vips/dns">dns</a> over ipv4'
 
 
-def test_no_page_has_words_that_only_its_makers_know() -> None:
+def test_pages_use_no_internal_words() -> None:
     console = Console(known(), entry("ns3"), entry("ns1", gone=300, over=60.0))
     pages = " ".join(text_of(console.get(path)) for path in ("/", "/pools", "/pools/farm", "/vips/dns", "/changes"))
     for words in (r"\bown \d", r"\bacts\b", r"\brecord(ed)?\b", r"\d % gone"):

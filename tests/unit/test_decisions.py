@@ -89,7 +89,7 @@ def test_a_record_without_decisions_and_one_that_an_earlier_release_changed() ->
 
 
 @pytest.mark.parametrize("text", ["", " ", "x", "00000000 a,b", "\n", "x" * 10_000])
-def test_decisions_that_make_no_sense_are_none(text: str) -> None:
+def test_invalid_decisions_are_ignored(text: str) -> None:
     overlay = Overlay((entry("ns1", decision=""),))
     assert [a.decision for a in overlay.with_decisions(text)] == [""]
     digest = entry_digest(overlay)
@@ -100,7 +100,7 @@ def entry_digest(overlay: Overlay) -> str:
     return Overlay(tuple(replace(a, decision=FIRST) for a in overlay)).decisions().split()[0]
 
 
-def test_a_change_that_is_pending_keeps_them() -> None:
+def test_a_pending_change_keeps_its_decisions() -> None:
     pending = Pending(3, "digest", Overlay((entry("ns1"),)))
     found = _record({"dnsteer-pending": pending.to_json()}).pending
     assert found == pending and found is not None
@@ -111,7 +111,7 @@ def test_a_change_that_is_pending_keeps_them() -> None:
     assert [a.decision for a in before.overlay] == [""]
 
 
-def test_a_state_keeps_its_own_and_an_old_one_has_none() -> None:
+def test_a_state_keeps_its_decision_and_an_old_state_has_none() -> None:
     state = AppliedState("f", "text", "digest", "0.1.0", START.isoformat(), "ann", (), {}, number=1, decision=FIRST)
     assert AppliedState.from_ids(state.to_ids(), "").decision == FIRST
     assert "decision" not in replace(state, decision="").to_ids()  # the record is as it was before there were ids
@@ -150,7 +150,7 @@ def test_a_life_of_a_backend_has_one_id_for_each_decision() -> None:
     assert last[-1] == (("f",), []) and {found[0] for found in last} == {("f",)}
 
 
-def test_what_ends_at_once_was_ended_by_the_new_decision() -> None:
+def test_removed_maintenance_ends_by_the_new_decision() -> None:
     before, after = Overlay((entry("ns1"), entry("ns2", "drain", until=START.isoformat()))), NO_OVERLAY
     assert decisions_between(before, after, SECOND) == (SECOND,)
     assert decisions_between(before, after) == ()

@@ -69,7 +69,7 @@ def test_exits_are_by_mac_where_there_are_several_places() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_one_exit_where_there_is_one_place(name: str) -> None:
+def test_a_single_place_has_a_single_exit(name: str) -> None:
     exits = [(row.came_by, row.mac, row.port) for row in exits_of(example(name))]
     assert exits == [("ext-out", "", "p0")] + ([("ext-in", "", "p0")] if name == "siit" else [])
 
@@ -191,7 +191,7 @@ def programs() -> list[Any]:
 
 
 @pytest.mark.parametrize("loaded", programs())
-def test_the_program_has_its_form(loaded: Loaded) -> None:
+def test_the_program_fits_its_schema(loaded: Loaded) -> None:
     extension = extension_of(loaded)
     program = program_of(extension)
     jsonschema.validate(program, SCHEMA)
@@ -279,7 +279,7 @@ SIIT = (ROOT / "examples" / "siit.yaml").read_text()
         ),
     ],
 )  # fmt: skip
-def test_warnings(text: str, warnings: list[str]) -> None:
+def test_extension_specs_have_their_warnings(text: str, warnings: list[str]) -> None:
     found = [w.text("x") for w in load(text).warnings if "slots, which give" not in w.text("x")]
     assert len(found) == len(warnings)
     assert [given for given, text in zip(warnings, found, strict=True) if given not in text] == []

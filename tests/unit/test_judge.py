@@ -43,7 +43,7 @@ def judged(flavor: str, match: str = QUERY, actions: str = "p1", recirc: str | i
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["row"] for row in ROWS])
-def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
+def test_every_case_of_the_matrix_has_its_verdict(row: dict[str, Any]) -> None:
     given = {key: value for key, value in row.items() if key in ("match", "actions", "recirc")}
     found = {f: judged(f, **given, **row.get("context", {})) for f in (*FLAVORS, "ovs-netdev")}
     assert {f: j.verdict for f, j in found.items()} == {
@@ -89,7 +89,7 @@ def test_reasons_say_what_is_wrong_worst_first_and_from_where() -> None:
     assert "test-ovs-dpdk-frag.sh" in profile("ovs-doca").sources[judgement.reasons[0].source].place
 
 
-def test_what_is_said_of_several_fields_is_said_once_and_the_slow_path_first() -> None:
+def test_reasons_of_several_fields_are_joined_slow_path_first() -> None:
     judgement = judged(
         "ovs-doca", "eth_type(0x0806),arp(sip=192.0.2.1,tip=192.0.2.2,op=1)", "userspace(pid=0,slow_path(action))"
     )
@@ -162,7 +162,7 @@ def test_a_line_that_cannot_be_read_is_unknown() -> None:
         ("tunnel(tun_id=0x5,src=192.0.2.1,dst=192.0.2.2),eth_type(0x0800),ipv4(frag=no)", 0, 4 + 8 + 4 + 4 + 2, 2),
     ],
 )  # fmt: skip
-def test_size_of_a_match_and_its_rules(match: str, recirc: int, size: int, rules: int) -> None:
+def test_the_size_of_a_match_decides_its_rules(match: str, recirc: int, size: int, rules: int) -> None:
     judgement = judged("ovs-doca", match, recirc=recirc)
     assert (judgement.match_bytes, judgement.rules, judgement.tables) == (size, rules, rules)
     assert all(part.size <= 32 for part in judgement.parts)

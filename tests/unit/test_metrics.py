@@ -66,7 +66,9 @@ def sums(*readings: tuple[float, int, float | None]) -> list[int]:
         ([(0, 5, 1), (0.02, 6, 1.02), (0.1, 8, 1.05)], [5, 6, 8]),
     ],
 )
-def test_totals(readings: list[tuple[float, int, float | None]], expected: list[int]) -> None:
+def test_totals_add_the_differences_of_readings(
+    readings: list[tuple[float, int, float | None]], expected: list[int]
+) -> None:
     assert sums(*readings) == expected
 
 
@@ -176,7 +178,7 @@ def test_the_datapath_of_doca_3_5_is_found_by_its_own_name() -> None:
     assert set(switch.named) == {"doca@ovs-doca"}
 
 
-def test_what_the_threads_tell_in_another_form_is_left_out_and_said() -> None:
+def test_unknown_thread_statistics_are_left_out_and_named() -> None:
     found = DatapathReader(Clock()).read(netdev("main thread:\n  packets in: 7\n"), "netdev")
     assert "recirculations" not in found.counters and not found.workers
     assert "pmd-stats-show answers in a form that dnsteer does not know" in found.not_understood
@@ -381,7 +383,7 @@ def test_series_have_a_value_for_each_label_of_the_family() -> None:
         _Made({"switch": "dpu-1", "bridge": "br-dns"}, {}).add("dnsteer_pool_slots", ("farm", "farm", "4"), 1)
 
 
-def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
+def test_a_panic_of_one_service_is_a_panic_of_the_pool() -> None:
     told: list[tuple[str, bool]] = []
 
     class Told(AgentObserver):

@@ -114,7 +114,7 @@ def test_a_trouble_that_is_forgotten_ends_without_a_word() -> None:
     assert [about for about, _ in case.troubles()] == ["monitor"] and len(case.lines) == 4
 
 
-def test_what_other_events_tell_already_is_no_trouble_of_its_own() -> None:
+def test_claim_and_switch_events_are_not_repeated_as_troubles() -> None:
     """The claim and the switch: whether the agent stands by, and what keeps it from its work, are told by these."""
     case = Case()
     case.all.failed("OVSDB is away")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests import own_machine
 
 
-def test_what_is_outside_is_the_machines_own() -> None:
+def test_outside_paths_are_those_of_the_machine() -> None:
     own = "PYTEST_XDIST_WORKER" in os.environ and own_machine.possible()
     run = Path("/run")
     assert own_machine.outside(run).samefile(run) is not own

@@ -98,7 +98,7 @@ def test_lines_are_read_and_judged_as_expected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_was_in_hardware_is_not_judged_impossible(name: str) -> None:
+def test_flows_recorded_in_hardware_are_not_judged_impossible(name: str) -> None:
     """And what was not is not promised, but where the recording is of a switch that could not offload."""
     differing = [
         flow.text

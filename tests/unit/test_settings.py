@@ -44,7 +44,7 @@ def test_a_policy_that_keeps_flows_out_of_the_hardware(flavor: Flavor, policy: s
     [("10000", None), ("9999", Level.WARNED), ("500", Level.WARNED), ("499", Level.NAMED), ("0", Level.NAMED),
      ("-1", Level.NAMED), ("soon", None)],
 )  # fmt: skip
-def test_how_short_an_idle_time_may_be(value: str, level: Level | None) -> None:
+def test_a_short_idle_time_is_a_deviation(value: str, level: Level | None) -> None:
     assert [d.level for d in deviations(seen(Flavor.OVS_NETDEV, max_idle=value), *Level)] == ([level] if level else [])
 
 

@@ -177,7 +177,7 @@ def test_the_rules_give_the_assignment(weights: dict[str, int], slots: int) -> N
 
 
 @pytest.mark.parametrize("slots", [256, 1024, 4096])
-def test_they_give_large_ones(slots: int) -> None:
+def test_the_documented_rules_give_large_assignments(slots: int) -> None:
     weights = {f"backend-{n}.example": 1 + n * n % 23 for n in range(40)}
     assert tuple(assigned(weights, slots)) == assign(weights, slots)
 

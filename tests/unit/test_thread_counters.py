@@ -50,7 +50,7 @@ def test_4_0_says_nothing_in_the_moment_of_a_clear() -> None:
         (JUST_CLEARED.replace("0.000 s", "1.000 s"), "received"),
     ],
 )
-def test_any_other_form_is_not_understood(text: str, missing: str) -> None:
+def test_unknown_output_is_refused(text: str, missing: str) -> None:
     with pytest.raises(
         NotUnderstoodError, match="pmd-stats-show answers in a form that dnsteer does not know"
     ) as caught:

@@ -339,7 +339,7 @@ def test_the_weight_of_a_host_is_that_of_each_worker() -> None:
     assert edited(give_weight("resolvers/r2", 3), give_weight("resolvers/r2", 1)) == {}, "as in the spec"
 
 
-def test_who_has_workers_is_recorded() -> None:
+def test_the_record_has_the_workers_of_hosts() -> None:
     recorded = replace(state(), number=1)
     assert AppliedState.from_ids(recorded.to_ids(), "it") == recorded
     assert names_of(recorded.workers, "resolvers", "r2") == ["r2.0", "r2.1"]
@@ -357,7 +357,7 @@ def test_a_state_on_all_workers_is_that_of_the_spec() -> None:
         bring_back("resolvers/r2", "down")(Overlay(), at, NOW)
 
 
-def test_what_differs_is_said_of_workers() -> None:
+def test_spec_differences_name_workers() -> None:
     old = load(TEXT).spec
     more = load(changed(("workers: 2", "workers: 3"), text=TEXT)).spec
     assert [d.text for d in compare_specs(old, more)] == [
