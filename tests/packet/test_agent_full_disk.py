@@ -184,7 +184,7 @@ def test_without_the_record_only_health_changes_slots(farm: Farm) -> None:
     switch.memory.close()
 
 
-def test_maintenance_that_cannot_end_yet_is_said_once(farm: Farm, tmp_path: Path) -> None:
+def test_maintenance_that_cannot_end_yet_is_reported_once(farm: Farm, tmp_path: Path) -> None:
     """Not as a switch that fails and works in turns; it ends as soon as it can be recorded."""
     with agent(farm.switch, tmp_path) as running:
         assert on(farm.switch)("drain", "spare/sp1", "--for", "2s", "--yes").code == 0

@@ -108,7 +108,7 @@ def test_slots_follow_what_servers_push(shared: Switch, tmp_path: Path) -> None:
         assert slots_of(shared)["ns2"] == 0
 
 
-def test_an_address_for_loads_in_use_is_said_and_the_agent_works(shared: Switch, tmp_path: Path) -> None:
+def test_a_push_address_in_use_is_reported_and_the_agent_works(shared: Switch, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = f"127.0.0.1:{taken.getsockname()[1]}"
         with applied(shared, tmp_path, spec(EVEN, PUSH), "--push", at) as running:

@@ -196,7 +196,7 @@ def test_metrics_formats_methods_and_unknown_paths(served: tuple[Agent, str]) ->
         assert failed.value.code == code, (path, method)
 
 
-def test_half_a_request_disturbs_nobody(served: tuple[Agent, str]) -> None:
+def test_half_a_request_does_not_block_other_clients(served: tuple[Agent, str]) -> None:
     at = served[1]
     host, port = at.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as half, socket.create_connection((host, int(port))) as long:
@@ -213,7 +213,7 @@ def test_many_scrapers_share_one_reading(served: tuple[Agent, str]) -> None:
     assert len(set(found)) <= 4, found
 
 
-def test_an_address_in_use_is_said_and_health_checks_go_on(
+def test_a_metrics_address_in_use_is_reported_and_health_checks_continue(
     served: tuple[Agent, str], shared: Switch, tmp_path: Path
 ) -> None:
     at = served[1].removeprefix("http://")

@@ -104,7 +104,7 @@ def test_a_flow_of_others_in_the_place_of_ours_is_left_and_named(shared: Switch,
     wait(lambda: on(shared)("verify", spec).code == 0, lambda: watched.said())
 
 
-def test_a_change_of_others_that_does_not_end_is_said(shared: Switch, watched: Agent) -> None:
+def test_an_unfinished_change_by_others_is_reported(shared: Switch, watched: Agent) -> None:
     before = shared.tables()
     with TargetSwitch(shared.database).session() as session:
         session.lock(BRIDGE)

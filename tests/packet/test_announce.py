@@ -280,7 +280,7 @@ def test_an_applied_spec_changes_the_routes(shared: Switch, folder: Path) -> Non
         assert "Traceback" not in running.said()
 
 
-def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(shared: Switch, folder: Path) -> None:
+def test_foreign_route_removals_are_repaired_and_changed_settings_remove_none(shared: Switch, folder: Path) -> None:
     with announced(shared, folder, spec(folder)) as (own, running):
         (folder / "dnsteer.conf").write_text(
             (folder / "dnsteer.conf").read_text().replace("route 192.0.2.54/32 blackhole;", "")
@@ -300,7 +300,7 @@ def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(
         assert "withdrawn" not in running.said()[len(said) :]
 
 
-def test_a_vip_that_flaps_is_announced_later_each_time_and_it_is_said(shared: Switch, folder: Path) -> None:
+def test_a_flapping_vip_is_held_longer_each_time_and_reported(shared: Switch, folder: Path) -> None:
     with announced(shared, folder, spec(folder, ", hold_max: 3s")) as (own, running):
         took = []
         for _ in range(2):

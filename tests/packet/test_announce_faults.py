@@ -86,7 +86,7 @@ def test_tables_that_cannot_be_repaired_are_not_announced(switch: Switch, folder
         announces(own, DNS | OTHER)
 
 
-def test_an_upgrade_alone_withdraws_nothing_and_what_stays_withdrawn_is_said(
+def test_an_upgrade_withdraws_nothing_and_names_vips_still_withdrawn(
     switch: Switch, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch.expected += EXPECTED

@@ -259,7 +259,7 @@ def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.Monkey
     assert [f.vector for f in every.failures[:2]] == [f.vector for f in some.failures]
 
 
-def test_a_failure_shows_what_became_of_its_own_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_shows_the_trace_of_its_packet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries to one backend are dropped, those to another leave with a wrong MAC: neither is shown for the other."""
     rewrite = "actions=set_field:02:00:00:00:01:0{}->eth_dst,set_field:0->reg5,goto_table:60"
     broken = {rewrite.format(2): "actions=drop", rewrite.format(3): rewrite.format(9)}

@@ -264,7 +264,7 @@ def test_the_console_serves_metrics(served: tuple[Agent, str]) -> None:
     assert "dnsteer_switch_up" in get(f"{served[1]}/metrics")[0]
 
 
-def test_paints_without_a_browser_say_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paints_without_a_browser_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.chromium.PATH", Path("/nowhere/chromium"))
     assert str(first_paints("", {})).endswith(": make setup DNSTEER_BROWSER=1")
 

@@ -180,7 +180,7 @@ def test_a_command_is_copied(browser: Any, many: str, missing: str, at: int) -> 
         assert page.input_value("#filter [name=text]") == page.locator(".command code").nth(at).inner_text()
 
 
-def test_where_nothing_can_be_copied_the_command_is_selected(browser: Any, many: str) -> None:
+def test_without_a_clipboard_the_command_is_selected(browser: Any, many: str) -> None:
     with opened(browser, f"{many}/vips/vip1") as page:
         page.evaluate(f"() => {{ {NO_CLIPBOARD} {NO_COPY} }}")
         page.click("#run button.copy >> nth=0")

@@ -208,7 +208,7 @@ def test_the_prediction_is_that_of_capacity(tmp_path: Path) -> None:
     assert "dns.yaml" in asyncio.run(predict(bad)).why_not
 
 
-def test_json_of_a_prediction_is_read_or_said_to_have_failed() -> None:
+def test_a_prediction_in_json_is_read_or_reported_as_failed() -> None:
     from dnsteer.cli.prediction import _read
 
     assert _read(b"", b"Traceback\nValueError: x\n").why_not == "it failed: ValueError: x"

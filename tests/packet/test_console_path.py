@@ -119,7 +119,7 @@ def test_a_pool_by_dp_hash_shows_its_buckets(shared: Switch, console: str) -> No
         ({"client": "9" * 5000, "port": 1}, "client: found more than 100 characters"),
     ],
 )  # fmt: skip
-def test_bad_input_is_said_on_the_page(console: str, fields: dict[str, object], says: str) -> None:
+def test_bad_input_is_named_on_the_page(console: str, fields: dict[str, object], says: str) -> None:
     status, page = asked(console, **fields)
     assert status == 400 and says in words(page)
     field = page.partition('aria-describedby="wrong-')[2].partition('"')[0]

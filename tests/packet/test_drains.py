@@ -327,7 +327,7 @@ def test_in_a_terminal_yes_does_not_ask(applied: Switch) -> None:
     assert "Go on?" not in done.err
 
 
-def test_a_stuck_switch_is_given_up_after_the_time_that_was_said(tmp_path: Path) -> None:
+def test_a_stuck_switch_is_given_up_after_the_timeout(tmp_path: Path) -> None:
     with Switch() as stuck:
         command = on(stuck)
         assert command("apply", spec_file(tmp_path)).code == 0

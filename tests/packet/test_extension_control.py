@@ -221,7 +221,7 @@ def test_a_refused_load_changes_nothing(do: Run, shared: Switch, extension: Exte
     assert do("verify", EXTENDED).code == 0
 
 
-def test_reconcile_takes_back_what_others_steered(do: Run, extension: Extension, shared: Switch) -> None:
+def test_reconcile_restores_a_program_loaded_by_others(do: Run, extension: Extension, shared: Switch) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     assert extension.ask("drain", backend="far/f1/192.0.2.11")["ok"]

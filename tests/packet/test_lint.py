@@ -53,7 +53,7 @@ def test_a_split_rule_names_its_fields_and_they_sum_up() -> None:
 
 
 @pytest.mark.parametrize("flavor", ["ovs-dpdk", "ovs-kernel"])
-def test_a_hash_is_not_offloaded_there_and_the_finding_says_what_to_change(flavor: str) -> None:
+def test_a_hash_that_is_not_offloaded_is_a_finding_with_advice(flavor: str) -> None:
     found = report("own-ports", flavor)
     errors = [f for f in found.findings if f.code.code == "DNS001"]
     assert errors and all("hash" in f.text for f in errors)
@@ -173,7 +173,7 @@ def test_unknown_offload_is_counted_apart() -> None:
     assert "echo" in software and "queries" not in software
 
 
-def test_a_yes_says_how_sure_it_is_and_on_what_it_rests() -> None:
+def test_a_yes_names_its_certainty_and_source() -> None:
     found = report("quickstart", "ovs-doca")
     assert {p.certainty for p in found.paths} == {"test-suite"}  # weaker than the source code of the rest: the hairpin
     assert all(any("hairpin" in r.text for r in remarks) for remarks in found.remarks.values())
@@ -195,7 +195,7 @@ def test_json_has_every_flow_with_its_judgement_and_the_sources() -> None:
     assert all(path["certainty"] and path["remarks"] for path in told["paths"])
 
 
-def test_wide_entries_of_a_newer_card_are_told_and_not_counted() -> None:
+def test_wide_entries_of_a_newer_card_are_reported_and_not_counted() -> None:
     found = run_finders(
         examine(changed("quickstart", ("  bridge:", "  hardware: bluefield-3\n  bridge:")), profile("ovs-doca"))
     )

@@ -56,7 +56,7 @@ def test_masks_of_the_agents_own_probes_are_not_counted(example: str) -> None:
     assert list(mask_count(context)) == []
 
 
-def test_the_budget_is_said_with_what_would_keep_it() -> None:
+def test_an_exceeded_mask_budget_is_named_with_advice() -> None:
     pools = "".join(
         f"  {name}:\n    slots: {slots}\n    backends:\n"
         f"      - {{name: ns1, ipv4: 192.0.2.1{nth}, mac: '02:00:00:00:01:0{nth}'}}\n"

@@ -174,7 +174,7 @@ def test_verify_and_status_compare_the_tables_by_their_names(layout: str, shared
     assert (seen.code, "another version" in seen.err) == (0, False)
 
 
-def test_metrics_do_not_say_of_another_table_what_it_drops(plain: TargetSwitch, shared: Switch) -> None:
+def test_metrics_count_drops_by_the_name_of_the_table(plain: TargetSwitch, shared: Switch) -> None:
     """By another version's numbers, the flows of one table would count as those of another."""
     loaded, agent = spec_of(LARGE), AgentMetrics()
     with plain.session() as session:

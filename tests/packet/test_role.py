@@ -89,7 +89,7 @@ def plain(shared: Switch, tmp_path: Path) -> Switch:
     return applied(shared, tmp_path, FARM)
 
 
-def test_a_standby_switch_answers_for_nothing_but_where_probes_come_from(switch: Switch) -> None:
+def test_a_standby_switch_answers_only_for_probe_addresses(switch: Switch) -> None:
     run = on(switch)
     assert (run("role").out, answers(switch)) == (f"{BRIDGE}: none\n", ALL)
     with nothing_changes(switch):
@@ -233,7 +233,7 @@ def recorded_role(switch: Switch) -> dict[str, str]:
     return role
 
 
-def test_a_role_that_was_told_from_another_machine_counts_on_this_one(switch: Switch, tmp_path: Path) -> None:
+def test_a_role_set_from_another_machine_holds(switch: Switch, tmp_path: Path) -> None:
     away = ("--db", switch.listen_on_tcp(), "--openflow", f"unix:{switch.dir}/{BRIDGE}.mgmt")
     wait(lambda: run("role", *away).code == 0, lambda: "nobody listens")
     for name, answering in (("standby", PROBES), ("active", ALL)):

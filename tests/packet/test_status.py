@@ -217,7 +217,7 @@ def test_no_rates_skips_the_interval(switch: Switch) -> None:
     assert "found --watch and --no-rates" in done.err
 
 
-def test_bridges_are_told_apart(switch: Switch) -> None:
+def test_several_bridges_need_the_bridge_option(switch: Switch) -> None:
     deployed(switch, LARGE.replace("name: dpu-1", "name: one"))
     other = LARGE.replace("name: dpu-1", "name: one").replace("br-dns", "br-two")
     deployed(switch, re.sub(r"\b(p|vf)(\d)\b", r"\1x\2", other))

@@ -178,7 +178,7 @@ def test_a_drain_by_a_person_is_found_too(served: Agent, shared: Switch) -> None
     wait(lambda: undrained in page(served, "/changes"), lambda: page(served, "/changes"))
 
 
-def test_maintenance_whose_time_is_over_ends_by_a_decision(served: Agent, shared: Switch) -> None:
+def test_expired_maintenance_ends_by_a_decision(served: Agent, shared: Switch) -> None:
     nobody_is_out(shared)
     assert on(shared)("drain", "hashed/b", "--for", "2h", "--yes").code == 0
     make_overdue(shared)

@@ -147,7 +147,7 @@ def test_lines_that_cannot_be_read_are_shown() -> None:
     assert not seen.ok, "what cannot be read may be anything"
 
 
-def test_the_last_line_counts_what_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_counts_unreadable_flows(capsys: pytest.CaptureFixture[str]) -> None:
     strange = ["ufid:1, recirc_id(0),no flow at all(", "ufid:2, recirc_id(0),nor this("]
     there = QUERY.format(ufid=ufid(3), slot=4, layer=HARDWARE["ovs-doca"])
     for lines, last in (

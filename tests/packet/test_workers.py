@@ -120,7 +120,7 @@ def test_a_mistake_in_flows_of_workers_is_seen(what: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("what", ["its number", "its name"])
-def test_a_mistake_in_what_a_worker_is_made_of_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_expansion_of_workers_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference reads a worker's number in its name, and does not take over what the flows are made from."""
     if what == "its number":
         monkeypatch.setattr(Worker, "port_offset", property(lambda self: self.number ^ 1))

@@ -327,7 +327,7 @@ def test_the_lists_of_vips_and_tunnels_can_be_set(quiet: Net) -> None:
 
 
 @root
-def test_the_control_says_what_is_wrong(quiet: Net) -> None:
+def test_decapctl_names_wrong_arguments(quiet: Net) -> None:
     with pytest.raises(
         LabCommandError, match=r"lo has no decapsulation program: ip link set dev lo xdp obj decap.o sec xdp"
     ):

@@ -196,7 +196,7 @@ def test_up_and_down_exclude_each_other() -> None:
     assert process.wait(20) == 0
 
 
-def test_down_spares_what_is_not_ours() -> None:
+def test_down_leaves_foreign_namespaces_alone() -> None:
     """A pidfile with a number that another program has now, and a namespace name bound to the machine's own."""
     stranger = subprocess.Popen(["sleep", "60"])
     try:

@@ -146,7 +146,7 @@ def test_counters_count_every_datagram(state: lab.LabState, loaded: Loaded, addr
 
 
 @pytest.mark.root("network namespaces and raw sockets")
-def test_counters_count_what_no_server_takes(state: lab.LabState, loaded: Loaded) -> None:
+def test_counters_count_datagrams_that_no_server_reads(state: lab.LabState, loaded: Loaded) -> None:
     """A datagram for a closed port is one that the backend received, though no server saw it."""
     plan = topology.plan_network(loaded.spec)
     counters = Counters(state)
@@ -289,7 +289,7 @@ def test_a_load_is_steady_and_counted(state: lab.LabState, loaded: Loaded) -> No
 
 
 @pytest.mark.root("network namespaces and raw sockets")
-def test_a_load_shows_what_is_lost(state: lab.LabState) -> None:
+def test_a_load_counts_lost_queries(state: lab.LabState) -> None:
     with SteadyLoad(state, {V4: SLOTS}, qps=2000, tcp_qps=0) as load:
         time.sleep(0.3)
         with dropping(state, 5):

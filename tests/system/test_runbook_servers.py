@@ -85,7 +85,7 @@ def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield server, Farm(site, running.database)
 
 
-def test_deploy_roll_back_and_upgrade_with_nothing_said_but_who_asks(farm: tuple[Server, Farm]) -> None:
+def test_playbooks_work_with_only_the_probe_host_given(farm: tuple[Server, Farm]) -> None:
     server, made = farm
     made.begin()
     without = checked("")

@@ -95,7 +95,7 @@ def test_systemd_accepts_the_units(tmp_path: Path, dnsteer: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_file_is_one_that_the_install_runbook_copies() -> None:
+def test_the_install_runbook_copies_every_unit_file() -> None:
     assert {f.suffix for f in FILES} == {".service", ".timer", ".conf"}
 
 

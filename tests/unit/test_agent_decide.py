@@ -154,7 +154,7 @@ def test_below_keep_at_least_only_healthy_backends_come_back_at_once() -> None:
     assert pool.gone() == {}, "no slow start while too few are left"
 
 
-def test_the_last_one_that_fails_is_replaced_by_one_that_is_healthy_again() -> None:
+def test_the_last_failing_backend_is_replaced_by_a_recovered_one() -> None:
     pool = Pool(rules(names=("a", "b"), slow_start=30))
     pool.step("a")
     assert pool.step("b") == {"b"}
@@ -293,13 +293,13 @@ def test_backends_of_other_pools_and_without_weight_are_left_alone() -> None:
     assert other in pool.overlay
 
 
-def test_an_entry_of_a_backend_that_the_spec_no_longer_probes_goes() -> None:
+def test_entries_of_backends_without_checks_are_removed() -> None:
     left = Maintenance("p", "gone", "health", BEGIN.isoformat(), "agent")
     pool = Pool(rules(), Overlay((left,)))
     assert pool.step() == set()
 
 
-def test_a_service_of_its_own_counts_who_is_out_of_the_pool_as_out() -> None:
+def test_a_service_counts_backends_out_of_the_pool_as_out() -> None:
     of_pool = Maintenance("p", "a", "health", BEGIN.isoformat(), "agent")
     given = replace(people("c", "weight"), weight=5)
     of = PoolRules("p", dict.fromkeys(("a", "b", "c"), 1), 0.5, 0.0, service="853/tcp")
@@ -333,7 +333,7 @@ def test_the_figures_of_keep_at_least(dead: int, alone: float, kept: float, lost
 
 
 @pytest.mark.parametrize("unproven", ["", "abcde"])
-def test_draining_one_after_the_other_in_a_panic_takes_nobody_out(unproven: str) -> None:
+def test_successive_drains_in_a_panic_take_no_other_backend_out(unproven: str) -> None:
     """All fail, and all serve: whom people drain and undrain in turn is in service again."""
     pool = Pool(rules())
     pool.step(*NAMES, unproven=unproven)

@@ -383,7 +383,7 @@ def test_a_starting_agent_leaves_out_checks_it_cannot_make(monkeypatch: pytest.M
     asyncio.run(test())
 
 
-def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) -> None:
+def test_troubles_end_with_their_cause_in_status(looks_at_once: None) -> None:
     """Tables of another version that are applied anew; and what a state that is followed no longer may have."""
 
     async def test() -> None:

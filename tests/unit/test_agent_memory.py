@@ -76,7 +76,7 @@ def test_an_answer_to_a_probe_does_not_make_a_dead_switch_forward() -> None:
     assert memory.fault
 
 
-def test_probes_by_a_port_that_nobody_polls_say_nothing_of_backends() -> None:
+def test_probes_by_an_unpolled_port_do_not_judge_backends() -> None:
     memory = probing()
     memory.slow(FORWARDS)
     assert memory.counts(result())  # ovs-vswitchd is only busy

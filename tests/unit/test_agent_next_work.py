@@ -119,7 +119,7 @@ def test_work_put_back_waits_for_the_next_turn() -> None:
     assert turn(state) == [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]
 
 
-def test_the_record_is_read_and_what_is_under_way_decided_whatever_wakes_the_agent() -> None:
+def test_every_wakeup_reads_the_record_and_decides() -> None:
     """A panic goes on for days, and something wakes the agent all the time: each second both happen."""
     state, reads, decided = working(under_way={"farm"}, read_at=0.0), 0, 0
     for n in range(20):
@@ -207,7 +207,7 @@ def test_the_wait_is_at_most_a_tick_and_pauses_follow_failures(state: AgentState
 
 
 @given(states(), st.sets(st.sampled_from(AgentStep)), st.booleans(), st.booleans())
-def test_a_turn_goes_through_its_steps_once_in_order(
+def test_a_turn_runs_its_steps_once_in_order(
     state: AgentState, fails: set[AgentStep], away: bool, noticed: bool
 ) -> None:
     """Whatever fails, and whatever else becomes due meanwhile. Who does not act only reads the record."""
@@ -228,7 +228,7 @@ def test_a_turn_goes_through_its_steps_once_in_order(
 
 
 @given(states(), st.lists(st.floats(0.001, 1.0), min_size=10, max_size=40))
-def test_each_second_the_record_is_read_and_a_look_that_is_due_is_done(state: AgentState, wakes: list[float]) -> None:
+def test_each_second_reads_the_record_and_does_due_checks(state: AgentState, wakes: list[float]) -> None:
     """However soon something wakes the agent: it is woken after these seconds, or when its wait ends."""
     state.follows = state.holds_claim = True
     state.stands_by = False

@@ -55,7 +55,7 @@ def look_due_in(case: Case) -> float:
     return case.agent._state.looks.due_in(case.agent._memory.events, asyncio.get_running_loop().time())
 
 
-def test_an_agent_that_begins_without_the_port_follows_the_state_and_looks(case: Case, port: Port) -> None:
+def test_an_agent_started_without_the_port_adopts_the_state_and_checks(case: Case, port: Port) -> None:
     async def test() -> None:
         with case.at_work():
             await case.turn()
@@ -127,7 +127,7 @@ def test_a_spec_without_a_port_of_probes_ends_the_trouble(port: Port) -> None:
 
 
 @pytest.mark.parametrize("err", [UnavailableError("no OpenFlow"), SwitchError("refused"), KeyError("x")])
-def test_a_turn_that_fails_before_its_look_is_followed_by_a_pause(
+def test_a_turn_failing_before_its_check_is_followed_by_a_pause(
     err: Exception, case: Case, port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -140,7 +140,7 @@ def test_a_turn_that_fails_before_its_look_is_followed_by_a_pause(
     asyncio.run(test())
 
 
-def test_a_turn_that_fails_is_followed_by_a_pause_whatever_wakes_the_agent(
+def test_a_failed_turn_is_followed_by_a_pause_despite_wakeups(
     case: Case, port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that was begun and failed wakes it itself, as the tables may be other ones now."""

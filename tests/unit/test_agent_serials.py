@@ -61,7 +61,7 @@ def test_a_zone_that_changes_all_the_time_is_behind_by_its_own_lag() -> None:
         assert said(known, of["b"], second + 0.5, max(0, second - 5)) == ""
 
 
-def test_a_server_that_fails_or_is_set_back_makes_nobody_late() -> None:
+def test_a_failed_or_reset_server_makes_no_other_late() -> None:
     known, of = adopted(LAG)
     said(known, of["a"], 0, 9)
     assert said(known, of["b"], 1, 7) == ""
@@ -108,7 +108,7 @@ def test_random_serials_compare_without_error(answers: list[tuple[int, int]]) ->
         assert 0 <= newest < 2**32 and 0 <= lag <= second
 
 
-def test_a_check_that_only_warns_takes_nobody_out() -> None:
+def test_a_warning_check_takes_no_backend_out() -> None:
     known, of = adopted(LAG[:-1] + ", on_failure: warn}")
     said(known, of["a"], 0, 8)
     assert said(known, of["b"], 1, 7) == "" and said(known, of["b"], 12, 7)

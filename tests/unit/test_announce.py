@@ -110,7 +110,7 @@ def test_a_vip_is_announced_once_it_was_probed_itself() -> None:
     assert obstacles(spec, NO_OVERLAY, health, "") == {"one": "", "two": None, "free": ""}, "192.0.2.54 was not asked"
 
 
-def test_backends_that_people_have_out_are_no_failure() -> None:
+def test_backends_under_maintenance_are_no_failure() -> None:
     spec = spec_of()
     drained = Overlay((out("a", "drain"),))
     assert withheld_by_people(spec, drained, health_of(spec, GOOD)) == {"two"}

@@ -59,7 +59,7 @@ def test_a_file_system_that_the_unit_may_only_read(tmp_path: Path, monkeypatch: 
         Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)
 
 
-def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
+def test_withdrawing_works_without_bird(tmp_path: Path) -> None:
     publisher = Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path))
     publisher.withdraw()
     assert not (tmp_path / "dnsteer.conf").exists()

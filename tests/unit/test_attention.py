@@ -209,7 +209,7 @@ def test_the_reason_is_that_of_a_target_that_still_fails() -> None:
     assert of.knows.failing == ()
 
 
-def test_a_panic_is_told_with_its_services() -> None:
+def test_a_panic_names_its_services() -> None:
     of = Told()
     for services in (("853/tcp",), ("", "853/tcp"), ()):
         of.recorder.panicked("farm", services, "d21gepscbjsy")
@@ -218,14 +218,14 @@ def test_a_panic_is_told_with_its_services() -> None:
         assert of.knows.panics == wanted
 
 
-def test_nothing_is_told_of_another_bridge_or_while_standing_by() -> None:
+def test_another_bridge_or_a_standby_agent_adds_no_item() -> None:
     of = Told()
     assert of.recorder.tell("br-other") is None
     of.recorder.bridge_is("br-dns", held=False)
     assert of.recorder.tell("br-dns") is None
 
 
-def test_trouble_with_the_switch_is_told_until_a_turn_goes_well() -> None:
+def test_trouble_with_the_switch_is_listed_until_a_turn_succeeds() -> None:
     of = Told()
     of.recorder.failed("OVSDB is away")
     assert of.knows.troubles == (Trouble("switch", "the switch stays as it is: OVSDB is away", START, "error"),)

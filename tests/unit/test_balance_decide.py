@@ -63,7 +63,7 @@ def test_without_packets_nothing_moves(packets: list[float]) -> None:
     assert decide_moves([counted(packets, {"a": 1, "b": 1})] if packets else [], {3: "a"}, 0.1, 4).given == {3: "a"}
 
 
-def test_a_slot_that_goes_back_to_its_own_backend_is_given_no_more() -> None:
+def test_a_slot_back_at_its_own_backend_is_no_longer_recorded() -> None:
     found = counted([1000.0] * 8, {"a": 1, "b": 1})
     own = [slot for slot, name in enumerate(found.natural) if name == "a"]
     given = {own[0]: "b", own[1]: "b"}

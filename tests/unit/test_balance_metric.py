@@ -36,7 +36,7 @@ def test_values_are_smoothed_by_half_life() -> None:
     assert at_once.known(0.1) == {"a": 5.0}
 
 
-def test_a_value_without_another_is_forgotten_and_begins_anew() -> None:
+def test_an_old_value_is_forgotten_and_smoothing_restarts() -> None:
     metric = Metric(half_life=10.0, lasts=30.0)
     metric.add("a", 8.0, 0.0)
     assert metric.known(30.0) == {"a": 8.0}

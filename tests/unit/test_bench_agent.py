@@ -94,7 +94,7 @@ def test_the_responder_answers_as_a_name_server(kind: str, rcode: int, records: 
     assert asked.is_response(said) and said.rcode() == rcode and sum(map(len, said.answer)) == records
 
 
-def test_the_server_that_answers_is_told() -> None:
+def test_the_answering_server_is_known() -> None:
     assert answered(reply(query("h1.dnsteer.test", 7), b"ns7", 0)) == (7, "NOERROR", "ns7")
     assert answered(reply(query("h1.dnsteer.test", 8), b"ns7", 2)) == (8, "SERVFAIL", "ns7")
     assert answered(b"\0\1nonsense") == (1, "nonsense", "")

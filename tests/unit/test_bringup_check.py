@@ -21,7 +21,7 @@ def bluefield(tmp_path: Path) -> BlueField:
     return BlueField(tmp_path)
 
 
-def test_nothing_is_missing_where_all_is_there(bluefield: BlueField) -> None:
+def test_a_complete_machine_has_no_finding(bluefield: BlueField) -> None:
     found = bluefield.look()
     assert bluefield.wrong() == {}
     assert len(found) > 25
@@ -81,7 +81,7 @@ def test_too_few_huge_pages_are_named(bluefield: BlueField) -> None:
     one(bluefield, "huge pages, node 0", "missing", "512 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")
 
 
-def test_pages_that_others_hold_are_none_for_a_switch_that_does_not_run(bluefield: BlueField) -> None:
+def test_huge_pages_held_by_others_do_not_count_for_a_stopped_switch(bluefield: BlueField) -> None:
     (bluefield.root / "proc/4711/comm").unlink()
     (bluefield.root / "proc/4711").rmdir()
     one(bluefield, "huge pages, node 0", "missing", "3072 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")

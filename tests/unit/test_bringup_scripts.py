@@ -285,7 +285,7 @@ def test_firmware_without_scalable_functions_is_named(tree: Tree) -> None:
     assert f"mlxconfig -d {P0} set PF_BAR2_ENABLE=0 PER_PF_NUM_SF=1" in ran.err
 
 
-def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
+def test_teardown_reverts_only_what_was_changed(tree: Tree) -> None:
     (tree.state / f"mode-{P1}").write_text("switchdev\n")  # that one was so before
     tree.render(DOCA)
     for number, physical in ((2, P0), (3, P1)):
@@ -315,7 +315,7 @@ def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
     assert (again.code, again.changed, tree.calls()) == (0, [], [])
 
 
-def test_teardown_takes_back_what_the_scripts_of_an_earlier_spec_changed(tree: Tree) -> None:
+def test_teardown_reverts_changes_by_scripts_of_an_earlier_spec(tree: Tree) -> None:
     tree.render(DOCA)
     for number, physical in ((2, P0), (3, P1)):
         tree.function(physical, number)

@@ -61,7 +61,7 @@ def test_every_setting_has_a_reason_and_a_source() -> None:
             assert script.count(f"\nwant {s.key} ") == 1
 
 
-def test_connection_tracking_is_off_where_the_hash_needs_that_and_where_nobody_needs_it() -> None:
+def test_connection_tracking_is_off_where_the_hash_forbids_it_or_unused() -> None:
     key = "hw-offload-ct-size"
     assert settings(DOCA)[key] == "4096"
     assert settings(DOCA, NO_FRAGMENTS)[key] == "0"

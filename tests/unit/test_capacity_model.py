@@ -153,7 +153,7 @@ def test_waiting_is_that_of_queueing_theory() -> None:
     assert waiting(10, 0.99) == pytest.approx(495)
 
 
-def test_solving_finds_what_is_there_borrows_what_is_not_and_nothing_is_negative() -> None:
+def test_solved_costs_use_readings_borrow_missing_ones_and_stay_positive() -> None:
     rows = [{"a": 1.0, "b": float(n)} for n in range(4)]
     exact = solve(("a", "b", "c"), rows, [3.0 + 2 * n for n in range(4)], {"c": 7.0})
     assert exact.values == pytest.approx({"a": 3.0, "b": 2.0, "c": 7.0})

@@ -44,7 +44,7 @@ def test_unknown_offload_shows_a_range_of_rates() -> None:
     assert "<=" not in text
 
 
-def test_a_what_if_of_which_only_the_range_is_another_is_not_the_same() -> None:
+def test_a_what_if_with_only_another_range_is_shown_as_different() -> None:
     assert re.search(r"dns IPv4 +<= 23\.0 M -> 23\.0 M \(0\.0 \.\. 95\.0\) ", shown(asked([UNKNOWN]), asked([CORES])))
     assert re.search(r"dns IPv4 +23\.0 M \(same\) ", shown(asked([UNKNOWN]), asked([UNKNOWN])))
 
@@ -101,7 +101,7 @@ def many(vips: int, pools: int) -> CapacityReport:
     return asked([replace(p, vip=name) for name in names for p in (BASE, TCP)], text=text)
 
 
-def test_totals_come_first_and_fit_on_a_screen_whatever_the_number_of_vips() -> None:
+def test_totals_come_first_and_fit_a_screen_for_many_vips() -> None:
     report = many(300, 12)
     lines = shown(report, width=120, detail=False).splitlines()
     assert lines[2] == "totals: VIPs in equal parts, each pool as if the card were for it alone"

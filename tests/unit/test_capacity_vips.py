@@ -64,7 +64,7 @@ def test_backends_without_an_address_in_the_family_count_for_nothing() -> None:
     assert ("p0", "out") in uplink_shares(spec, NAT)
 
 
-def test_more_uplinks_are_said_to_be_more_link_only_where_they_are() -> None:
+def test_uplinks_add_bandwidth_only_where_they_are_separate_links() -> None:
     def notes(text: str, paths: list[PacketPath]) -> str:
         return " ".join(asked(paths, text=text).notes)
 

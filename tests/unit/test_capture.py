@@ -110,7 +110,7 @@ def test_nat_is_seen_before_and_after() -> None:
     assert not takes(select(spec, "straight"), after)
 
 
-def test_tunnels_are_looked_into() -> None:
+def test_tunneled_packets_are_matched_by_their_inner_header() -> None:
     spec = load_spec(EXAMPLES / "ipip.yaml").spec
     vip, one, three = (select(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns3"))
     inner = udp(CLIENT, "198.51.100.53")

@@ -360,7 +360,7 @@ main.run()
 
 
 @pytest.mark.parametrize("where", ["Thing()", "exec('os.kill(os.getpid(), 2); time.sleep(1)')"])
-def test_interrupts_are_not_lost_where_python_loses_or_repeats_them(where: str, tmp_path: Path) -> None:
+def test_interrupts_are_not_lost_or_repeated(where: str, tmp_path: Path) -> None:
     """In destructors it only reports them; after one inside of exec() it ends itself by the signal."""
     (tmp_path / "work.py").write_text(WORK.format(where))
     env = {**ENV, "PYTHONPATH": f"{tmp_path}:{ENV['PYTHONPATH']}"}

@@ -102,7 +102,7 @@ def test_the_most_urgent_comes_first() -> None:
     assert levels == ["critical", "warning", "warning", "note", "note"], "farm/ns3 is the last one, ns2 is unhealthy"
 
 
-def test_a_panic_names_who_fails_and_why() -> None:
+def test_a_panic_names_failing_backends_and_reasons() -> None:
     console = Console(known())
     for name in ("ns1", "ns2"):
         console.recorder.turned(CheckTurn(("farm", name, "dns"), healthy=False, why=f"{name} says SERVFAIL"))

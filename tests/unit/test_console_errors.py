@@ -61,7 +61,7 @@ def test_an_unknown_page_leads_back(path: str, status: int, back: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/pools/farm", "/vips/dns", "/attention?pool=farm"])
-def test_pages_are_not_denied_where_the_spec_is_not_known(path: str) -> None:
+def test_without_a_known_spec_pages_are_unavailable_not_missing(path: str) -> None:
     standby = Console(known())
     standby.recorder.bridge_is("br-dns", held=False)
     for console, why in ((standby, "This agent is on standby"), (Console(), "No spec is applied yet")):

@@ -165,7 +165,7 @@ def test_without_a_spec_there_is_a_form_and_no_error() -> None:
     assert "No spec is applied yet." in Console().get("/offload")
 
 
-def test_a_switch_that_is_away_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_switch_is_named_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "WAIT", 20.0)
     page = Console(known()).get("/path?client=198.51.100.7&port=7&vip=dns")
     assert "The path cannot be traced" in page and re.search(r"/nowhere|no control socket", page)
@@ -284,7 +284,7 @@ def test_a_malformed_query_is_refused_without_the_switch() -> None:
     assert console.ask("/path?client=x&port=7").status_code == 400
 
 
-def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_one_page_is_shown_there_and_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     def broken(*_: object) -> None:
@@ -306,7 +306,7 @@ def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: py
 
 
 @pytest.mark.parametrize("part", ["content", "page"])
-def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_the_console_continues_when_one_page_fails(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     said: list[str] = []
     console = Console(known(), say=said.append)
     make = getattr(console.live.pages, part)
@@ -344,7 +344,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
     ("part", "what", "lacks"),
     [("read", "counters are not read", ""), ("picture", "the present state cannot be shown", "farm")],
 )
-def test_the_console_goes_on_though_all_pages_lack_something(
+def test_the_console_continues_when_all_pages_lack_data(
     monkeypatch: pytest.MonkeyPatch, part: str, what: str, lacks: str
 ) -> None:
     said: list[str] = []

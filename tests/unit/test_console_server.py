@@ -288,7 +288,7 @@ def test_connected_browsers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     assert Console(known()).ask("/events?page=none").status_code == 404
 
 
-def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwatched_pages_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "_MAX_TOPICS", 3)
     console = Console(known())
 
@@ -365,7 +365,7 @@ def test_without_tls_and_tokens_only_loopback_addresses_are_served(wrong: str) -
 
 
 @pytest.mark.parametrize("name", ["the readings of counters", "the making of pages"])
-def test_a_task_of_the_pages_that_ends_is_seen_by_whoever_runs_them(name: str) -> None:
+def test_a_page_task_that_ends_is_reported_to_its_runner(name: str) -> None:
     """The agent starts the console again then. Its streams end, so that browsers come back."""
 
     async def test(of: LivePages) -> None:

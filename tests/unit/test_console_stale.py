@@ -86,7 +86,7 @@ def test_a_panic_of_a_pool_makes_no_banner() -> None:
     assert "PANIC" in page and banner(page) == ""
 
 
-def test_a_reading_that_hangs_is_said_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_reading_is_shown_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "LATE", 0.01)
     console = Console(known())
     console.reads()

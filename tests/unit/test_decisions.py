@@ -157,7 +157,7 @@ def test_removed_maintenance_ends_by_the_new_decision() -> None:
     assert decisions_between(NO_OVERLAY, before, SECOND) == (FIRST,)
 
 
-def test_a_note_or_a_time_that_changes_is_a_decision_and_progress_is_none() -> None:
+def test_a_changed_note_or_time_is_a_decision_and_progress_is_not() -> None:
     drain = entry("ns1", "drain", over=60.0, gone=100)
     assert not is_decided(drain, replace(drain, gone=500, paced=START.isoformat()))
     assert is_decided(drain, replace(drain, note="a disk"))
@@ -210,7 +210,7 @@ def test_services_that_go_out_and_back_are_changes_of_their_own() -> None:
     ]
 
 
-def test_a_panic_is_behind_the_end_of_what_was_coming_back() -> None:
+def test_a_slow_start_ended_by_another_decision_has_both() -> None:
     back = Overlay((entry("ns1", gone=500, over=9.0, returns=START.isoformat()),))
     assert seen_of((back, FIRST), (NO_OVERLAY, FIRST)).changes[0].decisions == (FIRST,)
     assert seen_of((back, FIRST), (NO_OVERLAY, SECOND)).changes[0].decisions == (FIRST, SECOND)

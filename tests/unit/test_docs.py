@@ -119,7 +119,7 @@ def test_the_table_of_the_record_has_the_keys_that_are_written() -> None:
     assert f"`flow_tables` {session._FIRST} to {session._FIRST + session._RING - 1}" in text
 
 
-def test_the_first_thing_to_do_is_to_look() -> None:
+def test_the_runbook_begins_with_status() -> None:
     head = (ROOT / "docs" / "operations.md").read_text().split("\n\n")[:4]
     assert "    dnsteer status" in head
 

@@ -122,7 +122,7 @@ def test_values_cannot_forge_journal_fields(text: str) -> None:
         assert found["DNSTEER_REASON"] == text.encode(errors="backslashreplace")
 
 
-def test_lines_go_to_the_journal_and_where_it_is_not_to_the_stream(tmp_path: Path) -> None:
+def test_lines_go_to_the_journal_or_else_to_the_stream(tmp_path: Path) -> None:
     path, stream = tmp_path / "journal", io.StringIO()
     log = Log(stream, Format.TEXT, Journal(str(path)), lambda: TIME)
     log.say("nobody listens", "trouble")

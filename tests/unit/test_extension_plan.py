@@ -172,7 +172,7 @@ def test_a_server_in_several_pools_is_one_target() -> None:
     assert "near/n1/10.0.0.31" in SERVICES["spread/192.0.2.8/udp/5353"].slots
 
 
-def test_services_of_a_pool_with_nobody_left_are_not_in_the_program() -> None:
+def test_services_of_an_empty_pool_are_not_in_the_program() -> None:
     assert SERVICES["gone/192.0.2.9/udp/53"].slots == ()
     names = {vip["name"] for vip in program_of(ALL)["vips"]}
     assert names == {name for name in SERVICES if not name.startswith(("gone/", "lost/"))}
@@ -221,7 +221,7 @@ def test_the_program_says_what_the_spec_says() -> None:
 
 
 @pytest.mark.parametrize("loaded", programs())
-def test_cookies_name_what_they_stand_for(loaded: Loaded) -> None:
+def test_cookies_name_their_subject(loaded: Loaded) -> None:
     plan = build_plan(loaded)
     named = {flow.cookie: plan.subject(flow.cookie) for flow in flows_of(plan)}
     assert all(subject is not None and subject.cookie == cookie for cookie, subject in named.items())
@@ -285,6 +285,6 @@ def test_extension_specs_have_their_warnings(text: str, warnings: list[str]) -> 
     assert [given for given, text in zip(warnings, found, strict=True) if given not in text] == []
 
 
-def test_the_hint_about_a_pool_with_nobody_left_says_what_happens() -> None:
+def test_the_hint_about_an_empty_pool_says_what_happens() -> None:
     (drop,) = [w for w in EVERYTHING.warnings if "every backend down" in w.text("x")]
     assert "queries are dropped" in str(drop.hint)

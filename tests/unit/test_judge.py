@@ -76,7 +76,7 @@ def test_every_entry_and_case_of_the_profiles_is_met_by_a_row() -> None:
                 assert found, f"no row meets {name} of {flavor}: {note}"
 
 
-def test_reasons_say_what_is_wrong_worst_first_and_from_where() -> None:
+def test_reasons_name_the_worst_first_with_its_source() -> None:
     judgement = judged("ovs-doca", "eth_type(0x0800),ipv4(proto=17,frag=later)", "trunc(100),p1")
     assert [(r.kind, r.name, r.verdict, r.certainty) for r in judgement.reasons] == [
         ("match", "ipv4.frag=later", "no", "test-suite"),
@@ -169,7 +169,7 @@ def test_the_size_of_a_match_decides_its_rules(match: str, recirc: int, size: in
     assert judged("ovs-dpdk", match).rules <= 1  # nobody has published a width
 
 
-def test_the_first_rule_of_a_split_has_what_flows_of_a_direction_share() -> None:
+def test_the_first_rule_of_a_split_has_the_shared_fields() -> None:
     from_network = judged("ovs-doca", IPV6_QUERY).parts
     assert [f.key for f in from_network[0].fields] == [
         "recirc_id", "in_port", "ipv6.frag", "eth.dst", "eth_type", "ipv6.dst", "ipv6.proto", "udp.dst",
@@ -180,7 +180,7 @@ def test_the_first_rule_of_a_split_has_what_flows_of_a_direction_share() -> None
     assert {"eth.src", "udp.src"} <= {f.key for f in from_host[0].fields}
 
 
-def test_wide_entries_take_what_others_split() -> None:
+def test_wide_entries_hold_matches_that_others_split() -> None:
     assert judged("ovs-doca", IPV6_QUERY, wide_entries=True).rules == 1
     both = IPV6_QUERY.replace("dst=2001:db8::53", "src=2001:db8::1,dst=2001:db8::53")
     assert judged("ovs-doca", both, wide_entries=True).rules == 2

@@ -213,20 +213,20 @@ def test_only_prefixes_use_prefix_trees() -> None:
     assert masks == {"nothing else", f"ipv6_dst/0x{0xA000 << 112:x} nw_frag", "nw_frag"}
 
 
-def test_why_names_what_multiplies() -> None:
+def test_the_reasons_name_the_fields_that_multiply() -> None:
     found = bound((0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP)
     assert found.why[0].startswith("IPv4, ending in table ingress: 258 masks (16 of tp_src times 16 of tp_dst)")
     assert found.by_kind["IPv4"] > 256 > found.by_kind["IPv6"]
 
 
-def test_a_miss_that_looks_at_the_field_leaves_one_mask() -> None:
+def test_a_miss_flow_matching_the_field_leaves_one_mask() -> None:
     look = "move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]"
     rows = [(0, 100, "udp,nw_frag=no,tp_dst=53", "output:p1"), (0, 10, "udp,nw_frag=no", look), DROP]
     masks = {show_mask(m) for mask_set in bound(*rows).mask_sets for m in masks_in(mask_set)}
     assert masks == {"nw_frag nw_proto tp_dst", "nw_frag nw_proto", "nw_frag", "nothing else"}
 
 
-def test_a_forgotten_look_is_found() -> None:
+def test_a_table_without_a_needed_match_is_named() -> None:
     """The templates' own flows, with one look left out: the bound shows which table it is."""
     flows = flows_of(build_plan(load_spec(ROOT / "examples" / "quickstart.yaml")))
     broken = [f for f in flows if not (f.table == 20 and f.priority == 10 and f.match == "udp")]
@@ -344,7 +344,7 @@ def test_masks_of_a_dump_are_counted(match: str) -> None:
     assert {show_mask(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
 
 
-def test_a_field_that_no_table_looks_at_is_in_no_bound() -> None:
+def test_a_field_that_no_table_matches_is_in_no_bound() -> None:
     mask = read_mask("recirc_id(0),tunnel(tun_id=0x1,src=1.2.3.4,dst=5.6.7.8),in_port(p0)")
     assert "tunnel.tun_id" in show_mask(mask)
     assert not mask_bound(build_plan(load_spec(EXAMPLES[0]))).allows(mask)

@@ -72,7 +72,7 @@ def test_totals_add_the_differences_of_readings(
     assert sums(*readings) == expected
 
 
-def test_a_counter_that_was_away_begins_at_0_and_others_are_added() -> None:
+def test_a_missing_counter_restarts_at_0_and_others_add_up() -> None:
     totals: Totals[str] = Totals(Clock())
     label = {"a": "vip", "b": "vip", "c": None}.get
     totals.add([("a", CounterReading((5, 50))), ("b", CounterReading((1, 10))), ("c", CounterReading((9, 90)))], label)  # type: ignore[arg-type]
@@ -185,7 +185,7 @@ def test_unknown_thread_statistics_are_left_out_and_named() -> None:
     assert DatapathReader(Clock()).read(netdev(JUST_CLEARED), "netdev").not_understood == ""
 
 
-def test_a_trouble_of_the_datapath_is_said_once_and_metrics_of_it_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_datapath_trouble_is_reported_once_and_its_metrics_end(monkeypatch: pytest.MonkeyPatch) -> None:
     switch, texts = netdev(UP_TO_3_7), list[str]()
 
     class Here(contextlib.nullcontext[Switch]):
@@ -317,7 +317,7 @@ def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
     assert "farm" not in text_of(metrics)
 
 
-def test_changes_are_counted_by_kind_and_not_what_was_there_at_the_start() -> None:
+def test_changes_are_counted_by_kind_without_those_at_the_start() -> None:
     metrics = AgentMetrics()
     entry = Maintenance("farm", "ns1", "drain", "2026-01-01T00:00:00+00:00", "me")
     down = Maintenance("farm", "ns2", "down", "2026-01-01T00:00:00+00:00", "me")

@@ -95,7 +95,7 @@ def test_concurrent_requests_share_a_reading_that_a_leaving_client_does_not_end(
     run(work())
 
 
-def test_a_series_of_no_family_is_said_to_whoever_asks() -> None:
+def test_a_series_without_a_family_is_reported_to_the_client() -> None:
     class Misspelt(Source):
         def collect(self) -> list[Metric]:
             metric_family("dnsteer_backend_slot")

@@ -61,7 +61,7 @@ def test_down_overrides_drained_and_either_may_be_overdue() -> None:
     assert backends(pool(A, B), entry("b", until=5))["b"].overdue is False
 
 
-def test_without_a_readable_overlay_only_what_is_certain_is_said() -> None:
+def test_without_a_readable_overlay_only_certain_states_are_shown() -> None:
     rates = Rates({BackendKey(7, 1, "udp"): 3.0, BackendKey(7, 1, "tcp"): 1.0})
     (found,) = view_pools([pool(A, C)], None, rates, NOW)
     assert [(b.state, b.slots, b.own) for b in found.backends] == [("unknown", None, 32), ("down", None, 32)]

@@ -166,7 +166,7 @@ def test_dumps_by_type_have_every_flow_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_verify_tells_what_the_recording_shows(name: str) -> None:
+def test_verify_reports_the_recorded_dumps(name: str) -> None:
     """Missing is what the profile promises and the recording does not show, surprising the other way round."""
     expected = [w["hardware"] for w, flow in zip(EXPECTED[name]["flows"], flows(name), strict=True) if port(flow)]
     seen = observed(name)

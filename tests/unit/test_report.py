@@ -227,7 +227,7 @@ def test_a_report_without_a_record_has_the_rest() -> None:
     assert "State 1 is damaged" in text and "Bridge br-dns" in text and "cannot be read" in text
 
 
-def test_a_warning_says_what_it_is_about() -> None:
+def test_a_warning_names_its_object() -> None:
     given_ = facts()
     assert given_.status is not None
     given_.status.warnings = ["switch: other_config:flow-limit is 200: too few", "tables are odd"]

@@ -104,7 +104,7 @@ def test_a_writer_that_is_slow_is_waited_for(place: Path) -> None:
     assert read_whole(file, 100) == b"text"
 
 
-def test_a_writer_that_comes_and_goes_is_an_empty_file(place: Path) -> None:
+def test_a_pipe_closed_without_data_is_an_empty_file(place: Path) -> None:
     file = pipe(place)
     written(file)
     assert read_whole(file, 100) == b""

@@ -285,7 +285,7 @@ def test_the_bridge_of_an_unchecked_document(text: str, bridge: str) -> None:
 
 
 @pytest.mark.parametrize("levels", [32, 500, 50_000])
-def test_nesting_that_is_too_deep_is_said_alike_by_all_versions_of_the_parser(levels: int) -> None:
+def test_too_deep_nesting_has_one_message_for_all_parser_versions(levels: int) -> None:
     with pytest.raises(SpecError) as caught:
         parse_document("x.yaml", f"apiVersion: dnsteer/v1\nswitch: {'[' * levels}\n")
     (finding,) = caught.value.findings

@@ -106,7 +106,7 @@ def test_failures_in_loop_callbacks_are_reported(case: Case) -> None:
     assert "ZeroDivisionError" in case.said[0]
 
 
-def test_a_task_that_nobody_waits_for_is_seen_as_soon_as_it_fails(case: Case) -> None:
+def test_an_unawaited_task_is_reported_when_it_fails(case: Case) -> None:
     """By its name, and while somebody still has it: asyncio itself would complain once it is forgotten."""
 
     async def task() -> None:

@@ -129,7 +129,7 @@ def test_attention_items_are_on_top_most_urgent_first() -> None:
     assert "nothing needs attention" in shown(frame())
 
 
-def test_an_unreachable_switch_is_said() -> None:
+def test_an_unreachable_switch_is_shown() -> None:
     of = TopFrame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
     assert of.items[0].line == "the switch cannot be reached: no such socket"
     assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))

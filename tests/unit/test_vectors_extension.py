@@ -141,7 +141,7 @@ def test_every_backend_of_a_translated_vip_answers_and_sends_fragments() -> None
     assert set(kept) == {"drop"}
 
 
-def test_services_that_nobody_is_left_for_are_asked() -> None:
+def test_services_of_empty_pools_are_queried() -> None:
     asked = [v.name.split(",")[0] for v, _ in checked() if "has no backend left" in v.name]
     assert asked == [f"query for {service.label}" for service in REFERENCE.unserved.values()]
     assert {service.vip for service in REFERENCE.unserved.values()} == {"gone", "lost"}

@@ -73,7 +73,7 @@ def test_a_failure_at_the_end_is_reported() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_when_keepalived_goes_on_the_role_stays() -> None:
+def test_a_continuing_keepalived_keeps_the_role() -> None:
     assert followed('INSTANCE "dns" MASTER 101\n') == (["active"], [])
     assert followed('INSTANCE "dns" MASTER 101\nINSTANCE "dns" STOP 101\n') == (["standby"], [])
 

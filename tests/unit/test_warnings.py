@@ -133,7 +133,7 @@ def test_the_number_of_slots_that_is_advised_mends_it(slots: int, weight: int) -
             assert shares(followed(text, int(advised[1]) // 2)) != [], "fewer would have done"
 
 
-def test_at_the_most_slots_nobody_is_told_to_name_more() -> None:
+def test_at_the_maximum_no_hint_asks_for_more_slots() -> None:
     (said,) = shares(load(farm(pool(0, MAX_SLOTS, 6000))))
     assert said.splitlines()[1] == (
         f"    hint: the most that it can have is {MAX_SLOTS}: give the backends weights that are nearer to each other, or "

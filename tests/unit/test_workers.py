@@ -308,7 +308,7 @@ def edited(*edits: Edit) -> dict[tuple[str, str], int | None]:
 
 
 @pytest.mark.parametrize("kind", ["drain", "down"])
-def test_a_host_goes_out_and_in_with_all_of_its_workers(kind: str) -> None:
+def test_a_host_leaves_and_returns_with_all_its_workers(kind: str) -> None:
     out: Callable[[str], Edit] = lambda name: take_out(name, kind)  # type: ignore[arg-type]  # noqa: E731
     back: Callable[[str], Edit] = lambda name: bring_back(name, kind)  # type: ignore[arg-type]  # noqa: E731
     assert list(edited(out("resolvers/r1"))) == [(f"r1.{n}", kind) for n in range(4)]

@@ -137,7 +137,7 @@ CHECK = {"check": "dns", "query": {"name": "example.org"}, "interval": "500ms", 
         ),
     ],
 )
-def test_nested_parts_are_told_by_key(was: dict[str, Any], now: dict[str, Any], texts: list[str]) -> None:
+def test_nested_changes_are_described_by_key(was: dict[str, Any], now: dict[str, Any], texts: list[str]) -> None:
     specs = []
     for more in (was, now):
         value = yaml.safe_load(FARM)
