@@ -9,7 +9,7 @@ import pytest
 from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, Switch
-from tests.packet.test_agent_endures import checked, fails_over
+from tests.packet.test_agent_defects import checked, fails_over
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
 IP = '#!/bin/sh\n[ -e "{0}" ] || {{ echo "Cannot find device \\"probe0\\"" >&2; exit 1; }}\n'

@@ -29,7 +29,7 @@ from tests.packet.full_disk import enduring, leave
 from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus, wait
 from tests.packet.scraping import METRICS, address
 from tests.packet.switches import Switch
-from tests.packet.test_agent_endures import broken, checked
+from tests.packet.test_agent_defects import broken, checked
 from tests.packet.test_console_security import Nowhere
 from tests.unit.test_monitoring import ALL
 

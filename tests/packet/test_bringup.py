@@ -19,7 +19,6 @@ from tests.packet.full_disk import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, spec_of, unexpected
 from tests.unit.bringup_cases import DOCA, KERNEL, NETDEV, settings, written
 
-NO_NAT = (", forwarding: nat", "")
 NOISE = ["Connection reset by peer", "connection dropped"]
 # Ports of type dpdk are played by dummies: this switch has no DPDK.
 VSCTL = """#!/bin/sh

@@ -24,7 +24,7 @@ from dnsteer.status.slot_counters import read_slots
 from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.browser import SIZES, chromium, opened, overflow
 from tests.packet.command import SLOW, fresh, on, spec_file
-from tests.packet.made_up_console import served_console
+from tests.packet.console_server import served_console
 from tests.packet.scraping import get
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import BRIDGE, Switch

@@ -10,7 +10,7 @@ import pytest
 
 from tests.packet.agents import wait
 from tests.packet.browser import chromium, cut_text, opened, overflow
-from tests.packet.made_up_console import served_console
+from tests.packet.console_server import served_console
 from tests.unit.console_cases import Console, entry, record
 from tests.unit.many_vips import RATES, long_name, long_named_vips, two_hundred_vips
 

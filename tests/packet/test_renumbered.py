@@ -28,8 +28,8 @@ from tests.packet.agents import wait
 from tests.packet.command import on, spec_file
 from tests.packet.extension_beside_switch import EXTENDED
 from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
-from tests.packet.renumbered import ALL_ABOVE, IN_PLACE_OF_OTHERS, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
+from tests.packet.table_numbers import ALL_ABOVE, IN_PLACE_OF_OTHERS, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
 
 SPEC = EXTENDED.replace(
     "  extension:\n", "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  extension:\n"

@@ -23,8 +23,8 @@ from tests.packet.agents import agent, wait
 from tests.packet.birds import bird, needs_bird
 from tests.packet.capturing import send, sent
 from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file, state_rows
-from tests.packet.renumbered import ALL_ABOVE, renumber
 from tests.packet.switches import BRIDGE, Switch
+from tests.packet.table_numbers import ALL_ABOVE, renumber
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe", "could not open network device", "probe0"]
 HERE = "02:00:00:00:00:fe"

@@ -14,7 +14,7 @@ import pytest
 from tests.servers import expected
 from tests.servers.authoritative import Bind
 from tests.servers.matrix import AUTHORITATIVE, RESOLVERS, STATES, Bench, State, seen
-from tests.servers.needed import leave_out, need_server
+from tests.servers.required_servers import leave_out, need_server
 from tests.servers.resolvers import Unbound
 from tests.servers.server import NameServer
 

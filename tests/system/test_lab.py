@@ -20,7 +20,7 @@ from dnsteer.lab import names, processes, topology, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec.model.spec import Spec
-from tests import own_machine
+from tests import worker_machine
 from tests.system.lab_specs import EVERYTHING, spec_of
 
 pytestmark = [
@@ -44,7 +44,7 @@ def mentions_of_run_dir() -> list[str]:
             command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
-        if f"{names.RUN_DIR}/".encode() in command and own_machine.has(int(entry.name)):
+        if f"{names.RUN_DIR}/".encode() in command and worker_machine.has(int(entry.name)):
             found.append(command.replace(b"\0", b" ").decode(errors="replace"))
     return found
 

@@ -31,7 +31,7 @@ from dnsteer.lab.direct import direct_path
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
-from tests import own_machine
+from tests import worker_machine
 
 pytestmark = pytest.mark.system
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
@@ -332,7 +332,7 @@ def test_a_load_runs_before_others_when_asked(state: lab.LabState) -> None:
 def running(how: str, name: str) -> list[int]:
     """The processes of this machine that pgrep finds by name."""
     found = subprocess.run(["pgrep", how, name], stdout=subprocess.PIPE, check=True).stdout.split()
-    return [int(pid) for pid in found if own_machine.has(int(pid))]
+    return [int(pid) for pid in found if worker_machine.has(int(pid))]
 
 
 def niceness(thread: int) -> int:

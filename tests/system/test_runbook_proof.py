@@ -12,8 +12,8 @@ import yaml
 
 from dnsteer import __version__
 from dnsteer.status.record import read_record
-from tests.system.default_machine import SPEC, machine
 from tests.system.playbooks import Site
+from tests.system.runbook_machine import SPEC, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 _LOGGED = '#!/bin/sh\necho "$@" >> {log}\nexec {command} "$@"\n'

@@ -20,8 +20,8 @@ from dnsteer.slots.maintenance import Kind
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.switch.openflow import PROTOCOL
 from tests.packet.test_bringup import Running
-from tests.system.default_machine import SPEC, machine
 from tests.system.playbooks import Played, Site
+from tests.system.runbook_machine import SPEC, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 POLICED = "port changed: port p0"

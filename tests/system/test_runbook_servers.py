@@ -12,9 +12,9 @@ from dnsteer.deploy.run import deploy
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
-from tests.servers.needed import need_server
-from tests.system.default_machine import ADDRESSES, SPEC, ZONE, Server, machine
+from tests.servers.required_servers import need_server
 from tests.system.playbooks import Played, Site
+from tests.system.runbook_machine import ADDRESSES, SPEC, ZONE, Server, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 CHECK = "{query: {name: example.org, type: SOA, expect: {aa: true}}}"

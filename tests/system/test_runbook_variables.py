@@ -22,8 +22,8 @@ from dnsteer.deploy.run import deploy
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
-from tests.system.default_machine import NEW, OLD, SPEC, documented, machine
 from tests.system.playbooks import RUNBOOKS, Played, Site, make_wheel
+from tests.system.runbook_machine import NEW, OLD, SPEC, documented, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 REQUIRED: dict[str, dict[str, Any]] = {

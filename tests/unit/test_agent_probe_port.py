@@ -14,7 +14,7 @@ from dnsteer.agent.report import Reporter
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from tests.unit.test_agent_endures import SPEC, Case, record_of, state_of, work
+from tests.unit.test_agent_defects import SPEC, Case, record_of, state_of, work
 
 PROBED = SPEC.replace("  uplinks:\n", "  probe: {addresses: [192.0.2.9/24]}\n  uplinks:\n")
 GONE = "ip link set dev probe0 up: Cannot find device"

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dnsteer.agent import look_times, next_work, run
-from tests.unit.test_agent_endures import Case
+from tests.unit.test_agent_defects import Case
 
 
 def test_a_standby_agent_waits_between_readings(monkeypatch: pytest.MonkeyPatch) -> None:

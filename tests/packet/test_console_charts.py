@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.packet.browser import SIZES, chromium, opened, overflow
-from tests.packet.made_up_console import served_console
+from tests.packet.console_server import served_console
 from tests.unit.console_cases import Console, known
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.needed import need_server
+from tests.servers.required_servers import need_server
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.packet.agents import Agent, agent, wait
 from tests.packet.announcing import kill_database, start_database
 from tests.packet.command import on, spec_file
 from tests.packet.switches import BRIDGE, Switch
-from tests.packet.test_agent_endures import checked
+from tests.packet.test_agent_defects import checked
 from tests.packet.test_announce_faults import EXPECTED
 
 AGAIN = "made again"
