@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from bench.change.clients import Answers, Clients, wrong
 from bench.change.counters import Counters
-from bench.change.effect import Probes
 from bench.change.inside import Helper
 from bench.change.load import SteadyLoad
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
@@ -338,28 +337,6 @@ def running(how: str, name: str) -> list[int]:
 def niceness(thread: int) -> int:
     """Of a thread or process; 0 is this one."""
     return os.getpriority(os.PRIO_PROCESS, thread)
-
-
-@pytest.mark.root("network namespaces and raw sockets")
-def test_the_effect_of_a_change_is_what_was_changed(state: lab.LabState, loaded: Loaded) -> None:
-    names, slots, target = owner(loaded, V4), (8, 9), "ns1"
-    assert target not in (names[slot] for slot in slots)
-    with Probes(state, loaded.spec) as probes:
-        nothing = probes.measure(lambda: apply(state), qps=2000, tcp_qps=100)
-        assert (nothing.moved, nothing.dead, nothing.settled, nothing.load.lost) == ({}, {}, 0.0, 0)
-
-        try:
-            effect = probes.measure(
-                lambda: change_slot_flows(state, names, slots, target), qps=2000, tcp_qps=0
-            )  # fmt: skip
-        finally:
-            assert apply(state)
-        clients = {p for p in probes.clients.ports if slot_of(p, SLOTS) in slots}
-        assert effect.moved == {p: (names[slot_of(p, SLOTS)], target) for p in clients}
-        assert (effect.astray, effect.probe_lost, effect.load.lost) == (0, 0, 0)
-        broken = {p for p in probes.connections.ports if slot_of(p, SLOTS) in slots}
-        assert dict(effect.dead) == dict.fromkeys(broken, "reset")
-        assert 0 < effect.took < effect.settled + 1 < 5
 
 
 @pytest.mark.root("network namespaces and raw sockets")
