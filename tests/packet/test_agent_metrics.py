@@ -213,7 +213,7 @@ def test_many_scrapers_share_one_reading(served: tuple[Agent, str]) -> None:
     assert len(set(found)) <= 4, found
 
 
-def test_a_metrics_address_in_use_is_reported_and_health_checks_continue(
+def test_a_metrics_address_in_use_is_reported_and_tried_again(
     served: tuple[Agent, str], shared: Switch, tmp_path: Path
 ) -> None:
     at = served[1].removeprefix("http://")

@@ -108,12 +108,6 @@ def test_operator_entries_count_and_the_timer_keeps_the_backup(backed: Switch) -
     assert slots(backed) == joined
 
 
-def test_all_backends_and_backups_failing_is_a_panic(backed: Switch) -> None:
-    base = backed.tables()
-    effect = decide(backed, {**ALL, "sp1": "no answer", "sp2": "no answer"})
-    assert effect.decisions["farm"].panics and backed.tables() == base
-
-
 def test_a_spec_without_the_backup_removes_it_from_service(backed: Switch, tmp_path: Path) -> None:
     decide(backed, ALL)
     file = spec_file(tmp_path, BACKED.replace("    backup: {pool: spare, below: 2}\n", ""))

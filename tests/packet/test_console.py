@@ -22,7 +22,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status import counters
 from dnsteer.status.slot_counters import read_slots
 from tests.packet.agents import Agent, agent, checked_by_files, wait
-from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.browser import SIZES, chromium, opened, overflow, refuse_axe_findings
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.console_server import served_console
 from tests.packet.scraping import get
@@ -121,17 +121,11 @@ def two_flows_alone(switch: Switch) -> Iterator[None]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_no_serious_finding(served: tuple[Agent, str], browser: Any, scheme: str) -> None:
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
-    ).Axe()
     with opened(browser, served[1]) as page:
-        page.emulate_media(color_scheme=scheme)
         for path in PATHS if scheme == "light" else ("/", "/pools/direct", *PATHS[5:]):
             page.goto(served[1] + path)
             page.wait_for_selector("#link[data-state=live]")
-            found = axe.run(page).response["violations"]
-            grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
-            assert grave == [], path
+            refuse_axe_findings(page, scheme)
 
 
 def test_pages_follow_the_dark_and_light_scheme(served: tuple[Agent, str], browser: Any) -> None:

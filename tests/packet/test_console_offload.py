@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.scraping import get, get_read, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
+from tests.unit.console_cases import words_of
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 
@@ -54,11 +54,6 @@ def console(shared: Switch, spec: Path) -> Iterator[tuple[Agent, str]]:
         yield running, found[1]
 
 
-def words(page: str) -> str:
-    """What a page says."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
 def number(said: str, name: str) -> int:
     """The number that stands after a name."""
     found = re.search(rf"{re.escape(name)} ([\d,]+)", said)
@@ -79,7 +74,7 @@ def test_the_page_shows_what_verify_offload_says(shared: Switch, spec: Path, con
     send(shared)
     page = get_read(f"{console[1]}/offload")
     verified = on(shared)("verify", spec, "--offload", "--flavor", "ovs-doca", "--json").json
-    said = words(page)
+    said = words_of(page)
     assert "Nothing is offloaded here. The flavor ovs-netdev forwards in software." in said
     assert "by the profile ovs-doca-3, which dnsteer lint judges by as well" in said
     assert number(said, "In hardware") == verified["flows"]["yes"] == 0
@@ -90,7 +85,7 @@ def test_the_page_shows_what_verify_offload_says(shared: Switch, spec: Path, con
         == verified["flows"]["no"] - len(verified["missing"])
         > 0
     )
-    rows = [words(row) for row in re.findall(r'<tr role="row"><th scope="row" role="rowheader">(.*?)</th>', page)]
+    rows = [words_of(row) for row in re.findall(r'<tr role="row"><th scope="row" role="rowheader">(.*?)</th>', page)]
     assert len(rows) == verified["flows"]["no"]
     owners = [o["owners"][0] for o in verified["missing"]]
     udp = sum(o["service"] == "udp/53" for o in owners)
@@ -106,7 +101,7 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
     url = f"{console[1]}/offload"
     bound = mask_bound(build_plan(spec_of(LARGE))).total
     wait(lambda: "being computed" not in get(url)[0], lambda: get(url)[0])
-    said = words(get_read(url))
+    said = words_of(get_read(url))
     assert f"any traffic can make at most {bound} of this spec's tables (computed), and its budget is 16" in said
     assert "No capacity is predicted: the spec does not say on which card it runs: switch.hardware" in said
     assert re.search(r"Megaflows \d+ of [\d,]+ \([\d.]+ %\), the limit that Open vSwitch sets itself now", said)
@@ -115,7 +110,7 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
 
 def test_datapath_flows_are_read_again_only_when_due(shared: Switch, console: tuple[Agent, str]) -> None:
     url = f"{console[1]}/offload"
-    found = [re.search(r"Read (\S+ \S+) UTC; again after 10 s", words(get_read(url))) for _ in range(3)]
+    found = [re.search(r"Read (\S+ \S+) UTC; again after 10 s", words_of(get_read(url))) for _ in range(3)]
     times = [datetime.fromisoformat(each[1]) for each in found if each is not None]
     assert len(times) == 3
     for before, after in pairwise(times):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.packet.agents import Agent, agent
-from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.browser import chromium, opened, refuse_findings
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.console_sessions import serves_at
 from tests.packet.switches import Switch
@@ -46,21 +46,6 @@ def served(browser: Any, shared: Switch, tmp_path: Path) -> Iterator[tuple[Agent
         yield running, serves_at(running)
 
 
-def refuse_findings(page: Any) -> None:
-    """What is grey can be read still, and all fits."""
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
-    ).Axe()
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)
-        found = axe.run(page).response["violations"]
-        grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
-        assert grave == [], (page.url, scheme)
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        assert overflow(page) == [], (page.url, width)
-
-
 def test_a_page_marks_a_hanging_agent(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
     running, url = served
     for path in PATHS:
@@ -76,7 +61,7 @@ def test_a_page_marks_a_hanging_agent(served: tuple[Agent, str], shared: Switch,
             page.wait_for_selector("#old >> text=/Not connected since .* UTC/")
             assert page.evaluate(WHOLE) == "grayscale(1)" and page.title() == f"Not connected · {title}", path
             assert "systemctl status dnsteer-agent" in page.inner_text("#old")
-            refuse_findings(page)
+            refuse_findings(page, "dark", "light")
         finally:
             running.process.send_signal(signal.SIGCONT)
         page.clock.run_for(20_000)
@@ -131,7 +116,7 @@ def test_a_page_marks_an_unreachable_switch(served: tuple[Agent, str], shared: S
                 page.wait_for_selector(AWAY)
                 assert page.evaluate(GREY.replace("main > section", "main > section:not(.attention)")) == "grayscale(1)"
                 page.wait_for_selector("#link[data-state=live]")
-                refuse_findings(page)
+                refuse_findings(page, "dark", "light")
         finally:
             shared.start_switch()
         page.wait_for_selector("#stale", state="hidden")

@@ -15,7 +15,6 @@ from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
-from tests.unit.commands import files_of_at_most
 
 
 @pytest.fixture
@@ -108,19 +107,6 @@ def test_a_text_with_other_line_ends_comes_back(applied: Switch, tmp_path: Path)
     assert on(applied)("apply", file).code == 0
     assert on(applied)("show", "current", "-o", shown).code == 0
     assert shown.read_bytes() == file.read_bytes()
-
-
-def test_a_full_disk_leaves_the_earlier_file(applied: Switch, tmp_path: Path) -> None:
-    go(applied, tmp_path, 1)
-    file = tmp_path / "shown"
-    file.write_text("earlier")
-    with files_of_at_most(100):
-        done = on(applied)("show", "-o", file)
-    assert (done.code, done.out, done.err) == (Exit.ERROR, "", f"dnsteer: {file}: File too large\n")
-    assert file.read_text() == "earlier"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["shown", "spec-1.yaml"]
-    full = on(applied)("show", "-o", "/dev/full")
-    assert (full.code, full.err) == (Exit.ERROR, "dnsteer: /dev/full: No space left on device\n")
 
 
 def test_a_dash_is_standard_output(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

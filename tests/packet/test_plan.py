@@ -163,14 +163,6 @@ def test_another_slot_count_moves_the_planned_share(applied: Switch, tmp_path: P
     assert plan["asks"] == ([f"pool farm: {100 * share:.3g} % of its clients would move"] if share > 0.5 else [])
 
 
-def test_another_slot_count_of_a_single_backend_moves_no_client(applied: Switch, tmp_path: Path) -> None:
-    alone = text_of(EDITS["all down but one"])
-    assert on(applied)("apply", spec_file(tmp_path, alone), "--yes").code == 0
-    many = text_of(lambda s: (EDITS["all down but one"](s), s["pools"]["farm"].update(slots=128)))
-    done = on(applied)("apply", spec_file(tmp_path, many), "--json")
-    assert (done.code, done.json["moves"]) == (0, [])
-
-
 def test_plan_prints_changes_as_sentences(applied: Switch, tmp_path: Path) -> None:
     text = text_of(EDITS["heavier"])
     with nothing_changes(applied):

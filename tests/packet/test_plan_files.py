@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -304,34 +301,3 @@ def test_a_missing_folder_for_a_plan_is_named(applied: Switch, tmp_path: Path) -
     done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", tmp_path)
     assert done.code == Exit.ERROR
     assert sorted(p.name for p in tmp_path.iterdir()) == ["spec.yaml"]
-
-
-@pytest.mark.root("to make a device")
-@pytest.mark.parametrize("kind", ["null", "full"])
-def test_a_device_stays_a_device(applied: Switch, tmp_path: Path, kind: str) -> None:
-    device = tmp_path / kind
-    os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, {"null": 3, "full": 7}[kind]))
-    done = on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", device)
-    assert device.is_char_device()
-    if kind == "full":
-        assert done.code == Exit.ERROR
-        assert done.err.endswith(f"dnsteer: {device}: No space left on device\n")
-
-
-def test_a_pipe_gets_the_plan(applied: Switch, tmp_path: Path) -> None:
-    pipe, got = tmp_path / "pipe", list[str]()
-    os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
-    reader.start()
-    on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", pipe)
-    assert pipe.is_fifo()
-    reader.join(5)
-    assert json.loads(got[0])["format"]
-
-
-def test_a_link_is_followed(applied: Switch, tmp_path: Path) -> None:
-    target, link = tmp_path / "target.json", tmp_path / "link.json"
-    link.symlink_to(target)
-    on(applied)("plan", spec_file(tmp_path, **HEAVIER), "-o", link)
-    assert link.is_symlink()
-    assert json.loads(target.read_text())["format"]

@@ -12,12 +12,9 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.spec_source import FileSource
-from dnsteer.deploy.summary import counted
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.render.flows import parse_flow
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.session import Session
-from dnsteer.switch.table_changes import TableChanges
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows
 from tests.packet.maintenance_specs import make_overdue, overlay
 from tests.packet.switches import BRIDGE, Switch, spec_of
@@ -200,8 +197,3 @@ def test_the_rollback_result_equals_its_plan(applied: Switch, tmp_path: Path) ->
     assert done.out.startswith(f"br-dns: applied as state 2; {said}; ")
     fresh(applied)
     assert "the switch gets the name dpu-1" in on(applied)("plan", file).out
-
-
-def test_flow_counts_use_singular_and_plural() -> None:
-    flow = parse_flow("cookie=0x1, table=30, priority=1 actions=drop")
-    assert counted(TableChanges((flow,), (flow, flow), (), (), (), ())) == ["1 flow added", "2 flows changed"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dnsteer.console import app as app_module
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
 from dnsteer.console.change_request import ChangeRequest
@@ -101,12 +100,6 @@ def test_assets_are_cached_and_unknown_ones_not_found() -> None:
     assert (again.status_code, again.content) == (304, b"")
     for path in ("/assets/", "/assets/..%2fapp.py", "/assets/%2e%2e/app.py", "/assets/console.css/"):
         assert console.ask(path).status_code == 404, path
-
-
-def test_too_many_concurrent_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "MAX_REQUESTS", 0)
-    answer = Console(known()).ask("/")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
 class Events:

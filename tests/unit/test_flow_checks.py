@@ -116,7 +116,7 @@ def test_a_flow_refused_by_the_switch_is_explained() -> None:
     assert "set_field:5->ip_dscp without ip" in rejected(RejectedError("a flow writes", ""), [])
 
 
-def test_two_flows_of_one_match() -> None:
+def test_a_table_that_shows_two_flows_of_one_match_is_explained() -> None:
     other = LINES[0].rpartition(" actions=")[0] + " actions=drop"
     said = shown_differently([LINES[0], other], [], Tables(set()))
     assert said.startswith("tables/forward.j2: two flows of one table have the same priority and match: ")
