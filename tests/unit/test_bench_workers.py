@@ -47,7 +47,7 @@ def test_the_plot_has_all_ways() -> None:
         for load in (60, 80)
         for way in WAYS
     ]
-    from bench.workers_plot import svg  # here, as matplotlib takes a second to load
+    from bench.plots import workers_svg  # here, as matplotlib takes a second to load
 
-    text = svg(summary(rows))
+    text = workers_svg(summary(rows))
     assert text.startswith("<?xml") and all(way.name.split(", ")[-1] in text for way in WAYS)
