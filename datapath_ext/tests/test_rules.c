@@ -14,6 +14,7 @@ static doca_error_t try_create(struct doca_flow_pipe_cfg *cfg, const struct doca
 static void refuses_what_cannot_be(void **state)
 {
     struct doca_flow_fwd fwd = to_port(1), bad = to_port(1), rss = {.type = DOCA_FLOW_FWD_RSS};
+    struct doca_flow_fwd shared = {.type = DOCA_FLOW_FWD_RSS, .rss_type = DOCA_FLOW_RESOURCE_TYPE_SHARED};
     struct doca_flow_match match = {0}, mask = {0};
     struct doca_flow_pipe_cfg *cfg;
     struct doca_flow_port_cfg *port;
@@ -23,6 +24,14 @@ static void refuses_what_cannot_be(void **state)
                         "root pipe lpm");
     assert_doca_refused(try_create(testbed_cfg(0, "ct", DOCA_FLOW_PIPE_CT, false), &fwd, NULL), DOCA_ERROR_NOT_SUPPORTED,
                         "connection tracking");
+    assert_doca_refused(try_create(testbed_cfg(0, "acl", DOCA_FLOW_PIPE_ACL, false), &fwd, NULL), DOCA_ERROR_NOT_SUPPORTED,
+                        "access lists");
+    assert_doca_refused(try_create(testbed_cfg(0, "shared", DOCA_FLOW_PIPE_BASIC, false), &shared, NULL),
+                        DOCA_ERROR_NOT_SUPPORTED, "shared RSS");
+    cfg = testbed_cfg(0, "random", DOCA_FLOW_PIPE_HASH, false);
+    assert_doca_refused(doca_flow_pipe_cfg_set_hash_map_algorithm(cfg, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_RANDOM),
+                        DOCA_ERROR_NOT_SUPPORTED, "HASH and FLOODING");
+    assert_doca_ok(doca_flow_pipe_cfg_destroy(cfg));
     assert_doca_refused(try_create(testbed_cfg(0, "miss", DOCA_FLOW_PIPE_BASIC, true), &fwd, &bad), DOCA_ERROR_NOT_SUPPORTED,
                         "fwd_miss of type 2");
     assert_doca_refused(try_create(testbed_cfg(0, "miss", DOCA_FLOW_PIPE_BASIC, true), &fwd, &rss), DOCA_ERROR_NOT_SUPPORTED,
