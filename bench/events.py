@@ -79,7 +79,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 def report(options: argparse.Namespace, found: Mapping[str, Any], until: str) -> None:
     """Print what was *found* of each event as JSON; plot it where that is asked for. `away_s` is seconds *until*."""
     if options.plot is not None:
-        from bench.events_plot import svg
+        from bench.plots import events_svg
 
-        options.plot.write_text(svg(found, options.qps, f"seconds until {until}"))
+        options.plot.write_text(events_svg(found, options.qps, f"seconds until {until}"))
     print(json.dumps({"machine": machine(), "qps": options.qps, "repeat": options.repeat, "events": found}, indent=1))

@@ -229,9 +229,9 @@ def main() -> int:
         say = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
         report = {"machine": machine(), "parts_of_a_core": PARTS, **measure(options, Path(name), say)}
     if options.plot is not None:
-        from bench.spill_plot import svg
+        from bench.plots import spill_svg
 
-        options.plot.write_text(svg(report["policies"]))
+        options.plot.write_text(spill_svg(report["policies"]))
     json.dump(report, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return 0

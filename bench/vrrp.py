@@ -124,10 +124,6 @@ class Member(SwitchHost):
         self.agent.start()
         self.keepalived.start()
 
-    def lose_database(self) -> None:
-        """ovsdb-server is killed: ovs-vswitchd, whose main thread polls the ports here, forwards no more."""
-        self.database.kill()
-
     def uplink(self, state: str) -> None:
         """Take the link away, at the other end, or give it back."""
         inside("net", "ip", "link", "set", f"s{self.number}", state)

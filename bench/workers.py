@@ -347,9 +347,9 @@ def main() -> int:
         "rows": rows,
     }
     if options.plot is not None:
-        from bench.workers_plot import svg
+        from bench.plots import workers_svg
 
-        options.plot.write_text(svg(report["summary"]))
+        options.plot.write_text(workers_svg(report["summary"]))
     json.dump(report, sys.stdout, indent=2)
     sys.stdout.write("\n")
     return 0

@@ -6,19 +6,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import dashboard
-import events_table
-import metrics_page
 import outputs
-import packages
-import servers_table
-import settings_page
+import tables
 
 from dnsteer.checks.load import load_spec
 from dnsteer.modes import MODES
@@ -250,36 +246,21 @@ def _shape(table: str, flow: Flow) -> str:
     return f"{first} {word}".rstrip()
 
 
-def architecture_page() -> str:
-    """What people wrote, with its tables made anew."""
-    return packages.page((DOCS / "architecture.md").read_text(encoding="utf-8"))
-
-
-def agent_page() -> str:
-    """What people wrote, with its table made anew."""
-    return events_table.page((DOCS / "agent.md").read_text(encoding="utf-8"))
-
-
-def servers_page() -> str:
-    """What people wrote, with its tables made anew."""
-    return servers_table.page((DOCS / "servers.md").read_text(encoding="utf-8"))
-
-
-def architecture_picture() -> str:
-    """The packages in their layers."""
-    return packages.picture()
+def _page_with_tables(name: str, made: Callable[[str], str]) -> str:
+    """A page that people wrote, with its tables made anew."""
+    return made((DOCS / name).read_text(encoding="utf-8"))
 
 
 PAGES = {
-    "agent.md": agent_page,
-    "architecture.md": architecture_page,
-    "architecture.svg": architecture_picture,
-    "modules.md": lambda: MADE + packages.modules(),
-    "servers.md": servers_page,
+    "agent.md": lambda: _page_with_tables("agent.md", tables.agent_page),
+    "architecture.md": lambda: _page_with_tables("architecture.md", tables.architecture_page),
+    "architecture.svg": tables.architecture_picture,
+    "modules.md": lambda: MADE + tables.modules_page(),
+    "servers.md": lambda: _page_with_tables("servers.md", tables.servers_page),
     "spec.md": spec_page,
     "pipeline.md": pipeline_page,
-    "settings.md": lambda: MADE + settings_page.page(),
-    "metrics.md": lambda: MADE + metrics_page.metrics_page(),
+    "settings.md": lambda: MADE + tables.settings_page(),
+    "metrics.md": lambda: MADE + tables.metrics_page(),
 }
 """The pages that the code makes whole."""
 ELSEWHERE = {"ovs/monitoring/grafana-dashboard.json": dashboard.dashboard}

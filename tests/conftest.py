@@ -15,7 +15,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from dnsteer.cli import output
-from tests import own_machine
+from tests import worker_machine
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,8 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # With CI=true too: else random tests would try the same each time. No deadline: the machine may have other work.
     settings.register_profile("untimed", settings.get_profile("default"), deadline=None)
     settings.load_profile("untimed")
-    if hasattr(config, "workerinput") and own_machine.possible():
-        own_machine.enter()
+    if hasattr(config, "workerinput") and worker_machine.possible():
+        worker_machine.enter()
     for number in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,7 +91,7 @@ LABS = (
         "agent_services",
         "probes",
         "agent_extension",
-        "shapes",
+        "examples_in_lab",
         "small_fragments",
         "failover",
         "announce_by_bgp",
@@ -113,7 +113,7 @@ LABS = (
 LONG = (
     "system/runbooks", "system/runbook_variables", "system/runbook_refusals", "system/runbook_servers",
     "system/runbook_proof", "system/runbook_probes", "packet/extension_killed", "packet/full_disk", "packet/announce",
-    "packet/asked_to_end", "packet/agent_control", "packet/damage", "packet/killed", "packet/console",
+    "packet/signals", "packet/agent_control", "packet/damaged_records", "packet/killed_changes", "packet/console",
     "packet/check_large", "unit/vectors",
 )  # fmt: skip
 """Files that take minutes beside others, such as those that run playbooks."""
@@ -135,7 +135,7 @@ def scope_of(nodeid: str) -> str:
         return "tests/unit/test_vectors.py"  # of the same vectors, which take as long as all their tests
     if not file.startswith("tests/system/"):
         return file
-    if not own_machine.possible():
+    if not worker_machine.possible():
         return "lab 0"  # workers share the machine
     name = Path(file).stem.removeprefix("test_")
     return next((f"lab {number}" for number, names in enumerate(LABS) if name in names), file)

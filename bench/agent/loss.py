@@ -27,11 +27,3 @@ def in_the_long_run(loss: float, hold_max: float, *, hours: float = HOURS, seed:
         state = after
     times, out = out_of_service(marks, 0.0, probes * INTERVAL)
     return {"times_out_an_hour": round(times / hours, 1), "share_out": round(out, 3)}
-
-
-def expected_share_out(loss: float) -> float:
-    """The share of time out of service without a hold, in closed form: mean numbers of probes to the next run of results."""
-    good = 1 - loss
-    to_fall = (1 - loss**FALL) / (good * loss**FALL)
-    to_rise = (1 - good**RISE) / (loss * good**RISE)
-    return to_rise / (to_fall + to_rise)

@@ -13,7 +13,6 @@ struct dataplane {
     struct flow flow;
     struct budgets budgets;
     struct classifier queries, answers; /* of the port in, and of the port out */
-    bool has_answers;
     struct forward_pipes forwarding[FORWARD_MODE_COUNT]; /* as forward_modes */
     struct selector *selectors;
     struct target *targets;

@@ -340,18 +340,13 @@ struct program *program_read(json_t *json, struct fault *fault)
     return NULL;
 }
 
-static struct program *read_text(const char *text, size_t length, const char *what, struct fault *fault)
+struct program *program_read_text(const char *text, size_t length, const char *what, struct fault *fault)
 {
     json_t *json = read_bounded(text, length, what, "a program", fault);
     struct program *program = json != NULL ? program_read(json, fault) : NULL;
 
     json_decref(json);
     return program;
-}
-
-struct program *program_read_text(const char *text, size_t length, struct fault *fault)
-{
-    return read_text(text, length, "$", fault);
 }
 
 struct program *program_read_file(const char *path, struct fault *fault)
@@ -366,7 +361,7 @@ struct program *program_read_file(const char *path, struct fault *fault)
     if (length < 0 && (file == NULL || !feof(file)))
         (void)fault_set(fault, "%s: %s", path, strerror(errno));
     else
-        program = read_text(length > 0 ? text : "", length > 0 ? (size_t)length : 0, path, fault);
+        program = program_read_text(length > 0 ? text : "", length > 0 ? (size_t)length : 0, path, fault);
     if (file != NULL)
         (void)fclose(file);
     free(text);

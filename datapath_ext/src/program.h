@@ -93,7 +93,8 @@ struct program {
 /* NULL, and a fault that names the JSON path, what was found and what was expected. The program keeps the JSON, which
  * nobody may change from then on. */
 struct program *program_read(json_t *json, struct fault *fault);
-struct program *program_read_text(const char *text, size_t length, struct fault *fault);
+/* Of text that faults call by a name, such as that of its file. */
+struct program *program_read_text(const char *text, size_t length, const char *what, struct fault *fault);
 struct program *program_read_file(const char *path, struct fault *fault);
 void program_free(struct program *program);
 

@@ -1,9 +1,8 @@
-/* Devices and representors by name, as the environment offers them; and tuning, which is declared and does nothing. */
+/* Devices and representors by name, as the environment offers them. */
 #include "doca_assert.h"
 
 #include <doca_dev.h>
 #include <doca_flow_model.h>
-#include <doca_flow_tune_server.h>
 
 static struct doca_devinfo *device_named(struct doca_devinfo **list, uint32_t count, const char *name)
 {
@@ -19,12 +18,7 @@ static struct doca_devinfo *device_named(struct doca_devinfo **list, uint32_t co
 
 static void the_environment_offers_devices_and_representors(void **state)
 {
-    static const struct {
-        const char *name;
-        enum doca_pci_func_type type;
-        uint32_t sf; /* its number, for an SF */
-    } expected[] = {{"pf0sf7", DOCA_PCI_FUNC_TYPE_SF, 7}, {"pf0vf1", DOCA_PCI_FUNC_TYPE_VF, 0},
-                    {"c1pf0", DOCA_PCI_FUNC_TYPE_PF, 0}, {"pf0sf41", DOCA_PCI_FUNC_TYPE_SF, 41}};
+    static const char *const expected[] = {"pf0sf7", "pf0vf1", "c1pf0", "pf0sf41"};
     struct doca_devinfo **list;
     struct doca_devinfo_rep **reps;
     struct doca_dev_rep *rep;
@@ -52,17 +46,8 @@ static void the_environment_offers_devices_and_representors(void **state)
         char name[DOCA_DEVINFO_REP_VUID_SIZE];
 
         assert_doca_ok(doca_devinfo_rep_get_vuid(reps[i], name, sizeof(name)));
-        assert_true(strcmp(name, expected[i].name) == 0);
-        assert_doca_ok(doca_devinfo_rep_get_pci_func_type(reps[i], &type));
-        assert_int_equal(type, expected[i].type);
-        if (type != DOCA_PCI_FUNC_TYPE_SF) {
-            assert_doca_refused(doca_devinfo_rep_get_sf_index(reps[i], &sf), DOCA_ERROR_INVALID_VALUE, "is no name of one");
-            continue;
-        }
-        assert_doca_ok(doca_devinfo_rep_get_sf_index(reps[i], &sf));
-        assert_int_equal(sf, expected[i].sf);
+        assert_true(strcmp(name, expected[i]) == 0);
     }
-    assert_doca_refused(doca_devinfo_rep_get_sf_index(NULL, &sf), DOCA_ERROR_INVALID_VALUE, "without a device");
     assert_doca_ok(doca_dev_rep_open(reps[3], &rep));
     assert_doca_ok(doca_devinfo_rep_destroy_list(reps));
     assert_doca_ok(doca_dev_rep_close(rep));
@@ -70,36 +55,10 @@ static void the_environment_offers_devices_and_representors(void **state)
     assert_int_equal(unsetenv("DOCA_FLOW_MODEL_DEVICES"), 0);
 }
 
-static void tuning_is_taken_and_has_no_server(void **state)
-{
-    struct doca_flow_tune_server_cfg *server;
-    struct doca_flow_tune_cfg *tune;
-    struct doca_flow_cfg *cfg;
-
-    assert_doca_ok(doca_flow_tune_cfg_create(&tune));
-    assert_doca_ok(doca_flow_tune_cfg_set_profile(tune, DOCA_FLOW_TUNE_PROFILE_FULL));
-    assert_doca_refused(doca_flow_tune_cfg_set_profile(tune, (enum doca_flow_tune_profile)1), DOCA_ERROR_INVALID_VALUE,
-                        "tune_cfg_set_profile");
-    assert_doca_ok(doca_flow_cfg_create(&cfg));
-    assert_doca_ok(doca_flow_cfg_set_tune_cfg(cfg, tune));
-    assert_doca_refused(doca_flow_cfg_set_tune_cfg(cfg, NULL), DOCA_ERROR_INVALID_VALUE, "cfg_set_tune_cfg");
-    assert_doca_ok(doca_flow_cfg_destroy(cfg));
-    assert_doca_ok(doca_flow_tune_cfg_destroy(tune));
-    assert_doca_refused(doca_flow_tune_cfg_create(NULL), DOCA_ERROR_INVALID_VALUE, "tune_cfg_create");
-
-    /* Public programs go on without a server where it is not supported, and end at any other refusal. */
-    assert_doca_ok(doca_flow_tune_server_cfg_create(&server));
-    assert_doca_ok(doca_flow_tune_server_cfg_set_mode(server, DOCA_FLOW_TUNE_SERVER_MODE_BASIC));
-    assert_doca_refused(doca_flow_tune_server_init(server), DOCA_ERROR_NOT_SUPPORTED, "has none");
-    assert_doca_ok(doca_flow_tune_server_cfg_destroy(server));
-    doca_flow_tune_server_destroy();
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_environment_offers_devices_and_representors),
-        cmocka_unit_test(tuning_is_taken_and_has_no_server),
     };
 
     return cmocka_run_group_tests_name("devices", tests, NULL, NULL);

@@ -51,6 +51,10 @@ static void a_shared_meter_only_colours(void **state)
     doca_flow_model_set_clock(0);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     assert_doca_ok(doca_flow_port_shared_resource_get(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, &id));
+    meter.meter_cfg.alg = DOCA_FLOW_METER_ALGORITHM_TYPE_RFC2698;
+    assert_doca_refused(doca_flow_port_shared_resource_set_cfg(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, id, &meter),
+                        DOCA_ERROR_NOT_SUPPORTED, "the model has RFC 2697");
+    meter.meter_cfg.alg = DOCA_FLOW_METER_ALGORITHM_TYPE_RFC2697;
     meter.meter_cfg.cir = 1024;
     meter.meter_cfg.cbs = 2 * frame.length;
     assert_doca_ok(doca_flow_port_shared_resource_set_cfg(testbed_port[0], DOCA_FLOW_SHARED_RESOURCE_METER, id, &meter));

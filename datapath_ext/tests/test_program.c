@@ -147,47 +147,29 @@ static void parses_the_command_line(void **state)
     assert_doca_refused(parse(&wishes, twice), DOCA_ERROR_INVALID_VALUE, "second time");
 }
 
-static void connects_ports_as_the_environment_says(void **state)
+static void a_port_that_cannot_be_connected_starts_all_the_same(void **state)
 {
     struct doca_flow_fwd fwd = to_port(1);
     struct frame frame;
-    uint8_t found[512];
-    size_t length;
-    FILE *file;
 
-    assert_int_equal(setenv("DOCA_FLOW_MODEL_PORTS", "0=netdev:no-such-device 1=pcap::test_program.out", 1), 0);
-    testbed_up("vnf,hws", 2); /* a port that cannot be connected is started all the same */
+    assert_int_equal(setenv("DOCA_FLOW_MODEL_PORTS", "0=netdev:no-such-device 1=file:x", 1), 0);
+    testbed_up("vnf,hws", 2);
     assert_int_equal(unsetenv("DOCA_FLOW_MODEL_PORTS"), 0);
     (void)testbed_all(0, &fwd);
     frame_packet(&frame, "192.0.2.1", "192.0.2.2", 17, 1, 2);
     testbed_expect(0, &frame, DOCA_FLOW_MODEL_SENT);
     testbed_down();
-    file = fopen("test_program.out", "rb");
-    assert_true(file != NULL);
-    length = fread(found, 1, sizeof(found), file);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(unlink("test_program.out"), 0);
-    assert_int_equal(length, 24 + 16 + frame.length);
-    assert_true(memcmp(found + 40, frame.bytes, frame.length) == 0);
 }
 
-static void swaps_and_encodes(void **state)
+static void swaps_bytes_and_names_versions(void **state)
 {
     static const uint32_t mask = DOCA_BE32_GENMASK(15, 0), ports[] = {DOCA_HTOBE16(80), DOCA_HTOBE32(0x01020304)};
-    struct doca_flow_header_mpls mpls;
-    uint8_t traffic_class, ttl;
-    uint32_t label;
-    bool bottom;
 
     assert_true(memcmp(&ports[1], "\1\2\3\4", 4) == 0);
     assert_int_equal(DOCA_BE32_SET(mask, 0xaabb), DOCA_HTOBE32(0x0000aabb));
     assert_int_equal(DOCA_BE32_GET(DOCA_HTOBE32(0x1234aabb), mask), 0xaabb);
     assert_int_equal(DOCA_BE32_GET(DOCA_HTOBE32(0x1234aabb), DOCA_BE32_GENMASK(31, 24)), 0x12);
     assert_int_equal(DOCA_U16_GENMASK(11, 4), 0x0ff0);
-    assert_doca_ok(doca_flow_mpls_label_encode(0x12345, 3, 64, true, &mpls));
-    assert_true(memcmp(&mpls, "\x12\x34\x57\x40", 4) == 0);
-    assert_doca_ok(doca_flow_mpls_label_decode(&mpls, &label, &traffic_class, &ttl, &bottom));
-    assert_true(label == 0x12345 && traffic_class == 3 && ttl == 64 && bottom);
     assert_true(DOCA_VERSION_EQ_CURRENT(3, 3, 0));
     assert_true(DOCA_VERSION_LTE_CURRENT(3, 2, 2));
     assert_true(!DOCA_VERSION_LTE_CURRENT(3, 4, 0));
@@ -200,8 +182,8 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(parses_the_command_line),
-        cmocka_unit_test(connects_ports_as_the_environment_says),
-        cmocka_unit_test(swaps_and_encodes),
+        cmocka_unit_test(a_port_that_cannot_be_connected_starts_all_the_same),
+        cmocka_unit_test(swaps_bytes_and_names_versions),
     };
 
     return cmocka_run_group_tests_name("program", tests, NULL, NULL);

@@ -82,3 +82,23 @@ def opened(
         assert [words for words in wrong if expected not in words] == []
     finally:
         page.close()
+
+
+def refuse_axe_findings(page: Any, *schemes: str) -> None:
+    """axe has no serious finding in the page, in each colour scheme; without axe the test is skipped."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
+    ).Axe()
+    for scheme in schemes:
+        page.emulate_media(color_scheme=scheme)
+        found = axe.run(page).response["violations"]
+        grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+        assert grave == [], (page.url, scheme)
+
+
+def refuse_findings(page: Any, *schemes: str) -> None:
+    """axe has no serious finding, and the page fits each size."""
+    refuse_axe_findings(page, *schemes)
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        assert overflow(page) == [], (page.url, width)

@@ -132,7 +132,7 @@ def test_slots_leave_the_hot_backend_until_the_load_is_even(balanced: Switch, tm
     assert owners(balanced) == base and [len(t) for t in balanced.tables()] == [len(t) for t in tables]
 
 
-def test_maintenance_goes_first_and_an_agent_that_is_killed_leaves_it(balanced: Switch, tmp_path: Path) -> None:
+def test_maintenance_overrides_balance_and_survives_a_killed_agent(balanced: Switch, tmp_path: Path) -> None:
     sizes = hot(balanced)
     with load(balanced, sizes):
         running = Agent(balanced, tmp_path / "killed.log")
@@ -151,7 +151,7 @@ def test_maintenance_goes_first_and_an_agent_that_is_killed_leaves_it(balanced: 
     assert taker in owners(balanced)
 
 
-def test_few_packets_and_even_ones_move_nothing(balanced: Switch, tmp_path: Path) -> None:
+def test_too_few_packets_or_an_even_load_moves_no_slot(balanced: Switch, tmp_path: Path) -> None:
     even = dict.fromkeys(range(SLOTS), 3)
     with load(balanced, even), agent(balanced, tmp_path, READY) as running:
         running.waits_for("state 1")

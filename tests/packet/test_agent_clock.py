@@ -79,7 +79,9 @@ def is_out(switch: Switch, running: Agent, **wanted: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", [DAY, -DAY])
-def test_it_goes_on_by_a_clock_that_was_set(switch: Switch, running: Agent, clock: Clock, seconds: int) -> None:
+def test_checks_and_maintenance_continue_after_the_clock_is_set(
+    switch: Switch, running: Agent, clock: Clock, seconds: int
+) -> None:
     clock.bad("a")
     is_out(switch, running, a=1000)
     for address in ("10.53.0.11", "[2001:db8:53::11]"):
@@ -99,7 +101,9 @@ def test_it_goes_on_by_a_clock_that_was_set(switch: Switch, running: Agent, cloc
 
 
 @pytest.mark.parametrize("seconds", [DAY, -DAY])
-def test_who_is_coming_back_comes_back(switch: Switch, running: Agent, clock: Clock, seconds: int) -> None:
+def test_a_returning_backend_finishes_its_slow_start_after_the_clock_is_set(
+    switch: Switch, running: Agent, clock: Clock, seconds: int
+) -> None:
     clock.bad("a")
     is_out(switch, running, a=1000)
     clock.good("a")

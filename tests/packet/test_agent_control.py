@@ -101,19 +101,19 @@ def test_verbs_say_and_do_the_same(shared: Switch, applied: Switch, tmp_path: Pa
     assert shared.tables() == tables
 
 
-def test_status_through_it(running: Agent, shared: Switch) -> None:
+def test_the_agent_runs_status(running: Agent, shared: Switch) -> None:
     value = on(shared)("status", "--no-rates", "--json").json
     assert value["bridge"] == BRIDGE
     running.waits_for("status --no-rates --json")
 
 
-def test_who_asked_is_recorded(running: Agent, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_calling_user_is_recorded(running: Agent, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_USER", "ann")
     assert on(shared)("drain", "farm/ns1").code == 0
     assert [entry["by"] for entry in overlay(shared)] == [f"ann@{socket.gethostname()}"]
 
 
-def test_what_needs_a_person_is_asked_here(running: Agent, shared: Switch) -> None:
+def test_the_command_itself_asks_for_confirmation(running: Agent, shared: Switch) -> None:
     done = on(shared)("down", "farm/ns2")
     assert done.code == 0
     assert on(shared)("down", "farm/ns1").code == 0
@@ -146,7 +146,7 @@ def test_the_socket_is_for_its_owner_alone(running: Agent, shared: Switch) -> No
     assert stat.S_IMODE(path_of(shared).parent.stat().st_mode) == 0o700
 
 
-def test_an_agent_that_hangs_is_done_without(running: Agent, shared: Switch) -> None:
+def test_verbs_work_without_an_agent_that_hangs(running: Agent, shared: Switch) -> None:
     running.hang(shared)
     try:
         done = on(shared)("drain", "farm/ns1")
@@ -157,7 +157,7 @@ def test_an_agent_that_hangs_is_done_without(running: Agent, shared: Switch) -> 
     assert overlay(shared)[0]["backend"] == "ns1"
 
 
-def test_an_agent_that_was_killed_is_done_without(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+def test_verbs_work_without_an_agent_that_was_killed(shared: Switch, applied: Switch, tmp_path: Path) -> None:
     it = Agent(shared, tmp_path / "agent.log")
     it.waits_for("control socket")
     it.end(signal.SIGKILL)
@@ -169,7 +169,7 @@ def test_an_agent_that_was_killed_is_done_without(shared: Switch, applied: Switc
     assert not path_of(shared).exists()
 
 
-def test_killed_in_a_gradual_drain(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+def test_a_gradual_drain_continues_after_the_agent_is_killed(shared: Switch, applied: Switch, tmp_path: Path) -> None:
     """The client says what it does not know, and the next agent goes on."""
     it = Agent(shared, tmp_path / "agent.log")
     it.waits_for("control socket")
@@ -189,7 +189,7 @@ def test_killed_in_a_gradual_drain(shared: Switch, applied: Switch, tmp_path: Pa
         wait(lambda: "gone" not in overlay(shared)[0], lambda: str(overlay(shared)))
 
 
-def test_an_agent_of_another_version_is_done_without(shared: Switch, applied: Switch) -> None:
+def test_verbs_work_without_an_agent_of_another_version(shared: Switch, applied: Switch) -> None:
     path_of(shared).parent.mkdir(exist_ok=True)
     path_of(shared).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
@@ -224,11 +224,11 @@ def _greet(server: socket.socket) -> None:
         (b'{"v": 1, "argv": ["apply", "x"], "files": []}\n', "expected argv: a list of words"),
     ],
 )  # fmt: skip
-def test_other_than_requests(running: Agent, shared: Switch, data: bytes, said: str) -> None:
+def test_malformed_requests_are_answered_with_an_error(running: Agent, shared: Switch, data: bytes, said: str) -> None:
     assert said in talk(shared, data)[-1]["error"]
 
 
-def test_a_request_without_an_end(running: Agent, shared: Switch) -> None:
+def test_an_endless_request_is_cut_off(running: Agent, shared: Switch) -> None:
     """A gigabyte without a newline: it is not read."""
     block = b"x" * (1 << 20)
     with socket.socket(socket.AF_UNIX) as client:
@@ -244,14 +244,14 @@ def test_a_request_without_an_end(running: Agent, shared: Switch) -> None:
     assert on(shared)("drain", "farm/ns1").code == 0
 
 
-def test_verbs_that_it_does_not_do(running: Agent, shared: Switch) -> None:
+def test_unsupported_verbs_are_refused(running: Agent, shared: Switch) -> None:
     for verb in ("agent", "lab", "nonsense", "--help"):
         *rest, last = talk(shared, request(verb), more=True)
         assert last == {"exit": Exit.USAGE}
         assert any("the agent does not do" in message.get("err", "") for message in rest)
 
 
-def test_clients_that_say_nothing(running: Agent, shared: Switch) -> None:
+def test_silent_clients_are_closed_and_do_not_block_others(running: Agent, shared: Switch) -> None:
     """They keep nobody from working, and are not served for ever."""
     idle = []
     for _ in range(6):
@@ -271,7 +271,7 @@ def test_clients_that_say_nothing(running: Agent, shared: Switch) -> None:
         client.close()
 
 
-def test_clients_without_a_request_are_in_nobodys_way(running: Agent, shared: Switch) -> None:
+def test_idle_clients_do_not_block_requests(running: Agent, shared: Switch) -> None:
     """As many as it waits for, and some more, for which those that came first are sent away."""
     idle = [socket.socket(socket.AF_UNIX) for _ in range(40)]
     for client in idle:
@@ -302,7 +302,7 @@ def stopped_at_a_question(switch: Switch, number: int) -> Iterator[list[TextIO]]
         yield lines
 
 
-def test_more_verbs_than_it_does_at_once(running: Agent, shared: Switch) -> None:
+def test_verbs_above_the_concurrency_limit_are_refused(running: Agent, shared: Switch) -> None:
     """A further client is greeted with that, and gets what the agent knows all the same."""
     busy = "8 verbs are under way; try again"
     with stopped_at_a_question(shared, 8):
@@ -327,7 +327,7 @@ class ImpatientAgent(Agent):
     )
 
 
-def test_a_question_that_nobody_answers_is_given_up(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+def test_an_unanswered_confirmation_times_out(shared: Switch, applied: Switch, tmp_path: Path) -> None:
     """So clients that are stopped at one are in nobody's way for ever; and a late answer changes nothing."""
     given_up, why = {"exit": Exit.ERROR}, "nothing was changed: no answer came within 1 s"
     impatient = ImpatientAgent(shared, tmp_path / "agent.log")
@@ -368,7 +368,7 @@ def test_a_socket_whose_file_is_gone_is_made_again(fault: str, running: Agent, s
     assert running.said().count("for ") > before
 
 
-def test_a_full_farm_file_reaches_it(running: Agent, shared: Switch, tmp_path: Path) -> None:
+def test_apply_and_verify_send_the_spec_to_the_agent(running: Agent, shared: Switch, tmp_path: Path) -> None:
     """Standard input too."""
     spec = spec_file(tmp_path, FARM, old="weight: 2", new="weight: 4")
     assert on(shared)("apply", spec, "--yes").code == 0
@@ -376,7 +376,9 @@ def test_a_full_farm_file_reaches_it(running: Agent, shared: Switch, tmp_path: P
     assert on(shared)("verify", spec).code == 0
 
 
-def test_it_ends_with_clients_and_questions(shared: Switch, applied: Switch, tmp_path: Path) -> None:
+def test_the_agent_ends_while_clients_and_confirmations_are_open(
+    shared: Switch, applied: Switch, tmp_path: Path
+) -> None:
     with agent(shared, tmp_path, "control socket") as it, socket.socket(socket.AF_UNIX) as idle:
         idle.connect(str(path_of(shared)))
         assert on(shared)("down", "farm/ns1", "--yes").code == 0

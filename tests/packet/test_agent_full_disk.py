@@ -112,7 +112,7 @@ def test_failover_goes_on_and_the_record_follows(farm: Farm, tmp_path: Path) -> 
         wait(lambda: farm.out() == [], running.said)
 
 
-def test_whatever_room_is_left(farm: Farm, tmp_path: Path) -> None:
+def test_failover_works_at_any_amount_of_free_space(farm: Farm, tmp_path: Path) -> None:
     """A change that could be begun may not be confirmed any more: it is in force all the same."""
     with agent(farm.switch, tmp_path) as running:
         all_in, out = farm.switch.tables(), farm.tables_with("ns1")
@@ -128,7 +128,7 @@ def test_whatever_room_is_left(farm: Farm, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [(OpenFlow, "bundle"), (Session, "commit")], ids=["bundle", "commit"])
-def test_a_change_by_people_that_could_not_be_confirmed(
+def test_an_unconfirmed_change_by_an_operator_is_kept(
     step: tuple[type, str], farm: Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has made of the tables stays, and failover goes on from there; both are recorded together."""
@@ -167,7 +167,7 @@ def test_a_change_by_people_that_could_not_be_confirmed(
     switch.memory.close()
 
 
-def test_only_health_goes_on_without_the_record(farm: Farm) -> None:
+def test_without_the_record_only_health_changes_slots(farm: Farm) -> None:
     """Maintenance of people does not end with it, though its time has passed."""
     switch = HeldSwitch(farm.switch.database)
     change_overlay(switch, BRIDGE, take_out("farm/ns2", "drain", lasts=0.001))
@@ -184,7 +184,7 @@ def test_only_health_goes_on_without_the_record(farm: Farm) -> None:
     switch.memory.close()
 
 
-def test_maintenance_that_cannot_end_yet_is_said_once(farm: Farm, tmp_path: Path) -> None:
+def test_maintenance_that_cannot_end_yet_is_reported_once(farm: Farm, tmp_path: Path) -> None:
     """Not as a switch that fails and works in turns; it ends as soon as it can be recorded."""
     with agent(farm.switch, tmp_path) as running:
         assert on(farm.switch)("drain", "spare/sp1", "--for", "2s", "--yes").code == 0
@@ -199,7 +199,7 @@ def test_maintenance_that_cannot_end_yet_is_said_once(farm: Farm, tmp_path: Path
         assert "the switch stays as it is" not in running.said()
 
 
-def test_what_others_change_is_put_right_without_the_record(farm: Farm, tmp_path: Path) -> None:
+def test_foreign_changes_are_repaired_without_the_record(farm: Farm, tmp_path: Path) -> None:
     """The switch loses its tables, or somebody alters them: they come back with the dead server out."""
     with agent(farm.switch, tmp_path) as running:
         out = farm.tables_with("ns1")
@@ -280,7 +280,7 @@ class KilledAgent(Agent):
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_an_agent_that_is_killed_at_a_step(step: str, farm: Farm, tmp_path: Path) -> None:
+def test_an_agent_killed_at_any_step_loses_no_decision(step: str, farm: Farm, tmp_path: Path) -> None:
     """The one that comes next never gives a dead server its slots back, whether the disk is still full or not."""
     armed = tmp_path / "armed"
     first = KilledAgent(farm.switch, tmp_path / "first.log", step, armed)

@@ -52,7 +52,7 @@ def all_of(times: int, *addresses: str) -> Counter[str]:
     return Counter(dict.fromkeys(addresses, times))
 
 
-def test_neighbours_are_told(shared: Switch, tmp_path: Path) -> None:
+def test_neighbours_get_gratuitous_announcements(shared: Switch, tmp_path: Path) -> None:
     fresh(shared)
     text = spec(tmp_path)
     done = on(shared)("apply", spec_file(tmp_path, text), "--yes")
@@ -73,7 +73,7 @@ def test_neighbours_are_told(shared: Switch, tmp_path: Path) -> None:
         assert on(shared)("verify", tmp_path / "spec.yaml").code == 0
 
 
-def test_again_and_again_and_not_at_all(shared: Switch, tmp_path: Path) -> None:
+def test_announcements_repeat_at_the_interval_and_can_be_off(shared: Switch, tmp_path: Path) -> None:
     for rules, least in (("{repeat: 1, refresh: 1s}", 4), ("", 0)):
         fresh(shared)
         text = spec(tmp_path, rules) if rules else spec(tmp_path).replace("  gratuitous: {repeat: 2}\n", "")

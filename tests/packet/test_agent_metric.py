@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import http.server
 import re
-import socket
 import threading
 import urllib.request
 from collections import Counter
@@ -108,13 +107,6 @@ def test_slots_follow_what_servers_push(shared: Switch, tmp_path: Path) -> None:
         assert slots_of(shared)["ns2"] == 0
 
 
-def test_an_address_for_loads_in_use_is_said_and_the_agent_works(shared: Switch, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        at = f"127.0.0.1:{taken.getsockname()[1]}"
-        with applied(shared, tmp_path, spec(EVEN, PUSH), "--push", at) as running:
-            running.waits_for(f"no loads of backends at {at} yet, tried again every 5 s: Address already in use")
-
-
 def test_a_busy_server_spills_and_gets_its_slots_back(shared: Switch, tmp_path: Path) -> None:
     with applied(shared, tmp_path, spec(SPILL, PUSH), "--push", "127.0.0.1:0") as running:
         send, before = sender(running), slots_of(shared)
@@ -148,7 +140,7 @@ def test_a_busy_server_spills_and_gets_its_slots_back(shared: Switch, tmp_path: 
         assert not overlay(shared)
 
 
-def test_a_metric_that_is_none_moves_nothing(shared: Switch, tmp_path: Path) -> None:
+def test_an_invalid_metric_moves_no_slot(shared: Switch, tmp_path: Path) -> None:
     pages = {"page": "busy 0.9\n"}
 
     class Page(http.server.BaseHTTPRequestHandler):
@@ -181,7 +173,7 @@ def test_a_metric_that_is_none_moves_nothing(shared: Switch, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("change", ["    balance: {by: slots}\n", ""])
-def test_what_was_spilt_ends_with_the_policy(shared: Switch, tmp_path: Path, change: str) -> None:
+def test_spilled_slots_return_when_the_policy_is_removed(shared: Switch, tmp_path: Path, change: str) -> None:
     text = spec(SPILL, PUSH)
     with applied(shared, tmp_path, text, "--push", "127.0.0.1:0") as running:
         send, before = sender(running), slots_of(shared)
@@ -198,7 +190,7 @@ def test_what_was_spilt_ends_with_the_policy(shared: Switch, tmp_path: Path, cha
         assert "spill of farm/ns3 ends" in done.out
 
 
-def test_slots_leave_who_answers_probes_slowly(shared: Switch, tmp_path: Path) -> None:
+def test_slots_leave_the_backend_with_slow_probe_answers(shared: Switch, tmp_path: Path) -> None:
     for name, seconds in (("ns1", "0.6"), ("ns2", "0.02"), ("ns3", "0.02")):
         (tmp_path / name).write_text(seconds)
     command = f"[sh, -c, 'sleep $(cat {tmp_path}/{{backend}})']"

@@ -140,7 +140,9 @@ def test_totals_go_on_after_an_apply_and_a_restart_of_the_switch(
     assert (value(found, "dnsteer_drift_repaired_total", kind="flows") or 0) > 100
 
 
-def test_who_is_out_and_why(served: tuple[Agent, str], shared: Switch, folder: Path) -> None:
+def test_out_of_service_backends_are_exported_with_their_reason(
+    served: tuple[Agent, str], shared: Switch, folder: Path
+) -> None:
     at = served[1]
     (folder / "c").unlink()
     info = "dnsteer_backend_out_info"
@@ -172,7 +174,7 @@ def test_who_is_out_and_why(served: tuple[Agent, str], shared: Switch, folder: P
     until(at, lambda now: value(now, info) is None)
 
 
-def test_formats_methods_and_other_paths(served: tuple[Agent, str]) -> None:
+def test_metrics_formats_methods_and_unknown_paths(served: tuple[Agent, str]) -> None:
     at = served[1]
     plain, headers = get(f"{at}/metrics")
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -194,7 +196,7 @@ def test_formats_methods_and_other_paths(served: tuple[Agent, str]) -> None:
         assert failed.value.code == code, (path, method)
 
 
-def test_half_a_request_disturbs_nobody(served: tuple[Agent, str]) -> None:
+def test_half_a_request_does_not_block_other_clients(served: tuple[Agent, str]) -> None:
     at = served[1]
     host, port = at.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as half, socket.create_connection((host, int(port))) as long:
@@ -211,7 +213,7 @@ def test_many_scrapers_share_one_reading(served: tuple[Agent, str]) -> None:
     assert len(set(found)) <= 4, found
 
 
-def test_an_address_in_use_is_said_and_health_checks_go_on(
+def test_a_metrics_address_in_use_is_reported_and_tried_again(
     served: tuple[Agent, str], shared: Switch, tmp_path: Path
 ) -> None:
     at = served[1].removeprefix("http://")
@@ -219,7 +221,7 @@ def test_an_address_in_use_is_said_and_health_checks_go_on(
         second.waits_for(f"no metrics at {at} yet, tried again every 5 s: Address already in use")
 
 
-def test_one_that_stands_by_tells_of_itself_alone(served: tuple[Agent, str], shared: Switch, tmp_path: Path) -> None:
+def test_a_standby_agent_exports_only_its_own_state(served: tuple[Agent, str], shared: Switch, tmp_path: Path) -> None:
     with agent(shared, tmp_path, "standing by", "second", *METRICS) as second:
         found = scrape(address(second))
     assert value(found, "dnsteer_agent_claim_held") == 0

@@ -9,7 +9,7 @@ import pytest
 from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, Switch
-from tests.packet.test_agent_endures import checked, fails_over
+from tests.packet.test_agent_defects import checked, fails_over
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe"]
 IP = '#!/bin/sh\n[ -e "{0}" ] || {{ echo "Cannot find device \\"probe0\\"" >&2; exit 1; }}\n'
@@ -33,7 +33,7 @@ def ports(switch: Switch) -> list[str]:
 
 
 @pytest.mark.parametrize("at", ["before it begins", "while it runs"])
-def test_what_is_gone_with_the_port_of_probes_is_put_back(
+def test_a_lost_probe_port_is_restored_with_its_addresses(
     at: str, shared: Switch, device: Path, tmp_path: Path
 ) -> None:
     fresh(shared)

@@ -66,7 +66,7 @@ def watched(shared: Switch, spec: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("what", TAMPER)
-def test_it_puts_right(shared: Switch, watched: Agent, spec: Path, what: str) -> None:
+def test_drift_is_repaired(shared: Switch, watched: Agent, spec: Path, what: str) -> None:
     before, length = shared.tables(), len(watched.said())
     tamper, words = TAMPER[what]
     tamper(shared)
@@ -104,7 +104,7 @@ def test_a_flow_of_others_in_the_place_of_ours_is_left_and_named(shared: Switch,
     wait(lambda: on(shared)("verify", spec).code == 0, lambda: watched.said())
 
 
-def test_a_change_of_others_that_does_not_end_is_said(shared: Switch, watched: Agent) -> None:
+def test_an_unfinished_change_by_others_is_reported(shared: Switch, watched: Agent) -> None:
     before = shared.tables()
     with TargetSwitch(shared.database).session() as session:
         session.lock(BRIDGE)
@@ -115,7 +115,7 @@ def test_a_change_of_others_that_does_not_end_is_said(shared: Switch, watched: A
     wait(lambda: shared.tables() == before, watched.said)
 
 
-def test_people_s_verbs_are_no_damage(shared: Switch, watched: Agent, spec: Path) -> None:
+def test_changes_by_verbs_are_not_repaired(shared: Switch, watched: Agent, spec: Path) -> None:
     length = len(watched.said())
     for verb, change in (("drain", "direct/a"), ("undrain", "direct/a"), ("down", "hashed/b"), ("up", "hashed/b")):
         assert on(shared)(verb, change, "--yes").code == 0
@@ -128,7 +128,7 @@ def test_people_s_verbs_are_no_damage(shared: Switch, watched: Agent, spec: Path
     assert "repaired" not in watched.said()[length:]
 
 
-def test_report_only_says_it(switch: Switch, tmp_path: Path) -> None:
+def test_report_mode_names_drift_and_repairs_nothing(switch: Switch, tmp_path: Path) -> None:
     switch.expected += ENDED
     spec = spec_file(tmp_path, LARGE.replace("switch:\n", "switch:\n  repair: report\n"))
     assert on(switch)("apply", spec).code == 0
@@ -200,7 +200,7 @@ def _stays_damaged(switch: Switch, running: Agent) -> None:
     assert "repaired" not in running.said()
 
 
-def test_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:
+def test_of_two_agents_one_acts(switch: Switch, tmp_path: Path) -> None:
     spec = spec_file(tmp_path, LARGE)
     assert on(switch)("apply", spec).code == 0
     switch.expected += ENDED

@@ -84,7 +84,7 @@ def of_level(found: dict[str, Any], level: str) -> list[str]:
     return [item["title"] for item in found["attention"] if item["level"] == level]
 
 
-def test_a_switch_whose_backends_are_well(watched: Agent, shared: Switch) -> None:
+def test_a_healthy_switch_is_shown_as_such_everywhere(watched: Agent, shared: Switch) -> None:
     found = status(shared)
     assert (found["exit"], found["ok"], found["attention"]) == (0, True, [])
     agent_is = found["agent"]
@@ -150,7 +150,7 @@ def test_an_agent_that_was_killed_is_missed(checked: Switch, shared: Switch, fol
     assert on(shared)("status", "--no-rates").code == LOOK  # and one that was stopped
 
 
-def test_an_agent_that_hangs_is_told_from_one_that_is_gone(watched: Agent, shared: Switch, folder: Path) -> None:
+def test_a_hanging_agent_is_told_from_a_missing_one(watched: Agent, shared: Switch, folder: Path) -> None:
     watched.process.send_signal(signal.SIGSTOP)
     try:
         found = status(shared)
@@ -177,7 +177,7 @@ def test_the_agent_answers_while_its_thread_is_busy(watched: Agent, shared: Swit
         assert "Pool farm: all backends in service fail" in of_level(found, "critical")
 
 
-def test_from_another_machine_the_record_tells(watched: Agent, checked: Switch, folder: Path) -> None:
+def test_on_another_machine_status_reads_the_record(watched: Agent, checked: Switch, folder: Path) -> None:
     remote = checked.listen_on_tcp()
     openflow = f"unix:{checked.dir}/{BRIDGE}.mgmt"
 

@@ -54,7 +54,7 @@ def watched(switch: Switch, during: Callable[[HeldSwitch], Awaitable[None]]) -> 
     asyncio.run(run())
 
 
-def test_its_own_changes_are_no_news(switch: Switch, tmp_path: Path) -> None:
+def test_the_agents_own_changes_trigger_no_check(switch: Switch, tmp_path: Path) -> None:
     switch.expected += ENDED
     assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
 
@@ -73,7 +73,7 @@ def test_its_own_changes_are_no_news(switch: Switch, tmp_path: Path) -> None:
     watched(switch, during)
 
 
-def test_a_change_of_its_own_that_fails_is_looked_at(
+def test_a_failed_change_of_the_agent_triggers_a_check(
     switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch.expected += ENDED
@@ -142,7 +142,7 @@ def test_no_folder_for_control_sockets_is_needed(
         assert monitors(running.process.pid) == first != []
 
 
-def test_a_monitor_that_fails_is_said(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_monitor_is_reported(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     switch.expected += ENDED
     assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
     program, broken = tmp_path / "ovs-ofctl", tmp_path / "broken"

@@ -29,7 +29,7 @@ from tests.packet.full_disk import enduring, leave
 from tests.packet.prometheus import Prometheus, fires, free_port, needs_prometheus, wait
 from tests.packet.scraping import METRICS, address
 from tests.packet.switches import Switch
-from tests.packet.test_agent_endures import broken, checked
+from tests.packet.test_agent_defects import broken, checked
 from tests.packet.test_console_security import Nowhere
 from tests.unit.test_monitoring import ALL
 
@@ -116,7 +116,7 @@ def watched(goes_first: None, shared: Switch, tmp_path_factory: pytest.TempPathF
         it.prometheus.end()
 
 
-def test_it_reads_every_series_and_no_alert_fires(watched: Watched) -> None:
+def test_prometheus_reads_every_series_and_no_alert_fires(watched: Watched) -> None:
     prometheus = watched.prometheus
     wait(lambda: prometheus.value('dnsteer_check_healthy{backend="b1"}'), prometheus.log.read_text)
     names = set(prometheus.ask("label/__name__/values"))

@@ -147,7 +147,7 @@ def test_a_pair_of_which_one_switch_has_another_name_is_incomplete(pair: Pair, t
 
 
 @pytest.mark.slow
-def test_both_or_none_of_a_pair_active_is_an_alert(pair: Pair) -> None:
+def test_a_pair_with_both_or_no_switch_active_is_an_alert(pair: Pair) -> None:
     pair.role("dpu-2", "active")
     for name in NAMES:
         fires(pair.prometheus, "DnsteerPairBothActive", {"switch": name, "pair": "192.0.2.53"})

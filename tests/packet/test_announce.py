@@ -138,7 +138,7 @@ def test_bad_names_are_refused(words: list[str], said: str, shared: Switch, fold
     assert (done.code, said in done.err) == (1, True), done.err
 
 
-def test_what_cannot_be_announced_is_refused_and_usage_is_checked(shared: Switch, folder: Path) -> None:
+def test_withdraw_without_announce_is_refused_and_usage_is_checked(shared: Switch, folder: Path) -> None:
     applied(shared, folder, FARM)
     run = on(shared)
     with nothing_changes(shared):
@@ -149,7 +149,7 @@ def test_what_cannot_be_announced_is_refused_and_usage_is_checked(shared: Switch
             assert (done.code, "expected the names of VIPs, or --all" in done.err) == (64, True), done.err
 
 
-def test_withdraw_says_that_nobody_follows(shared: Switch, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_withdraw_without_an_agent_says_so(shared: Switch, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dnsteer.cli.announce._PATIENCE", 0.3)
     applied(shared, folder, spec(folder))
     done = on(shared)("withdraw", "dns")  # no BIRD
@@ -228,7 +228,7 @@ def test_a_configuration_that_bird_refuses_is_named_and_withdrawing_works_all_th
         running.waits_for("VIPs are announced as they should be")
 
 
-def test_a_file_that_bird_does_not_include_is_said(shared: Switch, folder: Path) -> None:
+def test_a_file_that_bird_does_not_include_is_reported(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     with bird(folder, "") as own, agent(shared, folder, READY) as running:
         running.waits_for(f'BIRD does not include {folder}/dnsteer.conf: add include "{folder}/dnsteer.conf*";')
@@ -236,7 +236,7 @@ def test_a_file_that_bird_does_not_include_is_said(shared: Switch, folder: Path)
         announces(own, DNS | OTHER)
 
 
-def test_who_announces_already_is_named(shared: Switch, folder: Path) -> None:
+def test_another_announcer_of_a_vip_is_named(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     other = "protocol static mine { ipv4; route 192.0.2.53/32 blackhole; }\n"
     with bird(folder) as own:
@@ -264,7 +264,7 @@ def test_files_of_others_are_left_alone(content: str, said: str, shared: Switch,
         assert (folder / "dnsteer.conf").read_text() == content
 
 
-def test_another_spec_is_followed(shared: Switch, folder: Path) -> None:
+def test_an_applied_spec_changes_the_routes(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     run = on(shared)
     with bird(folder) as own, agent(shared, folder, READY) as running:
@@ -280,7 +280,7 @@ def test_another_spec_is_followed(shared: Switch, folder: Path) -> None:
         assert "Traceback" not in running.said()
 
 
-def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(shared: Switch, folder: Path) -> None:
+def test_foreign_route_removals_are_repaired_and_changed_settings_remove_none(shared: Switch, folder: Path) -> None:
     with announced(shared, folder, spec(folder)) as (own, running):
         (folder / "dnsteer.conf").write_text(
             (folder / "dnsteer.conf").read_text().replace("route 192.0.2.54/32 blackhole;", "")
@@ -300,7 +300,7 @@ def test_routes_that_somebody_takes_away_come_back_and_other_settings_take_none(
         assert "withdrawn" not in running.said()[len(said) :]
 
 
-def test_a_vip_that_flaps_is_announced_later_each_time_and_it_is_said(shared: Switch, folder: Path) -> None:
+def test_a_flapping_vip_is_held_longer_each_time_and_reported(shared: Switch, folder: Path) -> None:
     with announced(shared, folder, spec(folder, ", hold_max: 3s")) as (own, running):
         took = []
         for _ in range(2):
@@ -315,7 +315,7 @@ def test_a_vip_that_flaps_is_announced_later_each_time_and_it_is_said(shared: Sw
         assert running.said().count("is held back") == 1, running.said()
 
 
-def test_people_who_withdraw_again_and_again_hold_nothing_back(shared: Switch, folder: Path) -> None:
+def test_repeated_withdrawals_by_operators_cause_no_hold(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder, ""))
     run = on(shared)
     with bird(folder) as own, agent(shared, folder, READY) as running:
@@ -334,7 +334,7 @@ def test_people_who_withdraw_again_and_again_hold_nothing_back(shared: Switch, f
 
 
 @pytest.mark.parametrize("policy", ["keep", "{med: 900}", "withdraw"])
-def test_when_no_backend_passes(policy: str, shared: Switch, folder: Path) -> None:
+def test_policies_for_no_passing_backend(policy: str, shared: Switch, folder: Path) -> None:
     text = spec(folder, f", hold_max: 0s, when_none_pass: {policy}", ", announce: {med: 50, min_healthy: 2}")
     applied(shared, folder, text)
     before, after = "BGP.med: 50", {"keep": "BGP.med: 50", "{med: 900}": "BGP.med: 900", "withdraw": ""}[policy]
@@ -380,7 +380,7 @@ def test_a_configuration_that_bird_may_undo_is_left_to_the_operator(end: str, sh
         assert "unconfirmed" not in own.ask("configure", "status")
 
 
-def test_all_that_may_not_be_announced_goes_while_bird_may_undo(shared: Switch, folder: Path) -> None:
+def test_faulty_vips_are_withdrawn_while_bird_may_undo(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     with bird(folder) as own:
         with agent(shared, folder, READY) as running:

@@ -86,7 +86,7 @@ def test_tables_that_cannot_be_repaired_are_not_announced(switch: Switch, folder
         announces(own, DNS | OTHER)
 
 
-def test_an_upgrade_alone_withdraws_nothing_and_what_stays_withdrawn_is_said(
+def test_an_upgrade_withdraws_nothing_and_names_vips_still_withdrawn(
     switch: Switch, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch.expected += EXPECTED
@@ -126,7 +126,7 @@ def says(running: Agent, vips: dict[str, float]) -> None:
     wait(lambda: in_metrics(running) == vips, lambda: f"{in_metrics(running)}, not {vips}; {running.said()}")
 
 
-def test_announced_is_what_bird_has(shared: Switch, folder: Path) -> None:
+def test_a_vip_is_announced_only_when_bird_has_its_route(shared: Switch, folder: Path) -> None:
     third = "vips:\n  third: {addresses: [192.0.2.54], services: [dot], pool: farm}\n"
     text = (
         spec(folder)
@@ -154,7 +154,7 @@ def test_announced_is_what_bird_has(shared: Switch, folder: Path) -> None:
         says(running, {"dns": 1, "other": 1, "third": 1})
 
 
-def test_what_an_agent_has_disabled_a_later_one_enables(shared: Switch, folder: Path) -> None:
+def test_a_later_agent_enables_protocols_that_an_earlier_one_disabled(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     with bird(folder) as own:
         with agent(shared, folder, READY, "agent", *METRICS) as running:
@@ -170,7 +170,7 @@ def test_what_an_agent_has_disabled_a_later_one_enables(shared: Switch, folder: 
             announces(own, DNS | OTHER)
 
 
-def test_what_bird_has_is_known_while_others_configure_it(tmp_path: Path) -> None:
+def test_routes_are_read_while_others_configure_bird(tmp_path: Path) -> None:
     over, times = threading.Event(), 0
 
     def configure() -> None:

@@ -35,7 +35,7 @@ def settles(switch: Switch, code: Exit) -> dict[str, Any]:
     return found[0]
 
 
-def test_a_vip_that_is_withdrawn_and_then_held(shared: Switch, folder: Path) -> None:
+def test_a_withdrawn_then_held_vip_needs_attention(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder, ", hold_max: 300s"))
     with bird(folder) as own, agent(shared, folder, READY):
         announces(own, DNS | OTHER)
@@ -54,7 +54,7 @@ def test_a_vip_that_is_withdrawn_and_then_held(shared: Switch, folder: Path) -> 
         assert item["vips_that_do_not_serve"] == ["dns"] and "; held until " in item["detail"]
 
 
-def test_a_vip_that_people_withdraw_is_no_outage(shared: Switch, folder: Path) -> None:
+def test_a_vip_withdrawn_by_operators_is_no_outage(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     with bird(folder) as own, agent(shared, folder, READY):
         announces(own, DNS | OTHER)
@@ -83,7 +83,7 @@ def test_a_configuration_that_bird_refuses_needs_attention(shared: Switch, folde
         settles(shared, Exit.OK)
 
 
-def test_what_a_spec_no_longer_asks_for_needs_no_attention(shared: Switch, folder: Path) -> None:
+def test_announcements_removed_from_the_spec_need_no_attention(shared: Switch, folder: Path) -> None:
     """No BIRD runs, and then no VIP is to be announced any more."""
     applied(shared, folder, spec(folder))
     with agent(shared, folder, READY) as running:

@@ -42,7 +42,7 @@ def forwards(switch: Switch) -> int:
 
 
 @pytest.mark.parametrize("dies", ["killed", "hung"])
-def test_what_forwards_stays_announced_until_it_ends_too(dies: str, switch: Switch, folder: Path) -> None:
+def test_a_forwarding_switch_stays_announced_until_it_ends(dies: str, switch: Switch, folder: Path) -> None:
     switch.expected += [*EXPECTED, "Connection refused"]
     with announced(switch, folder, polled(folder)) as (own, running):
         assert forwards(switch) == 0

@@ -171,7 +171,7 @@ def test_one_apply_at_a_time(switch: Switch) -> None:
     apply(FEW, switch.database)
 
 
-def test_who_lost_the_lock_writes_no_more(switch: Switch) -> None:
+def test_a_session_that_lost_the_lock_cannot_write(switch: Switch) -> None:
     """Each of its transactions is refused by the server, which checks the lock with it."""
     apply(FEW, switch.database)
     with Session(switch.database) as session:

@@ -38,7 +38,7 @@ KINDS = {"udp": UDP(sport=40001, dport=53), "tcp": TCP(sport=40001, dport=53, fl
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_by_dsr_only_the_mac_addresses_change(kind: str) -> None:
+def test_dsr_changes_only_the_mac_addresses(kind: str) -> None:
     asked = query(VIPS["quickstart"], KINDS[kind])
     (left,) = sent("quickstart", asked)
     assert bytes(left)[12:] == bytes(asked)[12:]
@@ -46,7 +46,7 @@ def test_by_dsr_only_the_mac_addresses_change(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_by_nat_the_address_changes_and_the_checksum_may_be_left_as_it_was(kind: str) -> None:
+def test_nat_changes_the_address_and_may_keep_the_checksum(kind: str) -> None:
     asked = query(VIPS["one-armed-nat"], KINDS[kind])
     (left,) = sent("one-armed-nat", asked)
     names = {str(b.ipv6) for b in loaded("one-armed-nat").spec.pools["resolvers"].backends}
@@ -66,12 +66,12 @@ def test_queries_with_a_reserved_bit_are_dropped_like_fragments(example: str, bi
     assert sent(example, query(VIPS[example], KINDS["udp"], **bits)) == []
 
 
-def test_the_extension_drops_them() -> None:
+def test_the_extension_drops_atomic_fragments() -> None:
     assert sent("ipip", query(VIPS["ipip"], KINDS["udp"])) == []
 
 
 @pytest.mark.parametrize("example", ["quickstart", "one-armed-nat", "own-ports", "two-uplinks"])
-def test_check_sends_them(example: str) -> None:
+def test_check_sends_atomic_fragments(example: str) -> None:
     spec = loaded(example).spec
     names = [v.name for v in vectors(spec, Reference(spec)) if " as an atomic fragment" in v.name]
     what = ["query", "echo request", "solicitation", *(["answer"] if example != "quickstart" else [])]

@@ -19,7 +19,6 @@ from tests.packet.full_disk import REFUSED, enduring, leave
 from tests.packet.switches import EXAMPLES, Running, spec_of, unexpected
 from tests.unit.bringup_cases import DOCA, KERNEL, NETDEV, settings, written
 
-NO_NAT = (", forwarding: nat", "")
 NOISE = ["Connection reset by peer", "connection dropped"]
 # Ports of type dpdk are played by dummies: this switch has no DPDK.
 VSCTL = """#!/bin/sh
@@ -124,7 +123,7 @@ def test_a_restart_that_is_needed_is_not_forgotten_on_a_full_disk(tmp_path: Path
         assert unexpected(running) == []
 
 
-def test_what_was_set_before_comes_back(scripts: Scripts) -> None:
+def test_teardown_restores_previous_settings(scripts: Scripts) -> None:
     scripts.switch.vsctl("set", "Open_vSwitch", ".", "other_config:max-idle=30000", "other_config:n-handler-threads=1")
     scripts.switch.kill_switch()
     scripts.render(DOCA)
@@ -169,7 +168,7 @@ def test_bridge_ports_and_mtu_then_flows_then_nothing(scripts: Scripts, tmp_path
     assert scripts.switch.bridges() == []
 
 
-def test_others_bridges_and_ports_are_left_alone(scripts: Scripts) -> None:
+def test_foreign_bridges_and_ports_are_left_alone(scripts: Scripts) -> None:
     scripts.switch.vsctl("add-br", "ovsbr1", "--", "add-port", "ovsbr1", "p0")
     scripts.render(NETDEV)
     code, _, said = scripts.run("40-bridge.sh")
@@ -213,7 +212,7 @@ def test_the_ports_of_ovs_doca_have_their_type_options_and_mtu(scripts: Scripts)
     assert scripts.run("40-bridge.sh") == (0, ["port p1 (dpdk)"], "")
 
 
-def test_without_a_switch_it_is_said_what_to_start(scripts: Scripts) -> None:
+def test_without_a_switch_the_program_to_start_is_named(scripts: Scripts) -> None:
     scripts.render(NETDEV)
     scripts.switch.kill_switch()
     code, _, said = scripts.run("40-bridge.sh")
@@ -226,7 +225,7 @@ def test_without_a_switch_it_is_said_what_to_start(scripts: Scripts) -> None:
 
 
 @pytest.mark.parametrize("example", ["quickstart", "one-armed-nat"])
-def test_the_plans_rules_are_the_datapaths_flows(example: str) -> None:
+def test_planned_rule_counts_equal_the_datapath_flows(example: str) -> None:
     loaded = load_spec(EXAMPLES / f"{example}.yaml")
     assert sizes_of(loaded.spec, build_plan(loaded)).total == prove(loaded).megaflows
 

@@ -63,7 +63,9 @@ def test_what_if_the_quickstart_were_offloaded(command: Command, tmp_path: Path)
     ("asked", "flavor", "offloaded"),
     [("ovs-doca", "ovs-doca", "yes"), ("ovs-doca-2", "ovs-doca", "yes"), ("ovs-netdev", "ovs-netdev", "no")],
 )
-def test_another_flavor_judges(asked: str, flavor: str, offloaded: str, command: Command) -> None:
+def test_the_flavor_option_selects_who_judges_the_flows(
+    asked: str, flavor: str, offloaded: str, command: Command
+) -> None:
     """As lint has it: the spec stays as it is, the flows are judged by what is known of the other flavor."""
     card = [QUICKSTART, "--hardware", "bluefield-3", "--frame", "query", "--json"]
     code, shown, said = command(*card, "--flavor", asked)
@@ -91,7 +93,7 @@ def test_the_table_names_limits_ranges_and_sources(command: Command, monkeypatch
     assert "doi:10.1109/TC.2024.3500372" in shown
 
 
-def test_no_hardware_is_an_error_that_lists_the_known_ones(command: Command) -> None:
+def test_missing_hardware_is_an_error_that_lists_known_cards(command: Command) -> None:
     code, shown, said = command(QUICKSTART)
     assert (code, shown) == (64, "")
     assert said == (
@@ -121,7 +123,7 @@ def test_wrong_usage_is_64_and_helps(line: str, command: Command) -> None:
     assert USAGE[line] in said
 
 
-def test_a_setting_that_cannot_be_is_named_by_its_path(command: Command) -> None:
+def test_an_impossible_setting_is_named_by_its_path(command: Command) -> None:
     wrong = ["--hardware", "bluefield-3", "--set", "pools.authoritative.selection=rss"]
     code, shown, said = command(QUICKSTART, *wrong)
     assert (code, shown) == (1, "")

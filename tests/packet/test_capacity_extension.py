@@ -26,7 +26,9 @@ def asked(example: str, *more: str) -> dict[str, object]:
         ("siit", "dns4", {(1, 5, 1), (2, 3, 1)}, {20.0}),
     ],
 )
-def test_examples(example: str, vip: str, depths: set[tuple[int, ...]], longer: set[float]) -> None:
+def test_paths_of_extension_examples_have_their_tables_and_tunnel_bytes(
+    example: str, vip: str, depths: set[tuple[int, ...]], longer: set[float]
+) -> None:
     paths = [p for p in asked(example)["paths"] if p["vip"] == vip]  # type: ignore[attr-defined]
     assert {tuple(hop["tables"] for hop in path["hops"]) for path in paths} == depths
     assert {path["bytes_longer"] for path in paths} == longer
@@ -50,7 +52,7 @@ def test_what_if_a_vip_went_through_the_extension() -> None:
     assert {p["bytes_longer"] for p in sprayed["paths"] if p["hops"]} == {20.0, 40.0}  # type: ignore[attr-defined]
 
 
-def test_without_an_extension_it_is_named() -> None:
+def test_a_missing_extension_is_named() -> None:
     example = str(ROOT / "examples" / "quickstart.yaml")
     done = in_process("capacity", example, "--hardware", "bluefield-3", "--set", "vips.dns.forwarding=ipip")
     assert done.returncode == 1

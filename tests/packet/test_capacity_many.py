@@ -85,7 +85,7 @@ def test_paths_and_flows_are_those_of_each_vip_examined_by_itself(
     assert shared == single
 
 
-def test_limits_that_are_passed_are_said_before_any_figure(
+def test_exceeded_limits_are_named_before_any_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = spec(tmp_path, 1)

@@ -79,7 +79,7 @@ def test_datapath_flows_that_are_there_get_the_mirrors_and_lose_them(large: Swit
 
 
 @pytest.mark.parametrize(("name", "port"), [("direct/c", "vf2"), ("hashed/a", "vf0")])
-def test_of_a_backend_what_is_between_it_and_the_switch(name: str, port: str, large: Switch) -> None:
+def test_a_backend_capture_has_the_packets_between_it_and_the_switch(name: str, port: str, large: Switch) -> None:
     vip = "straight" if name.startswith("direct") else "nat"
     answers = [v for v in PASSING if v.kind == "answer"]
     queries = [v for v in PASSING if v.kind == "query"]
@@ -159,7 +159,7 @@ def test_packets_are_shortened_by_the_switch(applied: Switch, tmp_path: Path) ->
     assert len(QUERY) > 64
 
 
-def test_what_the_extension_forwards_is_seen_as_it_comes_and_as_it_leaves(do: Run, shared: Switch) -> None:
+def test_extension_packets_are_captured_before_and_after(do: Run, shared: Switch) -> None:
     text = (EXAMPLES / "ipip.yaml").read_text()
     assert do("apply", text[text.index("apiVersion") :], "--yes").code == 0
     inner = IP(src="198.51.100.7", dst="198.51.100.53") / UDP(sport=4000, dport=53) / (b"x" * 30)

@@ -21,7 +21,7 @@ from tests.packet.switches import BRIDGE, Switch
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_and_what_was_captured_stays(by: signal.Signals, applied: Switch, tmp_path: Path) -> None:
+def test_a_signal_ends_a_capture_and_keeps_its_file(by: signal.Signals, applied: Switch, tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     process = start(applied, "dns", "--for", "5m", "-w", file)
     send(applied, QUERY)
@@ -34,7 +34,7 @@ def test_a_signal_ends_it_and_what_was_captured_stays(by: signal.Signals, applie
     assert is_clean(applied)
 
 
-def test_time_and_number_end_it(applied: Switch, tmp_path: Path) -> None:
+def test_a_time_or_packet_limit_ends_a_capture(applied: Switch, tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     with file.open("wb") as stream:
         process = start(applied, "dns", "--for", "0.3s", "-w", "-", stdout=stream)
@@ -52,7 +52,7 @@ def test_time_and_number_end_it(applied: Switch, tmp_path: Path) -> None:
     assert is_clean(applied)
 
 
-def test_a_reader_that_goes_away_and_a_full_disk_end_it(applied: Switch, tmp_path: Path) -> None:
+def test_a_closed_pipe_or_full_disk_ends_a_capture(applied: Switch, tmp_path: Path) -> None:
     process = start(applied, "dns", "--for", "5m")
     process.stdout.close()  # type: ignore[union-attr]
     send(applied, QUERY)
@@ -74,7 +74,7 @@ def killed(switch: Switch) -> None:
     process.communicate(timeout=20)
 
 
-def test_what_a_killed_one_leaves_is_removed(applied: Switch, tmp_path: Path) -> None:
+def test_reconcile_removes_the_mirrors_of_a_killed_capture(applied: Switch, tmp_path: Path) -> None:
     killed(applied)
     assert not is_clean(applied)
     assert on(applied)("reconcile", "--dry-run", "--json").json["captures"] == [BRIDGE]
@@ -88,7 +88,7 @@ def test_what_a_killed_one_leaves_is_removed(applied: Switch, tmp_path: Path) ->
     assert (process.returncode, is_clean(applied)) == (0, True)
 
 
-def test_the_agent_removes_what_a_killed_one_leaves(applied: Switch, tmp_path: Path) -> None:
+def test_the_agent_removes_the_mirrors_of_a_killed_capture(applied: Switch, tmp_path: Path) -> None:
     with agent(applied, tmp_path) as running:
         killed(applied)
         running.waits_for("removed the mirrors that were left: capture of VIP dns")
@@ -96,7 +96,7 @@ def test_the_agent_removes_what_a_killed_one_leaves(applied: Switch, tmp_path: P
     assert "repaired" not in running.said() and "warning" not in running.said()
 
 
-def test_one_that_hangs_is_named_and_removed_when_it_is_overdue(applied: Switch, tmp_path: Path) -> None:
+def test_an_overdue_hanging_capture_is_named_and_removed(applied: Switch, tmp_path: Path) -> None:
     process = start(applied, "dns", "--for", "5m")
     process.send_signal(signal.SIGSTOP)
     try:
@@ -113,7 +113,7 @@ def test_one_that_hangs_is_named_and_removed_when_it_is_overdue(applied: Switch,
     assert is_clean(applied)
 
 
-def test_mirrors_go_in_time_when_nobody_reads_what_it_writes(applied: Switch) -> None:
+def test_mirrors_end_in_time_when_nobody_reads_the_output(applied: Switch) -> None:
     process = start(applied, "dns", "--for", "3s")
     try:
         send(applied, *[QUERY] * 400)  # two lines each, of more than 100 characters: more than a pipe holds
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_mirrored(ap
     assert f"{tmp_path}/none/x.pcap: No such file" in done.err
 
 
-def test_where_hardware_forwards_it_asks(applied: Switch, tmp_path: Path) -> None:
+def test_a_capture_with_hardware_offload_asks_first(applied: Switch, tmp_path: Path) -> None:
     applied.vsctl("set", "Open_vSwitch", ".", "other_config:hw-offload=true")
     file = tmp_path / "x.pcap"
     file.write_text("kept")
@@ -182,7 +182,7 @@ def test_options_out_of_range_are_wrong_usage(words: list[str], said: str, appli
     assert (done.code, said in done.err) == (64, True), done.err
 
 
-def test_a_switch_that_goes_away_ends_it(applied: Switch) -> None:
+def test_a_lost_switch_ends_a_capture(applied: Switch) -> None:
     process = start(applied, "dns", "--for", "5m")
     applied.kill_switch()
     try:

@@ -42,7 +42,7 @@ def noted(shared: Switch, tmp_path: Path) -> tuple[Switch, Path]:
     return shared, spec
 
 
-def test_every_verb_that_prints_what_operators_wrote(noted: tuple[Switch, Path]) -> None:
+def test_notes_print_in_every_charset(noted: tuple[Switch, Path]) -> None:
     switch, spec = noted
     client = ("--client", "198.51.100.7:40001", "--vip", "192.0.2.53:53/udp")
     for argv in (

@@ -28,14 +28,14 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
-def test_examples_are_proven(file: Path) -> None:
+def test_examples_pass_the_proof(file: Path) -> None:
     report = prove(load_spec(file))
     assert report.ok, report.failures[:1]
     assert {"query", "drop", "echo", "neighbor", "unusual"} <= set(report.packets)
 
 
 @pytest.mark.parametrize("example", ["own-ports", "siit"])
-def test_all_vlans_are_proven(example: str) -> None:
+def test_vlan_tagged_frames_pass_the_proof(example: str) -> None:
     """Tagged frames pass then, each with its tag."""
     text = (ROOT / "examples" / f"{example}.yaml").read_text()
     served, dropped = (
@@ -52,7 +52,7 @@ def test_all_vlans_are_proven(example: str) -> None:
 
 @settings(max_examples=18, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
-def test_random_specs_are_proven(loaded: Loaded) -> None:
+def test_random_specs_pass_the_proof(loaded: Loaded) -> None:
     report = prove(loaded)
     assert report.ok, (report.failures[:1], report.complaints)
 
@@ -259,7 +259,7 @@ def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.Monkey
     assert [f.vector for f in every.failures[:2]] == [f.vector for f in some.failures]
 
 
-def test_a_failure_shows_what_became_of_its_own_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_shows_the_trace_of_its_packet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries to one backend are dropped, those to another leave with a wrong MAC: neither is shown for the other."""
     rewrite = "actions=set_field:02:00:00:00:01:0{}->eth_dst,set_field:0->reg5,goto_table:60"
     broken = {rewrite.format(2): "actions=drop", rewrite.format(3): rewrite.format(9)}

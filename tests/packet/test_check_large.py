@@ -39,7 +39,7 @@ def test_four_vips_of_both_families_with_1024_slots() -> None:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
-def test_portions_count_what_one_counts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packet_counts_do_not_depend_on_portions(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_spec(file)
     whole = prove(loaded)
     monkeypatch.setattr(check_module, "_PORTION", 50)

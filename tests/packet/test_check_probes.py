@@ -26,7 +26,7 @@ def loaded() -> Loaded:
     return load(text.replace("services: [dns]", "services: [dns, dot, doq, doh]"))
 
 
-def test_each_service_is_probed(loaded: Loaded) -> None:
+def test_every_service_has_a_probe_packet(loaded: Loaded) -> None:
     """Each address, protocol and port gets a probe that must reach a backend, and the backend's answer must come back."""
     reference = Reference(loaded.spec)
     made = [(v, reference.expect(v.port, v.data)) for v in vectors(loaded.spec, reference) if v.kind == "probe"]
@@ -42,12 +42,12 @@ def test_each_service_is_probed(loaded: Loaded) -> None:
     assert len(answers) >= len(asked)
 
 
-def test_the_switch_leads_them(loaded: Loaded) -> None:
+def test_the_switch_forwards_probes_to_their_backends(loaded: Loaded) -> None:
     report = prove(loaded)
     assert report.ok, report.failures[:1]
 
 
-def test_probes_of_a_vip_that_cannot_be_probed() -> None:
+def test_probes_without_an_ipv4_address_go_as_client_queries() -> None:
     """Answers by siit go to an IPv4 address of the port for probes: without one, such probes go as queries of clients do."""
     text = SIIT.read_text()
     probe = "  probe:\n    addresses: ['2001:db8:53::9/64']\n"

@@ -79,7 +79,7 @@ def test_a_switch_that_was_stopped_is_noted_and_the_proof_holds(monkeypatch: pyt
     assert any("Unreasonably long" in note for note in report.notes)
 
 
-def test_it_is_said_and_the_command_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_switch_is_noted_and_check_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     with_packets(monkeypatch, lambda it, nth: stop_until_it_warns(it) if nth == 1 else None)
     ran = run("check", QUICKSTART)
     assert ran.code == 0
@@ -155,7 +155,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> CheckReport:
     return prove(LOADED)
 
 
-def test_other_warnings_fail_and_the_verdict_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_switch_warnings_fail_the_proof_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     report = warned(monkeypatch)
     assert not report.ok and report.failed == 0
     assert any("nonexistent" in complaint for complaint in report.complaints)
@@ -177,5 +177,5 @@ def test_other_warnings_fail_and_the_verdict_names_them(monkeypatch: pytest.Monk
         ("|00011|dpif|WARN|dummy@ovs-dummy: failed to add flow (Invalid argument)", False),
     ],
 )
-def test_which_warnings_are_about_speed(line: str, speed: bool) -> None:
+def test_stall_warnings_are_told_from_others(line: str, speed: bool) -> None:
     assert is_about_slow_machine(f"2026-11-21T15:07:00.123Z{line}") is speed

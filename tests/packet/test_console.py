@@ -22,9 +22,9 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status import counters
 from dnsteer.status.slot_counters import read_slots
 from tests.packet.agents import Agent, agent, checked_by_files, wait
-from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.browser import SIZES, chromium, opened, overflow, refuse_axe_findings
 from tests.packet.command import SLOW, fresh, on, spec_file
-from tests.packet.made_up_console import served_console
+from tests.packet.console_server import served_console
 from tests.packet.scraping import get
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import BRIDGE, Switch
@@ -121,20 +121,14 @@ def two_flows_alone(switch: Switch) -> Iterator[None]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_no_serious_finding(served: tuple[Agent, str], browser: Any, scheme: str) -> None:
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
-    ).Axe()
     with opened(browser, served[1]) as page:
-        page.emulate_media(color_scheme=scheme)
         for path in PATHS if scheme == "light" else ("/", "/pools/direct", *PATHS[5:]):
             page.goto(served[1] + path)
             page.wait_for_selector("#link[data-state=live]")
-            found = axe.run(page).response["violations"]
-            grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
-            assert grave == [], path
+            refuse_axe_findings(page, scheme)
 
 
-def test_dark_and_light(served: tuple[Agent, str], browser: Any) -> None:
+def test_pages_follow_the_dark_and_light_scheme(served: tuple[Agent, str], browser: Any) -> None:
     with opened(browser, served[1]) as page:
         grounds = []
         for scheme in ("light", "dark"):
@@ -252,7 +246,7 @@ def test_a_tab_in_the_background_has_no_connection(served: tuple[Agent, str], br
         page.wait_for_selector("#link[data-state=live]")
 
 
-def test_without_javascript_it_is_a_still_picture(served: tuple[Agent, str]) -> None:
+def test_pages_work_without_javascript(served: tuple[Agent, str]) -> None:
     text = get(f"{served[1]}/")[0]
     assert text.count('<article class="tile"') == 2
     assert re.search(r'data-state="still">As of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC', text)
@@ -260,11 +254,11 @@ def test_without_javascript_it_is_a_still_picture(served: tuple[Agent, str]) -> 
     assert text.count("<path class=") == 0 and get(f"{served[1]}/pools/direct")[0].count("<text") == 32 + 2
 
 
-def test_metrics_are_there_too(served: tuple[Agent, str]) -> None:
+def test_the_console_serves_metrics(served: tuple[Agent, str]) -> None:
     assert "dnsteer_switch_up" in get(f"{served[1]}/metrics")[0]
 
 
-def test_paints_without_a_browser_say_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paints_without_a_browser_name_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.chromium.PATH", Path("/nowhere/chromium"))
     assert str(first_paints("", {})).endswith(": make setup DNSTEER_BROWSER=1")
 
@@ -282,7 +276,7 @@ def test_first_paint_with_a_thousand_vips(browser: Any, record_property: Any) ->
         assert paint < 3  # on a machine that has nothing else to do: 0.4 s
 
 
-def test_an_agent_that_ends_and_comes_back(
+def test_a_page_reconnects_when_the_agent_returns(
     shared: Switch, browser: Any, served: tuple[Agent, str], tmp_path: Path
 ) -> None:
     """The last test: it ends the module's agent."""

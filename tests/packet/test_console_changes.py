@@ -94,7 +94,7 @@ def test_packets_flow_while_it_drains(alice: Visit, shared: Switch) -> None:
     assert shared.tables() == tables
 
 
-def test_what_was_previewed_is_done_or_nothing(alice: Visit, shared: Switch) -> None:
+def test_a_change_is_refused_if_the_switch_changed_since_the_preview(alice: Visit, shared: Switch) -> None:
     preview = alice.preview("drain", "farm/ns1").text
     assert on(shared)("drain", "farm/ns2", "--yes").code == 0
     again = alice.confirm(preview)
@@ -227,7 +227,9 @@ def test_a_token_to_read_changes_nothing(bob: Visit, shared: Switch) -> None:
     assert overlay(shared) == []
 
 
-def test_a_spec_that_does_not_allow_it(alice: Visit, served: tuple[Agent, str], shared: Switch, folder: Path) -> None:
+def test_a_spec_without_console_changes_refuses_them(
+    alice: Visit, served: tuple[Agent, str], shared: Switch, folder: Path
+) -> None:
     preview = alice.preview("drain", "farm/ns1").text
     assert on(shared)("apply", spec_file(folder, FARM), "--yes").code == 0
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.packet.agents import agent, wait
-from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.browser import chromium, opened, refuse_findings
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.console_sessions import secrets_in, serves_at
 from tests.packet.maintenance_specs import overlay
@@ -60,26 +60,10 @@ def looks_right(same_layout: Callable[[Any, str], None]) -> Callable[..., None]:
     """Looks at a page, and compares it with its picture."""
 
     def look(page: Any, name: str, *schemes: str) -> None:
-        refuse_findings(page, *schemes)
+        refuse_findings(page, *schemes, "light")
         same_layout(page, name)
 
     return look
-
-
-def refuse_findings(page: Any, *schemes: str) -> None:
-    """It fits each size, and axe has no serious finding, in light and *schemes*."""
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
-    ).Axe()
-    for scheme in (*schemes, "light"):
-        page.emulate_media(color_scheme=scheme)
-        found = axe.run(page).response["violations"]
-        assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == [], (
-            page.url
-        )
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        assert overflow(page) == [], (page.url, width)
 
 
 def test_a_drain_by_clicks(page: Any, shared: Switch, looks_right: Callable[..., None]) -> None:
@@ -121,7 +105,9 @@ def test_a_plan_of_a_file_and_the_page_of_a_state(
     looks_right(page, "state", "dark")
 
 
-def test_signing_out(page: Any, browser: Any, served: tuple[str, str], looks_right: Callable[..., None]) -> None:
+def test_signing_out_ends_every_page_of_the_session(
+    page: Any, browser: Any, served: tuple[str, str], looks_right: Callable[..., None]
+) -> None:
     with opened(browser, f"{served[0]}/") as other:
         page.click("text=Sign out")
         other.wait_for_selector("input[name=token]")

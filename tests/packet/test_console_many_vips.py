@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.packet.agents import wait
-from tests.packet.browser import chromium, cut_text, opened, overflow
-from tests.packet.made_up_console import served_console
+from tests.packet.browser import chromium, cut_text, opened, overflow, refuse_axe_findings
+from tests.packet.console_server import served_console
 from tests.unit.console_cases import Console, entry, record
 from tests.unit.many_vips import RATES, long_name, long_named_vips, two_hundred_vips
 
@@ -108,13 +108,8 @@ def test_a_wall_is_filled(browser: Any, consoles: dict[str, tuple[Console, str]]
 @pytest.mark.parametrize("path", ["/", "/vips/vip1", "/attention"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_has_no_serious_finding(browser: Any, many: str, path: str, scheme: str) -> None:
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
-    ).Axe()
     with opened(browser, many + path) as page:
-        page.emulate_media(color_scheme=scheme)
-        found = axe.run(page).response["violations"]
-        assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
+        refuse_axe_findings(page, scheme)
 
 
 def head(page: Any) -> tuple[str, str]:
@@ -180,7 +175,7 @@ def test_a_command_is_copied(browser: Any, many: str, missing: str, at: int) -> 
         assert page.input_value("#filter [name=text]") == page.locator(".command code").nth(at).inner_text()
 
 
-def test_where_nothing_can_be_copied_the_command_is_selected(browser: Any, many: str) -> None:
+def test_without_a_clipboard_the_command_is_selected(browser: Any, many: str) -> None:
     with opened(browser, f"{many}/vips/vip1") as page:
         page.evaluate(f"() => {{ {NO_CLIPBOARD} {NO_COPY} }}")
         page.click("#run button.copy >> nth=0")

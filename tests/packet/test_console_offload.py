@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.packet.command import SLOW, fresh, on, run, spec_file
 from tests.packet.scraping import get, get_read, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of
+from tests.unit.console_cases import words_of
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 
@@ -54,11 +54,6 @@ def console(shared: Switch, spec: Path) -> Iterator[tuple[Agent, str]]:
         yield running, found[1]
 
 
-def words(page: str) -> str:
-    """What a page says."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
 def number(said: str, name: str) -> int:
     """The number that stands after a name."""
     found = re.search(rf"{re.escape(name)} ([\d,]+)", said)
@@ -75,11 +70,11 @@ def send(switch: Switch) -> None:
     switch.appctl("netdev-dummy/receive", "p0", bytes(asks).hex())
 
 
-def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Agent, str]) -> None:
+def test_the_page_shows_what_verify_offload_says(shared: Switch, spec: Path, console: tuple[Agent, str]) -> None:
     send(shared)
     page = get_read(f"{console[1]}/offload")
     verified = on(shared)("verify", spec, "--offload", "--flavor", "ovs-doca", "--json").json
-    said = words(page)
+    said = words_of(page)
     assert "Nothing is offloaded here. The flavor ovs-netdev forwards in software." in said
     assert "by the profile ovs-doca-3, which dnsteer lint judges by as well" in said
     assert number(said, "In hardware") == verified["flows"]["yes"] == 0
@@ -90,7 +85,7 @@ def test_it_shows_what_verify_says(shared: Switch, spec: Path, console: tuple[Ag
         == verified["flows"]["no"] - len(verified["missing"])
         > 0
     )
-    rows = [words(row) for row in re.findall(r'<tr role="row"><th scope="row" role="rowheader">(.*?)</th>', page)]
+    rows = [words_of(row) for row in re.findall(r'<tr role="row"><th scope="row" role="rowheader">(.*?)</th>', page)]
     assert len(rows) == verified["flows"]["no"]
     owners = [o["owners"][0] for o in verified["missing"]]
     udp = sum(o["service"] == "udp/53" for o in owners)
@@ -106,16 +101,16 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
     url = f"{console[1]}/offload"
     bound = mask_bound(build_plan(spec_of(LARGE))).total
     wait(lambda: "being computed" not in get(url)[0], lambda: get(url)[0])
-    said = words(get_read(url))
+    said = words_of(get_read(url))
     assert f"any traffic can make at most {bound} of this spec's tables (computed), and its budget is 16" in said
     assert "No capacity is predicted: the spec does not say on which card it runs: switch.hardware" in said
     assert re.search(r"Megaflows \d+ of [\d,]+ \([\d.]+ %\), the limit that Open vSwitch sets itself now", said)
     assert re.search(r"Read 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC; again after 10 s", said)
 
 
-def test_it_is_read_again_only_when_it_is_due(shared: Switch, console: tuple[Agent, str]) -> None:
+def test_datapath_flows_are_read_again_only_when_due(shared: Switch, console: tuple[Agent, str]) -> None:
     url = f"{console[1]}/offload"
-    found = [re.search(r"Read (\S+ \S+) UTC; again after 10 s", words(get_read(url))) for _ in range(3)]
+    found = [re.search(r"Read (\S+ \S+) UTC; again after 10 s", words_of(get_read(url))) for _ in range(3)]
     times = [datetime.fromisoformat(each[1]) for each in found if each is not None]
     assert len(times) == 3
     for before, after in pairwise(times):
@@ -129,7 +124,7 @@ def known(shared: Switch) -> Known:
     return Known(BRIDGE, state, spec_of(LARGE).spec)
 
 
-def test_many_flows_are_read_rarely_and_too_many_not_at_all(
+def test_many_flows_are_read_rarely_and_too_many_never(
     shared: Switch, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = OffloadWatch(TargetSwitch(shared.database), lambda: None)
@@ -144,7 +139,7 @@ def test_many_flows_are_read_rarely_and_too_many_not_at_all(
     watch.close()
 
 
-def test_a_switch_that_cannot_be_asked(shared: Switch, spec: Path, tmp_path: Path) -> None:
+def test_an_unreachable_switch_is_named_on_the_page(shared: Switch, spec: Path, tmp_path: Path) -> None:
     here = known(shared)
     for remote, why in (
         (f"unix:{tmp_path}/db.sock", "db.sock"),
@@ -208,7 +203,7 @@ def test_the_prediction_is_that_of_capacity(tmp_path: Path) -> None:
     assert "dns.yaml" in asyncio.run(predict(bad)).why_not
 
 
-def test_json_of_a_prediction_is_read_or_said_to_have_failed() -> None:
+def test_a_prediction_in_json_is_read_or_reported_as_failed() -> None:
     from dnsteer.cli.prediction import _read
 
     assert _read(b"", b"Traceback\nValueError: x\n").why_not == "it failed: ValueError: x"

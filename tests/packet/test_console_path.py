@@ -19,6 +19,7 @@ from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get, get_read, shows
 from tests.packet.status_cases import insert_by_start
 from tests.packet.switches import LARGE, Switch
+from tests.unit.console_cases import words_of
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 
@@ -44,20 +45,15 @@ def asked(console: str, **fields: object) -> tuple[int, str]:
         return err.code, err.read().decode()
 
 
-def words(page: str) -> str:
-    """What a page says."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
 def explained(switch: Switch, client: str, vip: str) -> dict[str, Any]:
     found: dict[str, Any] = on(switch)("explain", "--live", "--client", client, "--vip", vip, "--json").json
     return found
 
 
-def test_it_shows_what_explain_says(shared: Switch, console: str) -> None:
+def test_the_page_shows_what_explain_says(shared: Switch, console: str) -> None:
     status, page = asked(console, client="198.51.100.7", port=40001, vip="198.51.100.54", service="53/udp")
     path = explained(shared, "198.51.100.7:40001", "198.51.100.54:53/udp")
-    said = words(page)
+    said = words_of(page)
     assert status == 200
     assert f"Slot {path['slot']} of 32 Backend {path['backend']} Why {path['why']}" in said
     assert re.findall(r'<h3><span class="quiet">table \d+</span> (\w+)</h3>', page)[: len(path["steps"])] == [
@@ -72,7 +68,7 @@ def test_it_shows_what_explain_says(shared: Switch, console: str) -> None:
     assert "does not do what was applied" not in said
 
 
-def test_a_drained_backend(shared: Switch, console: str) -> None:
+def test_a_drained_backend_is_shown_with_its_note(shared: Switch, console: str) -> None:
     before = explained(shared, "198.51.100.7:40001", "198.51.100.54:53/udp")["backend"]
     assert on(shared)("drain", f"direct/{before}", "--note", "<b>CHG</b> 4711", "--yes").code == 0
     try:
@@ -82,7 +78,7 @@ def test_a_drained_backend(shared: Switch, console: str) -> None:
             return asked(console, client="198.51.100.7", port=40001, vip="straight", service="53/udp")[1]
 
         wait(lambda: f"<strong>{other}</strong>" in shown(), shown)
-        assert f"Backend when all are up {before}, which is drained since" in words(shown()) and other != before
+        assert f"Backend when all are up {before}, which is drained since" in words_of(shown()) and other != before
         assert "&lt;b&gt;CHG&lt;/b&gt; 4711" in shown() and "<b>CHG" not in shown()
     finally:
         assert on(shared)("undrain", f"direct/{before}", "--yes").code == 0
@@ -90,7 +86,7 @@ def test_a_drained_backend(shared: Switch, console: str) -> None:
 
 def test_a_pool_by_dp_hash_shows_its_buckets(shared: Switch, console: str) -> None:
     _, page = asked(console, client="2001:db8::7", port=40001, vip="nat", service="53/tcp")
-    said = words(page)
+    said = words_of(page)
     assert "The switch's trace ends at the group" in said and "Leaves after a second pass" in said
     (group,) = re.findall(r"Group (\d+) in the switch: 16 buckets", said)
     held = {name: int(n) for name, n in re.findall(r'<th scope="row">(\w)</th><td class="n">(\d+)</td>', page)}
@@ -119,9 +115,9 @@ def test_a_pool_by_dp_hash_shows_its_buckets(shared: Switch, console: str) -> No
         ({"client": "9" * 5000, "port": 1}, "client: found more than 100 characters"),
     ],
 )  # fmt: skip
-def test_bad_input_is_said_on_the_page(console: str, fields: dict[str, object], says: str) -> None:
+def test_bad_input_is_named_on_the_page(console: str, fields: dict[str, object], says: str) -> None:
     status, page = asked(console, **fields)
-    assert status == 400 and says in words(page)
+    assert status == 400 and says in words_of(page)
     field = page.partition('aria-describedby="wrong-')[2].partition('"')[0]
     assert f'<p class="wrong" id="wrong-{field}">' in page and "<script>alert" not in page
     assert page.count('class="hop"') == 0
@@ -130,14 +126,14 @@ def test_bad_input_is_said_on_the_page(console: str, fields: dict[str, object], 
 
 def test_an_empty_form_is_no_error(console: str) -> None:
     status, page = asked(console)
-    assert status == 200 and "Enter a client's address" in words(page)
+    assert status == 200 and "Enter a client's address" in words_of(page)
     assert page.count("<option") == 4 + 2
 
 
-def test_a_service_that_is_not_there_is_dropped_and_that_is_right(console: str) -> None:
+def test_an_unknown_service_is_dropped_as_expected(console: str) -> None:
     status, page = asked(console, client="198.51.100.7", port=1, vip="nat", service="853/tcp")
-    assert status == 200 and "nowhere: it is dropped" in words(page)
-    assert "does not do what was applied" not in words(page)
+    assert status == 200 and "nowhere: it is dropped" in words_of(page)
+    assert "does not do what was applied" not in words_of(page)
 
 
 class Stream:
@@ -198,10 +194,10 @@ def test_a_broken_flow_is_seen(shared: Switch, console: str) -> None:
         stream.close()
         shared.ofctl("del-flows", f"table=30,{match},cookie=0/-1")
     _, page = asked(console, client="198.51.100.7", port=1002, vip="198.51.100.54", service="53/udp")
-    assert "does not do what was applied" not in words(page)
+    assert "does not do what was applied" not in words_of(page)
 
 
-def test_so_many_paths_are_followed_and_no_more(console: str) -> None:
+def test_followed_paths_are_limited(console: str) -> None:
     pages = [asked(console, client="198.51.100.8", port=5000 + n, vip="nat", service="53/udp")[1] for n in range(6)]
     streams = [Stream(console, key_of(page)) for page in pages]
     try:
@@ -209,15 +205,15 @@ def test_so_many_paths_are_followed_and_no_more(console: str) -> None:
             stream.update()
             assert "read" in stream.update()["parts"], "traced again"
         late = asked(console, client="198.51.100.8", port=5005, vip="nat", service="53/udp")[1]
-        assert f"{MAX_FOLLOWED} other paths are followed" in words(late)
+        assert f"{MAX_FOLLOWED} other paths are followed" in words_of(late)
         early = asked(console, client="198.51.100.8", port=5000, vip="nat", service="53/udp")[1]
-        assert "other paths are followed" not in words(early)
+        assert "other paths are followed" not in words_of(early)
     finally:
         for stream in streams:
             stream.close()
 
 
-def test_a_page_of_no_key_is_not_there(console: str) -> None:
+def test_a_page_of_an_unknown_key_is_not_found(console: str) -> None:
     for key in (
         "path?vip=nat&client=1.2.3.4",
         "path?x=1",

@@ -140,7 +140,7 @@ def test_programs_with_a_token_read(served: Served, browser: Visit, method: str)
     assert (posted.status_code, "have signed in" in posted.text) == (403, True)
 
 
-def test_the_address_of_metrics_has_the_same(served: Served) -> None:
+def test_the_metrics_address_needs_the_same_tokens(served: Served) -> None:
     alone = serves_at(served.agent, "metrics") + "/metrics"
     trusts = ssl.create_default_context(cafile=served.ca)
     trusts.check_hostname = False
@@ -153,7 +153,7 @@ def test_the_address_of_metrics_has_the_same(served: Served) -> None:
         assert client.get(alone, headers=bearer).status_code == 200, "scrapers may use any name"
 
 
-def test_a_session(served: Served, browser: Visit) -> None:
+def test_sign_in_starts_a_session_with_safe_cookies(served: Served, browser: Visit) -> None:
     wrong = browser.post("/sign-in", {"token": "dnsteer-" + "x" * 43, "next": "/"})
     assert (wrong.status_code, "not a token of this console" in wrong.text) == (403, True)
     for way, leads in (
@@ -250,7 +250,7 @@ def test_too_many_forms_and_too_many_wrong_tokens(served: Served, browser: Visit
     assert served.agent.said().count("a wrong token from 127.0.0.9") == 10
 
 
-def test_only_names_of_the_certificate(alice: Visit) -> None:
+def test_only_host_names_of_the_certificate_are_served(alice: Visit) -> None:
     port = alice.at.rpartition(":")[2]
     for name, status in (
         ("dpu-1.example.net", 200),
@@ -263,7 +263,7 @@ def test_only_names_of_the_certificate(alice: Visit) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1")
-def test_only_tls_from_1_2_on(served: Served) -> None:
+def test_tls_below_1_2_is_refused(served: Served) -> None:
     port = int(served.at.rpartition(":")[2])
     old = ssl.create_default_context(cafile=served.ca)
     old.minimum_version = ssl.TLSVersion.TLSv1
@@ -277,7 +277,7 @@ def test_only_tls_from_1_2_on(served: Served) -> None:
         httpx.get(served.at.replace("https", "http"), timeout=20)
 
 
-def test_a_token_that_is_taken_back(served: Served, browser: Visit) -> None:
+def test_a_revoked_token_ends_its_sessions(served: Served, browser: Visit) -> None:
     file = served.folder / "tokens"
     browser.sign_in(served.secrets["carol"])
     with browser.client.stream("GET", browser.at + "/events?page=changes") as stream:
@@ -296,7 +296,7 @@ def test_a_token_that_is_taken_back(served: Served, browser: Visit) -> None:
     wait(lambda: browser.get("/changes").status_code == 200, served.agent.said)
 
 
-def test_a_certificate_that_is_renewed(served: Served, pki: Path) -> None:
+def test_a_renewed_certificate_is_served(served: Served, pki: Path) -> None:
     def serial() -> str:
         with served.connected() as sock:
             return str(sock.getpeercert()["serialNumber"])  # type: ignore[index]
@@ -311,13 +311,13 @@ def test_a_certificate_that_is_renewed(served: Served, pki: Path) -> None:
     assert serial() != before
 
 
-def test_a_client_that_is_slow(served: Served) -> None:
+def test_a_slow_client_is_closed(served: Served) -> None:
     """It has sent half a form when the module began."""
     assert served.slow.recv(4096).startswith(b"HTTP/1.1 408 ")
     served.slow.close()
 
 
-def test_a_certificate_of_the_client(pki: Path, tmp_path: Path) -> None:
+def test_a_client_certificate_is_required_where_configured(pki: Path, tmp_path: Path) -> None:
     options = ["--console", "127.0.0.1:0", "--console-client-ca", str(pki / "ca.pem")]
     options += ["--console-tls-cert", str(pki / "web.pem"), "--console-tls-key", str(pki / "web.key")]
     running = Agent(Nowhere(tmp_path), tmp_path / "log", *options)  # type: ignore[arg-type]
@@ -335,7 +335,7 @@ def test_a_certificate_of_the_client(pki: Path, tmp_path: Path) -> None:
         running.end(signal.SIGKILL)
 
 
-def test_what_is_refused_at_the_start(pki: Path, tmp_path: Path) -> None:
+def test_bad_console_options_are_refused_at_start(pki: Path, tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     append_token(tokens, new_token("alice", "change")[1])
     (tmp_path / "open").write_text(tokens.read_text())

@@ -22,7 +22,7 @@ DROP = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
 
 
 @pytest.mark.parametrize(("out", "back"), [("drain", "undrain"), ("down", "up")])
-def test_out_and_back(applied: Switch, out: str, back: str) -> None:
+def test_a_drain_moves_only_its_own_slots_and_undrain_restores_them(applied: Switch, out: str, back: str) -> None:
     base = applied.tables()
     done = on(applied)(out, "farm/ns1", "--json")
     assert (done.code, done.json["ok"], done.json["changed"]) == (0, True, True)
@@ -87,7 +87,7 @@ def test_a_gradual_drain_leaves_step_by_step(applied: Switch, tmp_path: Path) ->
     assert slots(applied) == gradual
 
 
-def test_a_gradual_drain_that_was_left_goes_on(applied: Switch) -> None:
+def test_an_abandoned_gradual_drain_continues(applied: Switch) -> None:
     argv = [sys.executable, "-m", "dnsteer", "drain", "farm/ns1", "--over", "3s", "--db", applied.database]
     child = subprocess.Popen(
         argv, env={**os.environ, "PYTHONPATH": str(ROOT / "generator")}, stderr=subprocess.PIPE, text=True
@@ -112,7 +112,7 @@ def test_a_gradual_drain_that_was_left_goes_on(applied: Switch) -> None:
 # For a time
 
 
-def test_for_a_time_with_a_note(applied: Switch) -> None:
+def test_a_drain_for_a_time_keeps_its_note(applied: Switch) -> None:
     before = datetime.now(timezone.utc)
     assert on(applied)("drain", "farm/ns1", "--for", "2h", "--note", 'new "kernel", \\ é [x]').code == 0
     (found,) = overlay(applied)
@@ -127,7 +127,7 @@ def test_for_a_time_with_a_note(applied: Switch) -> None:
 
 
 @pytest.mark.parametrize("verb", ["reconcile", "drain", "apply", "rollback"])
-def test_what_is_over_ends_with_the_next_change(applied: Switch, tmp_path: Path, verb: str) -> None:
+def test_expired_maintenance_ends_with_the_next_change(applied: Switch, tmp_path: Path, verb: str) -> None:
     heavier = spec_file(tmp_path, old="weight: 2", new="weight: 3")
     assert on(applied)("apply", heavier).code == 0
     base = slots(applied)
@@ -145,7 +145,7 @@ def test_what_is_over_ends_with_the_next_change(applied: Switch, tmp_path: Path,
     assert on(applied)("verify", heavier).code == (Exit.DIFFERENT if verb == "rollback" else 0)
 
 
-def test_a_time_that_is_none(applied: Switch) -> None:
+def test_an_invalid_duration_is_refused(applied: Switch) -> None:
     with nothing_changes(applied):
         for word in ("", "x", "-1s", "0", "0s", "2y", "1e9d", "nan", "inf", "1h30"):
             assert on(applied)("drain", "farm/ns1", f"--for={word}").code == Exit.USAGE
@@ -155,7 +155,7 @@ def test_a_time_that_is_none(applied: Switch) -> None:
 # Across applies
 
 
-def test_kept_across_applies(applied: Switch, tmp_path: Path) -> None:
+def test_maintenance_is_kept_across_applies(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("drain", "farm/ns1", "--note", "why", "--for", "1h").code == 0
     before = overlay(applied)
     with nothing_changes(applied):
@@ -167,7 +167,7 @@ def test_kept_across_applies(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("verify", tmp_path / "spec.yaml").code == 0
 
 
-def test_dropped_with_a_word_when_the_backend_leaves(applied: Switch, tmp_path: Path) -> None:
+def test_maintenance_of_a_removed_backend_ends_and_is_reported(applied: Switch, tmp_path: Path) -> None:
     on(applied)("drain", "farm/ns1")
     on(applied)("down", "farm/ns3", "--yes")
     value = FARM.replace("      - {name: ns1, ipv4: 192.0.2.11, ipv6: '2001:db8::11', mac: '02:00:00:00:01:01'}\n", "")
@@ -192,7 +192,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("verb", ["drain", "undrain", "down", "up"])
-def test_names_that_are_unknown(applied: Switch, verb: str) -> None:
+def test_unknown_names_are_refused(applied: Switch, verb: str) -> None:
     with nothing_changes(applied):
         for name, words in UNKNOWN.items():
             done = on(applied)(verb, name)
@@ -202,7 +202,7 @@ def test_names_that_are_unknown(applied: Switch, verb: str) -> None:
             assert (as_json.code, as_json.json["ok"]) == (Exit.ERROR, False)
 
 
-def test_up_of_a_backend_that_the_spec_has_down(applied: Switch) -> None:
+def test_up_of_a_backend_down_in_the_spec_is_refused(applied: Switch) -> None:
     with nothing_changes(applied):
         done = on(applied)("up", "farm/ns4")
     assert done.code == Exit.ERROR
@@ -210,7 +210,7 @@ def test_up_of_a_backend_that_the_spec_has_down(applied: Switch) -> None:
     assert states(applied)["ns4"] == "down"
 
 
-def test_without_a_spec_applied(shared: Switch) -> None:
+def test_verbs_without_an_applied_spec_are_refused(shared: Switch) -> None:
     fresh(shared)
     done = on(shared)("drain", "farm/ns1")
     assert done.code == Exit.ERROR
@@ -239,7 +239,7 @@ def test_the_bridge_is_named_where_there_are_several(applied: Switch, tmp_path: 
 
 
 @pytest.mark.parametrize("choice", ["keep", "drop"])
-def test_a_pool_that_would_lose_everybody(applied: Switch, tmp_path: Path, choice: str) -> None:
+def test_losing_the_last_backend_needs_confirmation(applied: Switch, tmp_path: Path, choice: str) -> None:
     file = spec_file(tmp_path, DROP if choice == "drop" else FARM)
     assert on(applied)("apply", file, "--yes").code == 0
     assert on(applied)("down", "spare/sp1").code == 0
@@ -265,7 +265,7 @@ def test_a_pool_that_would_lose_everybody(applied: Switch, tmp_path: Path, choic
     assert slots(applied) == one_left
 
 
-def test_back_from_the_dark_needs_no_yes(applied: Switch, tmp_path: Path) -> None:
+def test_restoring_the_first_backend_needs_no_confirmation(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("apply", spec_file(tmp_path, DROP), "--yes").code == 0
     for name in ("sp1", "sp2"):
         assert on(applied)("down", f"spare/{name}", "--yes").code == 0
@@ -279,7 +279,7 @@ def spare(flows: set[str]) -> set[str]:
     return {f for f in flows if f"reg0={pool}," in f}
 
 
-def test_more_than_half_asks_and_half_does_not(applied: Switch) -> None:
+def test_moving_more_than_half_needs_confirmation(applied: Switch) -> None:
     assert on(applied)("drain", "farm/ns2").code == 0  # 16 of 32
     on(applied)("undrain", "farm/ns2")
     on(applied)("drain", "farm/ns3")
@@ -308,7 +308,7 @@ def test_an_apply_that_moves_more_than_half_asks(applied: Switch, tmp_path: Path
 @pytest.mark.parametrize(
     ("answer", "goes"), [("y\n", True), ("n\n", False), ("\n", False), ("\x04", False), ("\x03", False)]
 )
-def test_in_a_terminal_it_asks_and_obeys(applied: Switch, answer: str, goes: bool) -> None:
+def test_a_terminal_prompt_decides(applied: Switch, answer: str, goes: bool) -> None:
     on(applied)("down", "spare/sp1")
     before = slots(applied)
     done = in_terminal(applied, answer, "down", "spare/sp2")
@@ -327,7 +327,7 @@ def test_in_a_terminal_yes_does_not_ask(applied: Switch) -> None:
     assert "Go on?" not in done.err
 
 
-def test_a_stuck_switch_is_given_up_after_the_time_that_was_said(tmp_path: Path) -> None:
+def test_a_stuck_switch_is_given_up_after_the_timeout(tmp_path: Path) -> None:
     with Switch() as stuck:
         command = on(stuck)
         assert command("apply", spec_file(tmp_path)).code == 0

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.mark.parametrize("sport", [1, 40001, 65535])
-def test_source_port_by_hand(sport: int) -> None:
+def test_explain_predicts_the_source_port_slot(sport: int) -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
     path = explain_query(
         loaded, ip_address("198.51.100.7"), sport, ip_address("192.0.2.53"), 53, Protocol.UDP, "p0"
@@ -47,7 +47,7 @@ def test_dp_hash_takes_two_passes() -> None:
     assert path.backend in {"a", "b"}
 
 
-def test_not_a_service_is_dropped() -> None:
+def test_a_query_to_no_service_is_dropped() -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
     path = explain_query(loaded, ip_address("198.51.100.7"), 9, ip_address("192.0.2.53"), 80, Protocol.TCP, "p0")
     assert path.out == ()
@@ -65,7 +65,7 @@ EVERYTHING = check_document(parse_document("spec.yaml", SPEC))
 SLOT = (40001 >> 1) % 16
 
 
-def test_a_tunnel() -> None:
+def test_explain_shows_an_ipip_tunnel() -> None:
     path = explained(EVERYTHING, "198.51.100.7", "192.0.2.1", uplink="p1")
     assert path.as_expected
     assert (path.selection, path.slot, path.passes) == ("source-port", SLOT, 2)
@@ -85,7 +85,7 @@ def test_a_tunnel() -> None:
     assert path.extension.sent == (("ext-out", frame),)
 
 
-def test_a_translation() -> None:
+def test_explain_shows_a_siit_translation() -> None:
     path = explained(EVERYTHING, "198.51.100.7", "192.0.2.3", Protocol.TCP)
     assert path.as_expected
     assert path.extension is not None
@@ -94,7 +94,7 @@ def test_a_translation() -> None:
 
 
 @pytest.mark.parametrize(("vip", "selection"), [("192.0.2.4", "client"), ("192.0.2.6", "spray")])
-def test_an_unpredicted_slot(vip: str, selection: str) -> None:
+def test_explain_shows_an_unpredicted_slot(vip: str, selection: str) -> None:
     path = explained(EVERYTHING, "198.51.100.7", vip)
     assert path.as_expected
     assert (path.selection, path.slot) == (selection, None)
@@ -105,7 +105,7 @@ def test_an_unpredicted_slot(vip: str, selection: str) -> None:
     assert 0 < path.extension.share < 16
 
 
-def test_the_extension_drops_what_nobody_is_left_for() -> None:
+def test_the_extension_drops_queries_of_an_empty_pool() -> None:
     path = explained(EVERYTHING, "198.51.100.7", "192.0.2.9")
     assert path.as_expected
     assert path.extension is not None

@@ -45,7 +45,7 @@ def line(ran: Ran, name: str) -> str:
     return next((text[9:] for text in ran.out.splitlines() if text.startswith(f"{name} ")), "")
 
 
-def test_who_is_out_counts_and_the_slots_own_backend_is_named(applied: Switch, tmp_path: Path) -> None:
+def test_live_explain_names_the_backend_in_service_and_the_slots_own(applied: Switch, tmp_path: Path) -> None:
     dnsteer, file = on(applied), spec_file(tmp_path)
     assert dnsteer("drain", "farm/ns1", "--for", "2h", "--note", "kernel update", "--yes").code == 0
     slots = {name: next(n for n, owner in enumerate(OWN) if owner == name) for name in ("ns1", "ns2", "ns4")}
@@ -80,7 +80,7 @@ def test_who_is_out_counts_and_the_slots_own_backend_is_named(applied: Switch, t
         assert line(alone, "view").startswith(f"the spec {file};")
 
 
-def test_of_a_drain_on_its_way_each_slot_goes_where_the_switch_sends_it(applied: Switch) -> None:
+def test_live_explain_follows_a_gradual_drain_slot_by_slot(applied: Switch) -> None:
     dnsteer = on(applied)
     out(TargetSwitch(applied.database), "farm/ns2", over=100_000.0, ago=50_000)
     assert dnsteer("reconcile").code == 0
@@ -93,7 +93,7 @@ def test_of_a_drain_on_its_way_each_slot_goes_where_the_switch_sends_it(applied:
     assert re.search(r"; out: farm/ns2 drained 5\d(\.\d)? %\n", dnsteer("explain", "--live", *query(left)).out)
 
 
-def test_tables_that_are_not_the_records_are_warned_of(applied: Switch) -> None:
+def test_tables_that_differ_from_the_record_are_warned_of(applied: Switch) -> None:
     dnsteer = on(applied)
     applied.ofctl("del-flows")
     ran = dnsteer("explain", "--live", *query(3))
@@ -106,13 +106,13 @@ def test_tables_that_are_not_the_records_are_warned_of(applied: Switch) -> None:
 
 
 @pytest.mark.parametrize("given", [[], ["--live", "SPEC"]])
-def test_by_the_spec_or_live_and_not_both(given: list[str], tmp_path: Path) -> None:
+def test_a_spec_together_with_live_is_refused(given: list[str], tmp_path: Path) -> None:
     file = spec_file(tmp_path)
     ran = run("explain", *(str(file) if word == "SPEC" else word for word in given), *query(1))
     assert (ran.code, ran.err) == (64, "dnsteer: give either SPEC, or --live for what the running switch does\n")
 
 
-def test_without_a_record_or_a_switch(applied: Switch, tmp_path: Path) -> None:
+def test_live_explain_without_record_or_switch_fails(applied: Switch, tmp_path: Path) -> None:
     fresh(applied)
     none = on(applied)("explain", "--live", *query(1))
     assert none.code == 1 and "no bridge" in none.err

@@ -48,7 +48,7 @@ def failures(report: CheckReport) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_proven(name: str) -> None:
+def test_examples_pass_the_proof(name: str) -> None:
     report = prove(loaded(name))
     assert report.ok, report.failures[:1]
     assert report.extended > 100
@@ -56,7 +56,7 @@ def test_it_is_proven(name: str) -> None:
     assert report.as_json()["extended"] == report.extended
 
 
-def test_a_sample_is_proven() -> None:
+def test_a_sample_passes_the_proof() -> None:
     report = prove(loaded("everything"), per_service=3)
     assert report.ok, report.failures[:1]
 
@@ -263,7 +263,9 @@ def test_a_missing_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("sleep 60", "did not answer within 1 s"),
     ],
 )
-def test_a_program_that_fails_is_told(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_program_is_reported(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / extension_process.NAME
     script.write_text(f"#!/bin/sh\n{text}\n")
     script.chmod(0o755)
@@ -273,7 +275,7 @@ def test_a_program_that_fails_is_told(text: str, message: str, tmp_path: Path, m
         prove(loaded("ipip"))
 
 
-def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
+def test_a_dying_program_is_reported_and_leaves_nothing() -> None:
     with Harness(build_plan(loaded("ipip"))) as switch:
         assert switch.extension is not None
         process = switch.extension._process
@@ -284,7 +286,7 @@ def test_a_program_that_dies_is_told_and_leaves_nothing() -> None:
     assert process.poll() is not None
 
 
-def test_packets_that_loop_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looping_packets_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     original = switch.lines_of
 
     def looping(plan: Any, **_: bool) -> list[str]:
@@ -313,7 +315,7 @@ def test_the_program_ends_with_the_harness() -> None:
     assert process.poll() is not None
 
 
-def test_the_command_names_what_went_through() -> None:
+def test_the_command_counts_packets_through_the_extension() -> None:
     file = ROOT / "examples" / "ipip.yaml"
     ran = run("check", file, "--sample", 2)
     assert ran.code == 0
@@ -371,7 +373,7 @@ with Harness(build_plan(load_spec(Path(sys.argv[1])))) as switch:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_the_program_ends_with_whoever_started_it(number: signal.Signals) -> None:
+def test_the_program_ends_with_its_parent(number: signal.Signals) -> None:
     with tempfile.TemporaryDirectory(prefix="t-") as place:  # short: sockets have names of 107 characters at most
         _ends_with_its_starter(number, place)
 

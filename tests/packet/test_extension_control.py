@@ -46,7 +46,9 @@ def last_load(extension: Extension) -> dict[str, Any]:
     return next(line for line in reversed(lines) if line["event"] == "loaded")
 
 
-def test_apply_from_nothing_and_again(do: Run, shared: Switch, extension: Extension) -> None:
+def test_the_first_apply_loads_the_program_and_the_second_changes_nothing(
+    do: Run, shared: Switch, extension: Extension
+) -> None:
     said = good(do("apply", EXTENDED))
     assert "the extension starts serving tunneled 198.51.100.53 53/udp+tcp, sprayed 198.51.100.54 53/udp" in said.out
     wanted = program_for()
@@ -57,7 +59,7 @@ def test_apply_from_nothing_and_again(do: Run, shared: Switch, extension: Extens
     assert do("plan", EXTENDED).code == do("verify", EXTENDED).code == 0
 
 
-def test_another_weight_moves_slots_alone(do: Run, extension: Extension) -> None:
+def test_another_weight_changes_only_slots(do: Run, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     before = extension.program
     planned = do("plan", HEAVY, "--json").json
@@ -72,7 +74,7 @@ def test_another_weight_moves_slots_alone(do: Run, extension: Extension) -> None
 
 
 @pytest.mark.parametrize("start", [EXTENDED, HEAVY], ids=["base", "heavy"])
-def test_out_of_the_extension_and_back(start: str, do: Run, shared: Switch, extension: Extension) -> None:
+def test_vips_leave_the_extension_and_return(start: str, do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", DSR))
     without = held(shared, extension)
     good(do("apply", start, "--yes"))
@@ -88,7 +90,7 @@ def test_out_of_the_extension_and_back(start: str, do: Run, shared: Switch, exte
     assert "ext-in" not in shared.ports()
 
 
-def test_drain_and_undrain(do: Run, shared: Switch, extension: Extension) -> None:
+def test_a_drain_changes_the_program_and_undrain_restores_it(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     for backend in ("far/f1", "sprayed/s2", "near/n1"):
@@ -138,7 +140,7 @@ def test_a_given_weight_is_as_the_specs(do: Run, shared: Switch, extension: Exte
     assert held(shared, extension) == before
 
 
-def test_maintenance_whose_time_is_over(do: Run, shared: Switch, extension: Extension) -> None:
+def test_expired_maintenance_ends_in_the_program(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     good(do("down", "far/f2", "--for", "1h"))
@@ -148,7 +150,7 @@ def test_maintenance_whose_time_is_over(do: Run, shared: Switch, extension: Exte
     assert good(do("reconcile")).out == ""
 
 
-def test_nobody_left_in_a_pool_that_drops(do: Run, extension: Extension) -> None:
+def test_a_pool_without_backends_leaves_the_program_and_returns(do: Run, extension: Extension) -> None:
     """What the program does not serve it drops; it comes back with the first backend."""
     spec = EXTENDED.replace("    selection: spray\n", "    selection: spray\n    on_all_down: drop\n")
     good(do("apply", spec))
@@ -163,7 +165,7 @@ def test_nobody_left_in_a_pool_that_drops(do: Run, extension: Extension) -> None
     assert extension.program == before
 
 
-def test_rollback(do: Run, shared: Switch, extension: Extension) -> None:
+def test_rollback_restores_the_program(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     good(do("apply", HEAVY, "--yes"))
@@ -192,7 +194,7 @@ def test_incremental_equals_full(do: Run, shared: Switch, extension: Extension) 
         assert do("verify", spec).code == 0
 
 
-def test_a_plan_file(do: Run, extension: Extension, tmp_path: Path) -> None:
+def test_a_plan_file_holds_for_one_program_only(do: Run, extension: Extension, tmp_path: Path) -> None:
     """It holds only for the program that it was made for."""
     good(do("apply", EXTENDED))
     plan = tmp_path / "plan"
@@ -219,7 +221,7 @@ def test_a_refused_load_changes_nothing(do: Run, shared: Switch, extension: Exte
     assert do("verify", EXTENDED).code == 0
 
 
-def test_reconcile_takes_back_what_others_steered(do: Run, extension: Extension, shared: Switch) -> None:
+def test_reconcile_restores_a_program_loaded_by_others(do: Run, extension: Extension, shared: Switch) -> None:
     good(do("apply", EXTENDED))
     before = held(shared, extension)
     assert extension.ask("drain", backend="far/f1/192.0.2.11")["ok"]
@@ -260,7 +262,7 @@ def test_verify_names_the_vip(do: Run, extension: Extension) -> None:
     assert do("verify", EXTENDED).code == 0
 
 
-def test_status(do: Run, extension: Extension) -> None:
+def test_status_shows_the_program(do: Run, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     found = good(do("status", "--json", "--interval", "0.5s")).json
     assert found["ok"] and found["extension"]["state"] == "running" and found["extension"]["reachable"]
@@ -282,7 +284,7 @@ def test_status(do: Run, extension: Extension) -> None:
     assert not found["ok"] and not found["extension"]["reachable"]
 
 
-def test_other_fields_to_hash(do: Run) -> None:
+def test_other_hash_fields_need_confirmation(do: Run) -> None:
     """All clients may move, so an operator is asked."""
     hashed = EXTENDED.replace("    selection: spray\n", "    selection: client\n")
     good(do("apply", hashed))
@@ -293,7 +295,7 @@ def test_other_fields_to_hash(do: Run) -> None:
     good(do("apply", other, "--yes"))
 
 
-def test_without_an_extension_nothing_of_it_is_loaded(do: Run, shared: Switch, tmp_path: Path) -> None:
+def test_a_spec_without_extension_loads_no_program(do: Run, shared: Switch, tmp_path: Path) -> None:
     """Plain specs pay nothing for it."""
     spec = tmp_path / "plain.yaml"
     spec.write_text(NO_EXTENSION)

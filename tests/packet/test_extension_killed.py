@@ -121,7 +121,9 @@ def digest_of(spec: Loaded) -> str:
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_kill_at_every_step(kind: str, target: TargetSwitch, shared: Switch, extension: Extension) -> None:
+def test_a_change_killed_at_any_step_is_whole_after_the_next_verb(
+    kind: str, target: TargetSwitch, shared: Switch, extension: Extension
+) -> None:
     forth, back = CHANGES[kind]
     old = held(shared, extension)
     forth(target)
@@ -144,7 +146,9 @@ def test_kill_at_every_step(kind: str, target: TargetSwitch, shared: Switch, ext
 
 
 @pytest.mark.parametrize("first", [6])
-def test_kill_of_what_ends_a_kill(first: int, target: TargetSwitch, shared: Switch, extension: Extension) -> None:
+def test_a_repair_killed_at_any_step_is_whole_after_the_next_verb(
+    first: int, target: TargetSwitch, shared: Switch, extension: Extension
+) -> None:
     """Also the verb that ends what was cut off may be cut off."""
     old = held(shared, extension)
     deploy(FileSource(NEW), target, QUICK)
@@ -206,7 +210,7 @@ def test_a_bundle_that_is_refused_takes_the_program_back(
 
 @pytest.mark.parametrize("kind", CHANGES)
 @pytest.mark.parametrize("arrived", [True, False])
-def test_a_bundle_of_unknown_fate(
+def test_a_bundle_without_answer_keeps_both_programs(
     kind: str,
     arrived: bool,
     target: TargetSwitch,
@@ -237,7 +241,7 @@ def test_a_bundle_of_unknown_fate(
 
 
 @pytest.mark.parametrize(("kind", "nth"), [(k, n) for k in CHANGES for n in (1, 2) if (k, n) != ("drain", 2)])
-def test_an_extension_that_dies_during_a_load(
+def test_an_extension_that_dies_during_a_load_is_named(
     kind: str, nth: int, target: TargetSwitch, relay: Relay, shared: Switch, extension: Extension
 ) -> None:
     """It comes back with the program of its file; `restore` makes both the same."""
@@ -257,7 +261,7 @@ def test_an_extension_that_dies_during_a_load(
     assert held(shared, extension) == (old if nth == 1 else new)
 
 
-def test_an_extension_that_is_stuck(target: TargetSwitch, shared: Switch, extension: Extension) -> None:
+def test_a_stuck_extension_changes_nothing(target: TargetSwitch, shared: Switch, extension: Extension) -> None:
     """It is waited for as long as was said, and nothing is changed."""
     before = all_of(shared)
     extension.stop(signal.SIGSTOP)
@@ -270,7 +274,7 @@ def test_an_extension_that_is_stuck(target: TargetSwitch, shared: Switch, extens
 
 
 @pytest.mark.parametrize("said", [b"nonsense\n", b"[1]\n", b'{"ok": 1}\n', b'{"ok": true}\n', b""])
-def test_answers_that_are_none(said: bytes, tmp_path: Path, target: TargetSwitch, shared: Switch) -> None:
+def test_malformed_answers_change_nothing(said: bytes, tmp_path: Path, target: TargetSwitch, shared: Switch) -> None:
     before = all_of(shared)
     with Relay(tmp_path / "strange.sock", lambda _: said) as relay:
         with pytest.raises(SwitchError) as error:
@@ -279,7 +283,7 @@ def test_answers_that_are_none(said: bytes, tmp_path: Path, target: TargetSwitch
     assert all_of(shared) == before
 
 
-def test_what_a_load_came_to_is_not_known(
+def test_a_load_without_answer_is_completed_by_the_next_apply(
     target: TargetSwitch, shared: Switch, extension: Extension, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when it takes too long: it may still happen."""

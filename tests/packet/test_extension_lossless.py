@@ -159,7 +159,7 @@ def change(crossing: Crossing, relay: Relay, old: str, new: str, monkeypatch: py
 
 
 @pytest.mark.parametrize(("one", "other"), PAIRS, ids=[" to ".join(pair) for pair in PAIRS])
-def test_every_packet_arrives(
+def test_no_packet_is_lost_between_two_specs(
     one: str, other: str, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There and back."""
@@ -198,7 +198,9 @@ def drawn(draw: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("DNSTEER_CHANGES", "4"))))
-def test_random_changes(seed: int, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_packet_is_lost_in_random_changes(
+    seed: int, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From any spec to any other."""
     draw = random.Random(f"changes {seed}")
     old, new = drawn(draw), drawn(draw)

@@ -28,7 +28,7 @@ TO_QUERIES = next(
 )
 
 
-def test_they_are_proven() -> None:
+def test_probes_pass_the_proof() -> None:
     report = prove(LOADED)
     assert report.ok, report.failures[:1]
     assert report.extended > 1000

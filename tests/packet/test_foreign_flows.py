@@ -105,7 +105,7 @@ STRAIGHT = "VIP straight 198.51.100.54 port 53/udp"
         ("table=0,priority=999,in_port=p0,udp6,actions=drop", f"{BEFORE} uplink p0 and drops"),
     ],
 )
-def test_what_a_flow_does_to_the_traffic_of_the_spec(applied: Switch, flow: str, effect: str) -> None:
+def test_the_effect_of_a_foreign_flow_is_named(applied: Switch, flow: str, effect: str) -> None:
     applied.ofctl("add-flow", flow)
     [drift] = find_drift(SPEC, applied.database)
     assert (
@@ -151,7 +151,7 @@ def test_a_flow_that_only_takes_what_would_be_dropped_is_named_once_it_has_packe
     assert ": it takes packets that dnsteer's flows drop (1 packet so far); to remove it: " in said
 
 
-def test_of_many_flows_those_that_take_most_are_named(applied: Switch) -> None:
+def test_the_busiest_foreign_flows_are_named(applied: Switch) -> None:
     for number in range(8):
         applied.ofctl("add-flow", f"table=10,priority=900,ip,nw_src=203.0.113.{number},actions=drop")
     applied.ofctl("add-flow", "table=20,priority=999,udp,nw_dst=198.51.100.99,actions=drop")

@@ -120,7 +120,7 @@ def in_force(switch: Switch, tables: object, out: set[str], spec: Path) -> None:
 
 @pytest.mark.parametrize("killed", [False, True], ids=["goes on", "is killed"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_disk_that_fills_at_a_step(
+def test_a_disk_full_at_any_step_leaves_whole_tables(
     kind: str, killed: bool, full: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the change is begun, before its bundle, before it is confirmed; the process goes on, or is killed there."""
@@ -163,7 +163,7 @@ def test_a_disk_that_fills_at_a_step(
         assert on(full)("apply", spec_file(tmp_path), "--yes").code == 0
 
 
-def test_whatever_room_is_left(full: Switch, tmp_path: Path) -> None:
+def test_an_apply_at_any_amount_of_free_space_is_whole_or_refused(full: Switch, tmp_path: Path) -> None:
     """Writes are of different length: one may still fit where the one before it did not."""
     ends, before = [], full.tables()
     for number, room in enumerate(range(0, 1400, 100)):
@@ -225,7 +225,7 @@ def test_a_restart_while_the_disk_is_full(
     )
 
 
-def test_a_switch_that_waits_on_a_full_disk_is_told_of(full: Switch) -> None:
+def test_a_switch_waiting_on_a_full_disk_is_named(full: Switch) -> None:
     full.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
     leave(full, 0)
     done = on(full)("restore")
@@ -243,7 +243,7 @@ def server(switch: Switch, *command: str) -> None:
 
 
 @pytest.mark.parametrize("step", [BEGIN, COMMIT], ids=["begin", "commit"])
-def test_a_server_that_takes_no_writes(
+def test_a_server_that_takes_no_writes_is_named(
     step: Owner, full: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A database that became the standby of another one; the same as with a full disk."""

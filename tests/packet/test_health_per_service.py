@@ -108,7 +108,7 @@ def test_a_backend_is_out_of_one_service(split: Switch, tmp_path: Path) -> None:
     assert overlay(split) == []
 
 
-def test_people_s_verbs_are_about_all_services(split: Switch) -> None:
+def test_operator_verbs_apply_to_all_services(split: Switch) -> None:
     decide(split, {DOT: {"ns1": "refused"}})
     done = on(split)("drain", "farm/ns3")
     assert "slots of pool farm move" in done.out and "slots of pool farm (853/tcp) move" in done.out
@@ -125,7 +125,7 @@ def test_the_panic_is_about_one_service(split: Switch) -> None:
     assert overlay(split) == []
 
 
-def test_a_spec_without_it_ends_it(split: Switch, tmp_path: Path) -> None:
+def test_a_spec_without_per_service_health_ends_it(split: Switch, tmp_path: Path) -> None:
     decide(split, {DOT: {"ns1": "refused"}})
     plain = tmp_path / "plain.yaml"
     plain.write_text(FARM_DOT.replace(", per: service", ""))
@@ -150,7 +150,7 @@ def test_a_spec_without_it_ends_it(split: Switch, tmp_path: Path) -> None:
         ("uplinks:", "probe: {addresses: [192.0.2.9/24, '2001:db8::9/64']}\n  uplinks:"),
     ],
 )
-def test_it_is_proven(tmp_path: Path, old: str, new: str) -> None:
+def test_per_service_health_passes_the_proof(tmp_path: Path, old: str, new: str) -> None:
     loaded = load_spec(spec_file(tmp_path, FARM_DOT.replace(old, new, 1) if old else FARM_DOT))
     report = prove(loaded)
     assert report.ok, report.failures

@@ -15,7 +15,6 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.command import FARM, fresh, nothing_changes, on, run, spec_file
 from tests.packet.switches import Switch
-from tests.unit.commands import files_of_at_most
 
 
 @pytest.fixture
@@ -48,7 +47,9 @@ def show(switch: Switch, what: object) -> str:
     return done.out
 
 
-def test_what_history_tells(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_lists_states_with_user_and_time(
+    applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SUDO_USER", "alice")
     go(applied, tmp_path, 1, 2)
     done = on(applied)("history", "--json")
@@ -70,7 +71,7 @@ def test_what_history_tells(applied: Switch, tmp_path: Path, monkeypatch: pytest
     assert "note 2" in lines[0]
 
 
-def test_history_in_a_narrow_terminal(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_fits_a_narrow_terminal(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = tmp_path / "customer-007-authoritative.yaml"
     spec.write_text(text(1))
     assert (
@@ -84,7 +85,7 @@ def test_history_in_a_narrow_terminal(applied: Switch, tmp_path: Path, monkeypat
     assert "authoritative.yaml" in "".join(words) and "digest" not in words
 
 
-def test_what_changes_nothing_makes_no_state(applied: Switch, tmp_path: Path) -> None:
+def test_an_apply_without_changes_makes_no_state(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1, 1)
     assert on(applied)("drain", "farm/ns1").code == 0
     assert on(applied)("apply", tmp_path / "spec-1.yaml").code == 0
@@ -106,19 +107,6 @@ def test_a_text_with_other_line_ends_comes_back(applied: Switch, tmp_path: Path)
     assert on(applied)("apply", file).code == 0
     assert on(applied)("show", "current", "-o", shown).code == 0
     assert shown.read_bytes() == file.read_bytes()
-
-
-def test_a_full_disk_leaves_the_earlier_file(applied: Switch, tmp_path: Path) -> None:
-    go(applied, tmp_path, 1)
-    file = tmp_path / "shown"
-    file.write_text("earlier")
-    with files_of_at_most(100):
-        done = on(applied)("show", "-o", file)
-    assert (done.code, done.out, done.err) == (Exit.ERROR, "", f"dnsteer: {file}: File too large\n")
-    assert file.read_text() == "earlier"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["shown", "spec-1.yaml"]
-    full = on(applied)("show", "-o", "/dev/full")
-    assert (full.code, full.err) == (Exit.ERROR, "dnsteer: /dev/full: No space left on device\n")
 
 
 def test_a_dash_is_standard_output(applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +141,7 @@ def test_ten_are_kept_and_numbers_go_on(applied: Switch, tmp_path: Path) -> None
     assert show(applied, "current") == text(5)
 
 
-def test_back_to_the_one_before(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_returns_to_the_previous_state(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1)
     first = applied.tables()
     go(applied, tmp_path, 2)
@@ -244,7 +232,7 @@ def test_the_target_is_named_before_anything_happens(applied: Switch, tmp_path: 
     assert on(applied)("rollback", "--yes").err.startswith(named)
 
 
-def test_back_to_a_number(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_to_a_number_restores_that_state(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1)
     first = applied.tables()
     go(applied, tmp_path, 2, 3)
@@ -259,7 +247,7 @@ def test_back_to_a_number(applied: Switch, tmp_path: Path) -> None:
     assert (done.code, done.json["changed"]) == (0, False)
 
 
-def test_with_one_state_there_is_nothing_before(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_of_the_only_state_is_refused(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1)
     with nothing_changes(applied):
         done = on(applied)("rollback", "--yes")
@@ -268,7 +256,7 @@ def test_with_one_state_there_is_nothing_before(applied: Switch, tmp_path: Path)
     assert "Traceback" not in done.err
 
 
-def test_drains_stay_as_they_are(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_keeps_drains(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1, 2)
     assert on(applied)("drain", "farm/ns1", "--note", "disk").code == 0
     assert on(applied)("rollback", "--yes").code == 0
@@ -282,7 +270,7 @@ def test_drains_stay_as_they_are(applied: Switch, tmp_path: Path) -> None:
     assert applied.tables() == drained
 
 
-def test_a_state_of_the_same_spec_is_not_before(
+def test_rollback_skips_states_of_the_same_spec(
     applied: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as the one that an apply by a newer version makes."""
@@ -295,7 +283,7 @@ def test_a_state_of_the_same_spec_is_not_before(
     assert show(applied, "current") == text(1)
 
 
-def test_a_note_that_a_terminal_would_obey(applied: Switch, tmp_path: Path) -> None:
+def test_control_characters_in_notes_are_escaped(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 2)
     loaded = load_spec(spec_file(tmp_path))  # the verb would not take it; other versions did
     deploy(FileSource(loaded), TargetSwitch(applied.database), Options(note="x\x1b]0;y\x07"))
@@ -310,14 +298,14 @@ def test_a_rollback_that_moves_more_than_half_asks(applied: Switch, tmp_path: Pa
     assert "--yes" in done.err
 
 
-def test_before_anything_was_applied(applied: Switch) -> None:
+def test_verbs_before_the_first_apply_are_refused(applied: Switch) -> None:
     for verb in (("history",), ("rollback", "--yes"), ("show", "current")):
         done = on(applied)(*verb)
         assert done.code == Exit.ERROR
         assert "apply a spec first" in done.err
 
 
-def test_a_new_name_comes_back_too(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_restores_the_switch_name(applied: Switch, tmp_path: Path) -> None:
     go(applied, tmp_path, 1)
     second = spec_file(tmp_path, old="name: dpu-1", new="name: dpu-2")
     with nothing_changes(applied):

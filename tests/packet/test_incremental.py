@@ -194,7 +194,7 @@ def test_quick_verbs_are_full_applies(shared: Switch, data: st.DataObject) -> No
 
 @SOME
 @given(specs(extension=False), specs(extension=False))
-def test_there_and_back_is_where_it_was(shared: Switch, one: Loaded, other: Loaded) -> None:
+def test_another_spec_and_back_restores_the_tables(shared: Switch, one: Loaded, other: Loaded) -> None:
     start = fresh(shared, one)
     deploy(other, target(shared))
     deploy(one, target(shared))
@@ -211,7 +211,7 @@ VERBS: list[tuple[str, Callable[[Switch], object]]] = [
 ]
 
 
-def test_each_verb_leaves_the_tables_of_its_overlay(shared: Switch) -> None:
+def test_every_verb_makes_the_tables_of_its_overlay(shared: Switch) -> None:
     spec = spec_of(LARGE)
     shared.vsctl("--if-exists", "del-br", BRIDGE)
     deploy(spec, target(shared))
@@ -228,7 +228,7 @@ def test_each_verb_leaves_the_tables_of_its_overlay(shared: Switch) -> None:
 
 @pytest.mark.parametrize("selection", ["source-port", "dp-hash"])
 @pytest.mark.parametrize("choice", ["keep", "drop"])
-def test_a_pool_that_goes_dark_and_comes_back(shared: Switch, selection: str, choice: str) -> None:
+def test_an_emptied_pool_returns_with_its_slots(shared: Switch, selection: str, choice: str) -> None:
     head, _, tail = LARGE.partition("  direct:\n    slots: 32\n")
     text = f"{head}  direct:\n    slots: 32\n    selection: {selection}\n    on_all_down: {choice}\n{tail}"
     spec = spec_of(text)

@@ -69,7 +69,7 @@ def test_every_site_is_proven(site: str, probe: bool, nat: bool, families: str, 
     assert bool(pool.health) is (probe or site == "resolvers")
 
 
-def test_what_is_said_names_the_next_commands(tmp_path: Path) -> None:
+def test_the_output_names_the_next_commands(tmp_path: Path) -> None:
     spec = tmp_path / "s.yaml"
     done = run(*flags("resolvers", "both", probe=True), "-o", spec)
     for command in ("check", "lint", "bringup", "plan", "apply"):
@@ -79,7 +79,7 @@ def test_what_is_said_names_the_next_commands(tmp_path: Path) -> None:
     assert again.json["next"][0] == f"dnsteer check {spec}"
 
 
-def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     spec = tmp_path / "s.yaml"
     spec.write_text("mine\n")
     done = run(*flags("dsr", "v4"), "-o", spec)
@@ -89,7 +89,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     assert shown.out == spec.read_text() and yaml.safe_load(shown.out)["vips"]["dns"]["pool"] == "authoritative"
 
 
-def test_without_a_terminal_and_without_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_terminal_and_flags_usage_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for words, missing in (
         ([], "--site, --vip, --backend"),
@@ -146,7 +146,7 @@ def test_words_of_yaml_are_names(word: str, tmp_path: Path) -> None:
     assert by_others["switch"]["name"] == word and by_others["pools"]["authoritative"]["backends"][-1]["name"] == word
 
 
-def test_a_wrong_site_by_flags_as_json(tmp_path: Path) -> None:
+def test_a_wrong_flag_is_an_error_in_json(tmp_path: Path) -> None:
     done = run(*flags("dsr", "v4"), "--vip", "192.0.2.11", "-o", tmp_path / "s.yaml", "--json")
     (error,) = done.json["errors"]
     assert (done.code, error["flag"], error["line"]) == (Exit.ERROR, "--backend ns1", 0)
@@ -172,7 +172,7 @@ def asked(answers: list[str], *words: object) -> tuple[int, str, str]:
     return process.returncode, questions, shown
 
 
-def test_answers_in_a_terminal(tmp_path: Path) -> None:
+def test_answers_in_a_terminal_make_a_spec(tmp_path: Path) -> None:
     spec = tmp_path / "asked.yaml"
     answers = [
         "nowhere", "nat", "example..org", "", "dpu-7", "ovs-netdev", "", "", V4, "", "ns1,192.0.2.11",
@@ -200,7 +200,7 @@ def test_answers_that_contradict_each_other_are_kept_as_a_draft(tmp_path: Path) 
     assert sorted(tmp_path.iterdir()) == drafts
 
 
-def test_what_flags_say_is_looked_at_before_anything_is_asked(tmp_path: Path) -> None:
+def test_flags_are_checked_before_any_question(tmp_path: Path) -> None:
     for words in (["--mac", "x"], ["-o", tmp_path / "none" / "s.yaml"], ["-o", tmp_path]):
         code, questions, _ = asked([], *words)
         assert code in (Exit.USAGE, Exit.ERROR) and "site (" not in questions, questions

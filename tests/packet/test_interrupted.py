@@ -80,7 +80,7 @@ def test_an_apply_killed_at_any_moment_leaves_whole_tables(switch: Switch, state
     assert late <= 10  # else the moments were no moments
 
 
-def test_nobody_sees_tables_that_are_half_new(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
+def test_tables_are_replaced_atomically(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
     seen: list[set[str]] = []
     done = threading.Event()
 
@@ -147,7 +147,7 @@ def slow_apply(spec: Loaded, database: str) -> None:
     apply(spec, database)
 
 
-def test_two_at_once_make_the_tables_of_one(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
+def test_two_concurrent_applies_make_the_tables_of_one(switch: Switch, states: list[tuple[Loaded, Held]]) -> None:
     """One waits for the other, and sees then what that one made."""
     apply(spec_of(SMALL.replace("  name: dpu-1\n", "")), switch.database)
     children = [FORK.Process(target=slow_apply, args=(spec, switch.database)) for spec, _ in states]
@@ -163,7 +163,7 @@ def test_two_at_once_make_the_tables_of_one(switch: Switch, states: list[tuple[L
 
 
 @pytest.mark.parametrize("arrived", [True, False])
-def test_what_a_bundle_needs_stays_while_its_fate_is_unknown(
+def test_ports_of_a_bundle_without_answer_are_kept(
     arrived: bool, switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new tables may be there: the new ports must be too, and the record says that a change is under way."""
@@ -211,7 +211,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize("when", MOMENTS)
 @pytest.mark.parametrize("first", [True, False], ids=["new bridge", "bridge there"])
-def test_a_switch_that_dies_in_the_middle(
+def test_a_switch_that_dies_during_an_apply_is_named(
     when: str, first: bool, switch: Switch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch.expected = ["Connection reset by peer", "Broken pipe"]

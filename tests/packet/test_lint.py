@@ -30,7 +30,7 @@ from tests.packet.linted_examples import QUICKSTART, ROOT, changed, codes_of, fo
 from tests.unit.commands import in_process
 
 
-def test_all_of_the_quickstart_is_offloaded_in_one_pass() -> None:
+def test_the_quickstart_is_offloaded_in_one_pass() -> None:
     found = report("quickstart", "ovs-doca")
     assert found.offloaded == 1.0
     assert len(found.paths) == 4  # two families, two protocols; with direct server return no answers pass
@@ -53,7 +53,7 @@ def test_a_split_rule_names_its_fields_and_they_sum_up() -> None:
 
 
 @pytest.mark.parametrize("flavor", ["ovs-dpdk", "ovs-kernel"])
-def test_a_hash_is_not_offloaded_there_and_the_finding_says_what_to_change(flavor: str) -> None:
+def test_a_hash_that_is_not_offloaded_is_a_finding_with_advice(flavor: str) -> None:
     found = report("own-ports", flavor)
     errors = [f for f in found.findings if f.code.code == "DNS001"]
     assert errors and all("hash" in f.text for f in errors)
@@ -75,14 +75,14 @@ def test_answers_that_are_translated_are_judged_too() -> None:
     assert reasons == {f"{family}.frag={which}" for family in ("ipv4", "ipv6") for which in ("first", "later")}
 
 
-def test_what_runs_on_the_cpu_is_told_for_every_kind() -> None:
+def test_packets_handled_by_the_cpu_are_listed_by_kind() -> None:
     software = report("two-uplinks", "ovs-doca").in_software
     assert {"neighbor", "echo", "fragment"} <= set(software)
     assert not {"query", "answer"} & set(software)
     assert any("ovs-vswitchd itself" in reason for reason in software["echo"])
 
 
-def test_software_is_told_once() -> None:
+def test_a_software_flavor_is_one_finding() -> None:
     found = report("quickstart", "ovs-netdev")
     assert "DNS005" in codes_of(found) and "DNS001" not in codes_of(found)
     assert found.rules == 0
@@ -108,7 +108,7 @@ def test_each_uplink_needs_the_flows_of_all_slots() -> None:
 
 
 @pytest.mark.parametrize(("example", "what"), [("own-ports", "64 values of the hash"), ("quickstart", "64 slots")])
-def test_more_flows_than_that_are_found(example: str, what: str) -> None:
+def test_an_exceeded_flow_count_is_a_finding(example: str, what: str) -> None:
     usual = seen(example, "ovs-doca")
     more = [replace(j, flow=by_another_router(j.flow)) for j in usual.judged if j.kind == "query"]
     found = found_as(run_finders(replace(usual, judged=[*usual.judged, *more])), "DNS012")
@@ -124,7 +124,7 @@ def by_another_router(flow: DatapathFlow | Unreadable) -> DatapathFlow:
     return replace(flow, match=(*(f for f in flow.match if f.key != "eth.src"), other))
 
 
-def test_more_flows_than_the_limit_are_found() -> None:
+def test_an_exceeded_flow_limit_is_a_finding() -> None:
     services = ", ".join(f"{{protocol: udp, port: {port}}}" for port in range(1000, 1030))
     loaded = changed("quickstart", ("slots: 64 ", "slots: 4096 "), ("services: [dns]", f"services: [{services}]"))
     seen = examine(loaded, profile("ovs-doca"), queries=300)
@@ -135,7 +135,7 @@ def test_more_flows_than_the_limit_are_found() -> None:
     assert older and "65,536 counters" in older[0].text and older[0].reasons[0].source
 
 
-def test_more_rules_than_the_card_holds_are_found() -> None:
+def test_an_exceeded_rule_count_is_a_finding() -> None:
     loaded = changed("quickstart", ("  bridge: br-dns", "  hardware: bluefield-2\n  bridge: br-dns"))
     on_card = replace(seen("quickstart", "ovs-doca"), loaded=loaded)
     context = LintContext.of(on_card)
@@ -157,7 +157,7 @@ def test_limits_of_all_flows_together_are_compared() -> None:
     assert not {"DNS014", "DNS019"} & codes_of(report("one-armed-nat", "ovs-doca"))
 
 
-def test_what_nobody_knows_is_neither_in_hardware_nor_in_software() -> None:
+def test_unknown_offload_is_counted_apart() -> None:
     found = report("one-armed-nat", "ovs-dpdk")
     assert found.shares == {"yes": 0.0, "unknown": 1.0, "partial": 0.0, "no": 0.0}
     assert {"query", "answer", "unusual"} == set(found.unknown)
@@ -173,7 +173,7 @@ def test_what_nobody_knows_is_neither_in_hardware_nor_in_software() -> None:
     assert "echo" in software and "queries" not in software
 
 
-def test_a_yes_says_how_sure_it_is_and_on_what_it_rests() -> None:
+def test_a_yes_names_its_certainty_and_source() -> None:
     found = report("quickstart", "ovs-doca")
     assert {p.certainty for p in found.paths} == {"test-suite"}  # weaker than the source code of the rest: the hairpin
     assert all(any("hairpin" in r.text for r in remarks) for remarks in found.remarks.values())
@@ -195,7 +195,7 @@ def test_json_has_every_flow_with_its_judgement_and_the_sources() -> None:
     assert all(path["certainty"] and path["remarks"] for path in told["paths"])
 
 
-def test_wide_entries_of_a_newer_card_are_told_and_not_counted() -> None:
+def test_wide_entries_of_a_newer_card_are_reported_and_not_counted() -> None:
     found = run_finders(
         examine(changed("quickstart", ("  bridge:", "  hardware: bluefield-3\n  bridge:")), profile("ovs-doca"))
     )
@@ -242,7 +242,7 @@ def test_port_scans_that_fill_the_flow_limit_are_found() -> None:
         assert "DNS032" not in codes_of(report(example, "ovs-doca"))
 
 
-def test_exit_codes(tmp_path: Path) -> None:
+def test_lint_exit_codes_follow_the_worst_finding(tmp_path: Path) -> None:
     clean = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--json")
     assert clean.returncode == 0, clean.stdout
     assert json.loads(clean.stdout)["ok"] is True
@@ -274,7 +274,7 @@ def test_probes_of_the_agent_are_no_masks_too_many(example: str) -> None:
     )
 
 
-def test_sarif_and_explain_and_wrong_names(tmp_path: Path) -> None:
+def test_lint_writes_sarif_explains_codes_and_refuses_wrong_names(tmp_path: Path) -> None:
     file = tmp_path / "out.sarif"
     done = in_process("lint", str(QUICKSTART), "--flavor", "ovs-doca", "--sarif", str(file))
     assert done.returncode == 0

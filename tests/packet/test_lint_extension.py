@@ -27,7 +27,7 @@ PROBE = "  probe: {addresses: [192.0.2.9/24, '2001:db8::9/64']}\n  extension:\n"
 
 @pytest.mark.parametrize("probed", [False, True], ids=["", "probed"])
 @pytest.mark.parametrize("example", EXTENDED)
-def test_the_program_takes_what_is_said(example: str, probed: bool) -> None:
+def test_the_program_has_the_predicted_entries(example: str, probed: bool) -> None:
     """Selectors, slots and tunnels, as the program on the model counts them."""
     part = build_plan(changed(example, *([("  extension:\n", PROBE)] if probed else []))).extension
     assert part is not None
@@ -48,7 +48,7 @@ def test_the_program_takes_what_is_said(example: str, probed: bool) -> None:
 
 
 @pytest.mark.parametrize("example", EXTENDED)
-def test_every_part_of_the_way_is_told(example: str) -> None:
+def test_every_hop_of_a_path_is_listed(example: str) -> None:
     found = report(example, "ovs-doca")
     loaded = found.examination.loaded
     assert found.offloaded == 1.0
@@ -71,7 +71,7 @@ def test_every_part_of_the_way_is_told(example: str) -> None:
     assert not {"DNS010", "DNS012", "DNS030", "DNS031"} & codes_of(found)
 
 
-def test_whose_the_flows_of_a_shared_address_are() -> None:
+def test_flows_of_a_shared_address_belong_to_their_service() -> None:
     """UDP and TCP of one address are two VIPs, of which the extension serves one."""
     found = report("spray", "ovs-doca")
     assert {(p.vip, p.service, bool(p.hops)) for p in found.paths} == {
@@ -103,7 +103,7 @@ def test_tunnels_and_translations_change_the_length() -> None:
 
 @pytest.mark.parametrize("name", profile_names())
 @pytest.mark.parametrize("example", EXTENDED)
-def test_findings_by_flavor(example: str, name: str) -> None:
+def test_extension_findings_depend_on_the_flavor(example: str, name: str) -> None:
     found = codes_of(report(example, name))
     hardware = profile(name).hardware
     assert ({"DNS060", "DNS061"} <= found) == hardware
@@ -148,7 +148,7 @@ def test_two_uplinks_need_one_eswitch() -> None:
     assert "queries that come in by p1 go to ext-in" in assumed.text
 
 
-def test_what_comes_from_the_extension_is_known_where_it_leaves_by_several_ports() -> None:
+def test_flows_from_the_extension_are_known_with_several_exit_ports() -> None:
     places = [(f"01:0{n}", f"01:0{n}, port: p{n % 2}") for n in (1, 2, 3)]
     loaded = changed("client-hash", ("    p0:\n", "    p0:\n    p1:\n"), *places)
     seen = examine(loaded, profile("ovs-doca"))
@@ -156,7 +156,7 @@ def test_what_comes_from_the_extension_is_known_where_it_leaves_by_several_ports
     assert {beyond.returned for beyond in extension_parts(seen.plan).values()} == {3}
 
 
-def test_text_and_json(tmp_path: Path) -> None:
+def test_lint_prints_extension_paths_as_text_and_json(tmp_path: Path) -> None:
     done = in_process("lint", str(ROOT / "examples" / "ipip.yaml"), "--flavor", "ovs-doca")
     assert done.returncode == 0
     rows = [line.split() for line in done.stdout.splitlines() if line.split()[:2] == ["extension", "unknown"]]

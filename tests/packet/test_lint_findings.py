@@ -56,7 +56,7 @@ def test_masks_of_the_agents_own_probes_are_not_counted(example: str) -> None:
     assert list(mask_count(context)) == []
 
 
-def test_the_budget_is_said_with_what_would_keep_it() -> None:
+def test_an_exceeded_mask_budget_is_named_with_advice() -> None:
     pools = "".join(
         f"  {name}:\n    slots: {slots}\n    backends:\n"
         f"      - {{name: ns1, ipv4: 192.0.2.1{nth}, mac: '02:00:00:00:01:0{nth}'}}\n"
@@ -78,7 +78,7 @@ def accepting(code: str) -> Loaded:
 
 
 @pytest.mark.parametrize(("flavor", "found"), [("ovs-doca", True), ("ovs-doca-2", False), ("ovs-netdev", False)])
-def test_what_is_accepted_and_not_found_is_a_finding_for_the_specs_own_flavor(flavor: str, found: bool) -> None:
+def test_an_accepted_code_without_a_finding_is_a_finding_for_the_specs_flavor(flavor: str, found: bool) -> None:
     judged = replace(seen(ON_DOCA, flavor), loaded=accepting("DNS010"))
     assert ("DNS050" in {f.code.code for f in run_finders(judged).findings}) == found
 

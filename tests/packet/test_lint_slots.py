@@ -43,7 +43,7 @@ def advice(text: str) -> list[LintFinding]:
     return [f for f in found if f.code.code in ("DNS033", "DNS034")]
 
 
-def test_more_where_shares_are_far_off() -> None:
+def test_uneven_shares_advise_more_slots() -> None:
     """Weights 1 to 7 of 16 slots: 16/28 of a slot each."""
     (found,) = advice(spec(1, [1, 2, 3, 4, 5, 6, 7], 16, 1))
     assert found.code.code == "DNS033" and found.path == ("pools", "pool0")
@@ -54,7 +54,7 @@ def test_more_where_shares_are_far_off() -> None:
     assert found.advice == "set slots: 256 if this is worth moving many of a pool's clients once"
 
 
-def test_fewer_where_rules_are_many_and_shares_are_good() -> None:
+def test_too_many_rules_with_even_shares_advise_fewer_slots() -> None:
     (found,) = advice(spec(1, [1, 1, 1, 1], 1024, 4))
     assert found.code.code == "DNS034"
     assert "take 16,384 hardware rules; 64 give" in found.text and "take 1,024" in found.text
@@ -64,7 +64,7 @@ def test_fewer_where_rules_are_many_and_shares_are_good() -> None:
     ("weights", "slots", "vips"),
     [([1, 1, 1, 1], 256, 4), ([1, 2, 2, 3], 64, 1), ([1, 1, 1, 1], None, 1), ([1, 2, 3], 4096, 1), ([1], None, 1)],
 )
-def test_nothing_where_neither_gains(weights: list[int], slots: int | None, vips: int) -> None:
+def test_no_advice_where_no_slot_count_gains(weights: list[int], slots: int | None, vips: int) -> None:
     found = advice(spec(1, weights, slots, vips))
     assert [f for f in found if f.code.code == "DNS033"] == []
     assert all("4096 slots" in f.text for f in found)
@@ -76,6 +76,6 @@ def test_pools_of_the_same_advice_are_one_finding() -> None:
     assert "take 320 hardware rules" in found.text
 
 
-def test_the_advice_is_followed_and_then_there_is_none() -> None:
+def test_followed_advice_gives_no_further_advice() -> None:
     assert advice(spec(1, [1, 2, 3, 4, 5, 6, 7], 256, 1)) == []
     assert advice(spec(1, [1, 1, 1, 1], 64, 4)) == []

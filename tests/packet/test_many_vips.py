@@ -44,7 +44,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Switch, Ra
         assert unexpected(private) == []
 
 
-def test_the_first_apply(first: tuple[Switch, Ran]) -> None:
+def test_a_first_apply_of_200_vips_is_summarised(first: tuple[Switch, Ran]) -> None:
     _, done = first
     assert done.code == 0, done.err
     lines = done.out.splitlines()
@@ -53,7 +53,7 @@ def test_the_first_apply(first: tuple[Switch, Ran]) -> None:
     assert len(lines) < 20 and max(map(len, lines)) < 160
 
 
-def test_a_plan_that_removes_many(first: tuple[Switch, Ran], tmp_path: Path) -> None:
+def test_a_plan_removing_many_vips_is_summarised(first: tuple[Switch, Ran], tmp_path: Path) -> None:
     spec = spec_file(tmp_path, many(10))
     done = on(first[0])("plan", spec)
     assert done.code == 2

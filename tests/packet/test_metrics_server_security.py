@@ -20,9 +20,7 @@ END, WHERE = "dnsteer_certificate_end_timestamp_seconds", "dnsteer_console_info"
 
 
 @pytest.mark.parametrize("what", ["--console", "--metrics"])
-def test_the_certificate_in_use_tells_when_it_ends_and_the_console_where_it_is(
-    pki: Path, tmp_path: Path, what: str
-) -> None:
+def test_certificate_expiry_and_console_url_are_exported(pki: Path, tmp_path: Path, what: str) -> None:
     for suffix in ("pem", "key"):
         shutil.copy(pki / f"web.{suffix}", tmp_path)
     token = secrets_in(tmp_path / "tokens", bob="read")["bob"]

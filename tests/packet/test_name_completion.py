@@ -53,15 +53,15 @@ def completed(switch: str, *words: str, shell: str = "bash") -> list[str]:
         (("undr",), ["undrain"]),
     ],
 )
-def test_what_is_offered(drained: Switch, words: tuple[str, ...], offered: list[str]) -> None:
+def test_names_of_the_switch_are_completed(drained: Switch, words: tuple[str, ...], offered: list[str]) -> None:
     assert completed(drained.database, *words) == offered
 
 
-def test_another_shell(drained: Switch) -> None:
+def test_zsh_completes_names(drained: Switch) -> None:
     assert "spare" in "".join(completed(drained.database, "status", "sp", shell="zsh"))
 
 
 @pytest.mark.parametrize("remote", ["unix:/nonexistent/db.sock", "tcp:127.0.0.1:1", "nonsense"])
-def test_nothing_is_said_without_a_switch(remote: str) -> None:
+def test_completion_without_a_switch_is_silent(remote: str) -> None:
     assert completed(remote, "drain", "farm/") == []
     assert completed(remote, "status", "--bridge", "") == []

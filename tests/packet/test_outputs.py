@@ -103,7 +103,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_cannot_be_made_is_named(text: str, root: Path) -> None:
+def test_a_wrong_output_block_is_named(text: str, root: Path) -> None:
     with pytest.raises(outputs.OutputError, match=re.escape(WRONG[text])):
         made(root, text)
 

@@ -69,7 +69,7 @@ def same_flows(view: PathView, path: dict[str, Any]) -> None:
     ],
     ids=["nat", "ports"],
 )
-def test_it_is_what_explain_finds_by_sending(loaded: Loaded, asked: PathQuery) -> None:
+def test_the_traced_path_equals_the_explained_one(loaded: Loaded, asked: PathQuery) -> None:
     path = explained(loaded, asked)
     with tracer(loaded) as (traced, switch):
         view = traced.trace(switch, asked)
@@ -121,7 +121,7 @@ def test_a_pool_that_the_switchs_hash_selects_ends_at_its_group() -> None:
     assert [s.cookie for s in view.way.steps] == [s["cookie"] for s in explained(PORTS, asked)["steps"]]
 
 
-def test_what_leaves_to_the_extension() -> None:
+def test_a_trace_continues_into_the_extension() -> None:
     with tracer(EVERYTHING) as (traced, switch):
         tunnel = traced.trace(switch, query("198.51.100.7", "192.0.2.1", uplink="p1"))
         client = traced.trace(switch, query("198.51.100.7", "192.0.2.4"))
@@ -145,7 +145,7 @@ def test_what_leaves_to_the_extension() -> None:
     ],
     ids=["slots are gone", "another port", "dropped at once", "answers are dropped"],
 )
-def test_a_broken_flow_shows(change: tuple[str, str], problem: str, last: str) -> None:
+def test_a_trace_shows_a_broken_flow(change: tuple[str, str], problem: str, last: str) -> None:
     with tracer(NAT) as (traced, switch):
         harness = switch.harness
         assert not traced.trace(switch, query("198.51.100.7", "198.51.100.53")).way.problem
@@ -159,7 +159,7 @@ def test_a_broken_flow_shows(change: tuple[str, str], problem: str, last: str) -
         assert view.answer is not None and view.answer.problem.startswith("it should leave by port p0")
 
 
-def test_what_others_flows_send_out_is_not_dropped() -> None:
+def test_packets_sent_by_foreign_flows_are_not_shown_as_dropped() -> None:
     asked = query("198.51.100.7", "198.51.100.53")
     with tracer(NAT) as (traced, switch):
         add = switch.harness.openflow.ofctl

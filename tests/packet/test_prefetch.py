@@ -77,7 +77,7 @@ def test_a_change_that_was_taken_back_meanwhile_is_seen(applied: Switch) -> None
             assert prefetch.client(session.record(BRIDGE)) is None
 
 
-def test_nothing_is_begun_in_the_middle_of_a_change(applied: Switch, tmp_path: Path) -> None:
+def test_no_prefetch_starts_during_a_change(applied: Switch, tmp_path: Path) -> None:
     with Session(applied.database) as session, Prefetch(TargetSwitch(applied.database)) as prefetch:
         session.lock(BRIDGE)
         record = session.record(BRIDGE)
@@ -126,7 +126,7 @@ def stuck(tmp_path: Path) -> Iterator[Switch]:
             daemon.send_signal(signal.SIGCONT)
 
 
-def test_a_bad_spec_is_said_at_once(stuck: Switch, tmp_path: Path) -> None:
+def test_a_bad_spec_is_reported_at_once(stuck: Switch, tmp_path: Path) -> None:
     bad = spec_file(tmp_path, old="weight: 2", new="weight: -2")
     began = time.monotonic()
     done = cli("apply", bad, "--db", stuck.database, "--timeout", "50")
@@ -147,7 +147,7 @@ def test_a_stuck_switch_is_waited_for_once(stuck: Switch, tmp_path: Path) -> Non
     assert asking(stuck) == []
 
 
-def test_what_nobody_took_ends_with_the_context(stuck: Switch) -> None:
+def test_unused_prefetches_end_with_the_context(stuck: Switch) -> None:
     with Prefetch(TargetSwitch(stuck.database)) as prefetch:
         prefetch.begin(BRIDGE)
         deadline = time.monotonic() + 5

@@ -29,7 +29,7 @@ def switch() -> Iterator[Switch]:
     assert found == []
 
 
-def test_each_kind_of_pool_and_service(switch: Switch, tmp_path: Path) -> None:
+def test_probes_cover_each_kind_of_pool_and_service(switch: Switch, tmp_path: Path) -> None:
     dnsteer = on(switch)
     assert dnsteer("apply", spec_file(tmp_path, MIXED), "--yes").code == 0
     found = dnsteer("probes", "--json", "--ports", "4").json
@@ -56,7 +56,7 @@ def test_each_kind_of_pool_and_service(switch: Switch, tmp_path: Path) -> None:
     ]
 
 
-def test_who_is_out_is_not_asked_and_ports_follow_the_slots(switch: Switch, tmp_path: Path) -> None:
+def test_out_of_service_backends_get_no_probe_and_ports_follow_the_slots(switch: Switch, tmp_path: Path) -> None:
     dnsteer = on(switch)
     spec = spec_file(tmp_path, FARM)
     assert dnsteer("apply", spec, "--yes").code == 0
@@ -100,7 +100,7 @@ LIVENESS = {
 PLAIN = {"recursion": False, "rdclass": "IN", "cd": False, "do": False, "edns_size": 0, "timeout": 0.5}
 
 
-def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_path: Path) -> None:
+def test_probes_ask_the_first_dns_check(switch: Switch, tmp_path: Path) -> None:
     dnsteer = on(switch)
     assert dnsteer("apply", spec_file(tmp_path, CHECKED), "--yes").code == 0
     for found in (dnsteer("probes", "--json").json, dnsteer("probes", "--json", "--backend", "farm/ns1").json):
@@ -121,7 +121,7 @@ def test_what_is_asked_is_what_the_first_check_by_dns_asks(switch: Switch, tmp_p
     assert found["notes"] == ["pool spare: no health check names a query, so only that something answers is tested"]
 
 
-def test_of_a_coming_spec_only_what_is_there_already_is_asked_as_its_checks_ask(switch: Switch, tmp_path: Path) -> None:
+def test_probes_of_a_new_spec_ask_only_existing_services(switch: Switch, tmp_path: Path) -> None:
     dnsteer = on(switch)
     assert dnsteer("apply", spec_file(tmp_path, FARM), "--yes").code == 0
     coming = CHECKED.replace("192.0.2.53", "192.0.2.53, 192.0.2.99").replace("services: [dns, dot]", "services: [dns]")
@@ -139,7 +139,7 @@ def test_of_a_coming_spec_only_what_is_there_already_is_asked_as_its_checks_ask(
     assert wrong.code == 64 and "--spec is about queries through the VIPs" in wrong.err
 
 
-def test_wrong_use_is_named(switch: Switch, tmp_path: Path) -> None:
+def test_wrong_usage_of_probes_is_named(switch: Switch, tmp_path: Path) -> None:
     for options, said in (
         (("--address", "here"), "found 'here'; expected an IPv4 or IPv6 address"),
         (("--skip", "853"), "found '853'; expected a protocol and port such as tcp/853"),

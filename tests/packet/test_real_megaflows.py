@@ -40,7 +40,7 @@ def flows_of(loaded: Loaded, kinds: dict[str, list[Vector]]) -> dict[str, tuple[
 
 
 @pytest.mark.parametrize("name", ["quickstart.yaml", "one-armed-nat.yaml"])
-def test_flows_of_the_examples(name: str) -> None:
+def test_megaflows_of_the_examples_are_parsed_and_judged(name: str) -> None:
     loaded = load_spec(EXAMPLES / name)
     kinds: dict[str, list[Vector]] = defaultdict(list)
     for vector in vectors(loaded.spec, Reference(loaded.spec), per_service=SLOTS):

@@ -51,7 +51,7 @@ def test_a_damaged_bridge_stops_no_other(beside: Switch) -> None:
     assert "br-a" in value.json["error"]
 
 
-def test_arming_passes_over_what_is_damaged(beside: Switch) -> None:
+def test_arming_skips_damaged_bridges(beside: Switch) -> None:
     beside.vsctl("set", "Bridge", "br-a", "external_ids:dnsteer-state=junk")
     dry = on(beside)("restore", "--arm", "--dry-run")
     assert dry.code == 0
@@ -59,7 +59,7 @@ def test_arming_passes_over_what_is_damaged(beside: Switch) -> None:
     assert f"{BRIDGE}: ovs-vswitchd will wait for restore" in dry.out
 
 
-def test_tables_of_something_else_are_brought_back(applied: Switch) -> None:
+def test_tables_of_another_spec_are_restored(applied: Switch) -> None:
     right = applied.tables()
     mark = next(f for f in right[0] if re.fullmatch(r"cookie=0xd4530a\w+, table=\w+, priority=0 actions=drop", f))
     place = mark.split(", ", 1)[1].replace(" actions", ",actions").replace(" ", "")
@@ -71,7 +71,7 @@ def test_tables_of_something_else_are_brought_back(applied: Switch) -> None:
     assert on(applied)("reconcile", "--json").json["changed"] is False
 
 
-def test_a_dry_restore_looks_at_all_tables(applied: Switch) -> None:
+def test_a_dry_restore_compares_all_tables(applied: Switch) -> None:
     value = on(applied)("restore", "--dry-run", "--json")
     assert (value.json["dry_run"], value.json["changed"]) == (True, False)
     applied.ofctl("del-flows", "table=20")
@@ -100,7 +100,7 @@ def test_a_switch_that_breaks_off_makes_no_traceback(
 # What is asked, and by whom
 
 
-def test_somebody_elses_slow_drain_does_not_ask(applied: Switch) -> None:
+def test_a_gradual_drain_by_others_needs_no_confirmation(applied: Switch) -> None:
     target = TargetSwitch(applied.database)
     change_overlay(target, None, take_out("farm/ns2", "drain", over=3600))
     change_overlay(target, None, advance)
@@ -112,7 +112,7 @@ def test_somebody_elses_slow_drain_does_not_ask(applied: Switch) -> None:
     assert (last.code, "no backend would be left" in last.err) == (Exit.ERROR, True)
 
 
-def test_a_switch_that_waits_is_told_of(applied: Switch, tmp_path: Path) -> None:
+def test_a_switch_waiting_for_flows_is_named(applied: Switch, tmp_path: Path) -> None:
     applied.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
     try:
         file = spec_file(tmp_path, old="weight: 2", new="weight: 3")
@@ -125,7 +125,7 @@ def test_a_switch_that_waits_is_told_of(applied: Switch, tmp_path: Path) -> None
 # Cut off, and of another version
 
 
-def test_an_apply_replaces_what_cannot_be_ended(applied: Switch, tmp_path: Path) -> None:
+def test_an_apply_replaces_a_change_that_cannot_be_completed(applied: Switch, tmp_path: Path) -> None:
     """Cut off before the bundle, with the state that it stays with damaged: quick verbs refuse, an apply mends all."""
     with Session(applied.database) as session:
         session.lock(BRIDGE)
@@ -156,7 +156,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
     assert find_drift(spec_of(FARM), applied.database) == []
 
 
-def test_a_drain_that_cannot_go_on_says_who_does(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_that_cannot_continue_names_who_continues_it(applied: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(applied.database) as holder:
         monkeypatch.setattr("dnsteer.cli.backends.progress", lambda _json: lambda _text: holder.lock(BRIDGE))
         done = on(applied)("drain", "farm/ns1", "--over", "30s", "--timeout", "0.3")

@@ -30,9 +30,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_spec_with_mistakes_that_was_applied_before_they_were_found(
-    switch: Switch, tmp_path: Path, what: str
-) -> None:
+def test_a_recorded_spec_with_later_found_mistakes_still_works(switch: Switch, tmp_path: Path, what: str) -> None:
     old, new = CHANGES[what]
     file = spec_file(tmp_path, FARM.replace(old, new, 1))
     assert on(switch)("plan", file).code == Exit.ERROR

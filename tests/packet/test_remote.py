@@ -69,7 +69,7 @@ def in_time() -> Iterator[None]:
 # A switch in order
 
 
-def test_apply_and_verify(secure: SecureSwitch, pki: Path) -> None:
+def test_apply_and_verify_work_over_tls(secure: SecureSwitch, pki: Path) -> None:
     use(pki)
     spec = spec_of(LARGE)
     assert apply(spec, secure.db, openflow=secure.openflow, adopt=True).changed
@@ -90,7 +90,7 @@ def test_apply_and_verify(secure: SecureSwitch, pki: Path) -> None:
     assert find_drift(spec, secure.database) == []
 
 
-def test_the_command(secure: SecureSwitch, pki: Path, tmp_path: Path) -> None:
+def test_verbs_work_over_tls(secure: SecureSwitch, pki: Path, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SMALL)
     where = [spec, "--db", secure.db, "--openflow", secure.openflow]
@@ -123,7 +123,7 @@ def test_a_large_database_arrives_whole(secure: SecureSwitch, pki: Path) -> None
     assert set(bridge.ports) == {*names, BRIDGE}
 
 
-def test_ipv6(secure: SecureSwitch, pki: Path) -> None:
+def test_tls_works_over_ipv6(secure: SecureSwitch, pki: Path) -> None:
     use(pki)
     secure.vsctl("set-manager", "pssl:0:[::1]")
     found = re.findall(r"\[::1\]: listening on port (\d+)", (secure.dir / "ovsdb.log").read_text())
@@ -161,7 +161,7 @@ def test_a_lock_outlasts_work_elsewhere(secure: SecureSwitch, pki: Path, kind: s
         ("expired", "ca", r"refused our certificate .*expired\.pem \(.*expired\); it must be valid"),
     ],
 )
-def test_certificates_that_are_not_trusted(secure: SecureSwitch, pki: Path, name: str, ca: str, message: str) -> None:
+def test_untrusted_certificates_are_named(secure: SecureSwitch, pki: Path, name: str, ca: str, message: str) -> None:
     secure.expected += REFUSED
     conf = secure.conf()
     use(pki, name, ca)
@@ -196,7 +196,7 @@ def test_a_server_that_refuses_within_the_handshake(secure: SecureSwitch, pki: P
 # Nobody, nothing, or something else
 
 
-def test_where_nobody_listens(pki: Path) -> None:
+def test_a_port_without_listener_is_named(pki: Path) -> None:
     use(pki)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -207,7 +207,7 @@ def test_where_nobody_listens(pki: Path) -> None:
             OpenFlow(remote).dump()
 
 
-def test_who_accepts_and_never_answers(pki: Path) -> None:
+def test_a_server_without_a_tls_handshake_times_out(pki: Path) -> None:
     use(pki)
     with server(wait_for_the_end) as port:
         remote = f"ssl:127.0.0.1:{port}"
@@ -220,7 +220,7 @@ def test_who_accepts_and_never_answers(pki: Path) -> None:
             OpenFlow(remote, timeout=PATIENCE).ofctl("dump-flows")
 
 
-def test_who_shakes_hands_and_never_answers(pki: Path) -> None:
+def test_a_server_silent_after_the_handshake_times_out(pki: Path) -> None:
     use(pki)
     with server(secured(pki, wait_for_the_end)) as port:
         remote = f"ssl:127.0.0.1:{port}"
@@ -231,7 +231,7 @@ def test_who_shakes_hands_and_never_answers(pki: Path) -> None:
             Database(remote, PATIENCE)
 
 
-def test_who_reads_slowly(pki: Path) -> None:
+def test_a_slowly_reading_server_times_out(pki: Path) -> None:
     """Each read makes room for some of the request, but that does not start the time anew."""
 
     def talk(peer: ssl.SSLSocket) -> None:
@@ -247,7 +247,9 @@ def test_who_reads_slowly(pki: Path) -> None:
         rpc.close()
 
 
-def test_who_answers_the_first_question_only(secure: SecureSwitch, pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_silent_after_the_schema_times_out(
+    secure: SecureSwitch, pki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The schema comes by one connection, all else by that of the ovs library."""
     monkeypatch.setattr(logging.getLogger("ovsdbapp"), "propagate", False)  # pytest fails to print what it logs
     schema = Rpc(secure.database, "x", 5).call("get_schema", ["Open_vSwitch"], 5)
@@ -268,7 +270,7 @@ def test_who_answers_the_first_question_only(secure: SecureSwitch, pki: Path, mo
             Database(remote, PATIENCE)
 
 
-def test_a_server_without_tls(secure: SecureSwitch, pki: Path) -> None:
+def test_tls_to_a_plain_server_is_named(secure: SecureSwitch, pki: Path) -> None:
     secure.expected += [r"tcp:.*(SSL data|error parsing|connection dropped|expecting hello)"]
     use(pki)
     plain = secure.listen_on_tcp()
@@ -281,7 +283,7 @@ def test_a_server_without_tls(secure: SecureSwitch, pki: Path) -> None:
         OpenFlow(remote).dump()
 
 
-def test_a_server_with_tls_that_is_asked_without(secure: SecureSwitch) -> None:
+def test_plain_tcp_to_a_tls_server_is_named(secure: SecureSwitch) -> None:
     secure.expected += [*REFUSED, "received JSON-RPC data on SSL channel"]
     with at_once(), pytest.raises(UnavailableError, match="the connection ended"):
         Database(secure.db.replace("ssl:", "tcp:"))
@@ -290,7 +292,7 @@ def test_a_server_with_tls_that_is_asked_without(secure: SecureSwitch) -> None:
 # What TLS keeps back
 
 
-def test_messages_that_share_a_record(pki: Path) -> None:
+def test_several_messages_in_one_tls_record_are_read(pki: Path) -> None:
     """A request of the server's and two answers come as one; none of them waits for more to come."""
     text = "x" * 9000
 
@@ -313,7 +315,7 @@ def test_messages_that_share_a_record(pki: Path) -> None:
         rpc.close()
 
 
-def test_the_library_sees_what_is_decrypted_already(pki: Path) -> None:
+def test_decrypted_data_wakes_the_ovs_library(pki: Path) -> None:
     def talk(peer: ssl.SSLSocket) -> None:
         peer.sendall(b"x" * 8192)
         wait_for_the_end(peer)

@@ -26,12 +26,12 @@ pytestmark = pytest.mark.usefixtures("no_tls_files")
 @pytest.mark.parametrize(
     "text", ["ssl:1.2.3.4", "ssl:1.2.3.4:0", "ssl:1.2.3.4:65536", "ssl:host:1", "ssl:::1:1", "ssl:"]
 )
-def test_what_is_no_remote(text: str) -> None:
+def test_a_malformed_remote_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected unix:PATH, .*, or the same with ssl:"):
         parse_remote(text)
 
 
-def test_without_files() -> None:
+def test_ssl_without_files_names_the_options() -> None:
     for work in (lambda: Database("ssl:127.0.0.1:1"), lambda: OpenFlow("ssl:127.0.0.1:1").dump()):
         with pytest.raises(SwitchError) as caught:
             work()
@@ -42,7 +42,7 @@ def test_without_files() -> None:
     assert "OpenFlow at ssl:" in text
 
 
-def test_all_three_or_none(pki: Path) -> None:
+def test_tls_files_are_given_all_or_none(pki: Path) -> None:
     assert tls.from_options(None, None, None) is None
     with pytest.raises(
         SwitchError, match=r"found --certificate without --private-key \(DNSTEER_PRIVATE_KEY\) and --ca-"
@@ -65,7 +65,7 @@ def test_all_three_or_none(pki: Path) -> None:
         (("locked.key", "client.pem", "ca.pem"), "--private-key: .*locked.key has a passphrase.*openssl pkey -in"),
     ],
 )
-def test_files_that_do_not_fit(pki: Path, files: tuple[str, str, str], message: str) -> None:
+def test_a_key_that_does_not_fit_its_certificate_is_named(pki: Path, files: tuple[str, str, str], message: str) -> None:
     """Said before anything is sent: nobody listens there."""
     key, certificate, ca = (pki / f for f in files)
     tls.use(Tls(key, certificate, ca))
@@ -74,7 +74,7 @@ def test_files_that_do_not_fit(pki: Path, files: tuple[str, str, str], message: 
             work()
 
 
-def test_options(pki: Path) -> None:
+def test_tls_files_come_from_options_or_environment(pki: Path) -> None:
     app = typer.Typer()
 
     @app.command()

@@ -63,7 +63,7 @@ def written(spec: Loaded, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_files_by_hand_make_what_apply_makes(name: str, switch: Switch, tmp_path: Path) -> None:
+def test_rendered_files_make_the_tables_of_apply(name: str, switch: Switch, tmp_path: Path) -> None:
     spec, folder = SPECS[name], written(SPECS[name], tmp_path)
     assert shell(switch, folder, "./bridge.sh").splitlines()[-1] == f"bridge {BRIDGE} is set up"
     ofctl(switch, folder, "add-groups", "groups.txt")
@@ -91,7 +91,7 @@ def test_the_bundle_makes_the_same_as_often_as_it_is_loaded(switch: Switch, tmp_
     assert tables[0][1]
 
 
-def test_the_bundle_replaces_what_was_ours_and_nothing_else(switch: Switch, tmp_path: Path) -> None:
+def test_the_bundle_replaces_only_dnsteers_flows(switch: Switch, tmp_path: Path) -> None:
     small, large = spec_of(SMALL), SPECS["large"]
     apply(large, switch.database)
     switch.ofctl("add-flow", "cookie=0x5,table=20,priority=9,icmp,actions=drop")
@@ -102,7 +102,7 @@ def test_the_bundle_replaces_what_was_ours_and_nothing_else(switch: Switch, tmp_
     assert kinds <= {"foreign flow", "record", "port added", "group added"}
 
 
-def test_the_script_twice_is_the_script_once(switch: Switch, tmp_path: Path) -> None:
+def test_the_script_is_idempotent(switch: Switch, tmp_path: Path) -> None:
     folder = written(SPECS["large"], tmp_path)
     states = []
     for _ in range(2):

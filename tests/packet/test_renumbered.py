@@ -28,8 +28,8 @@ from tests.packet.agents import wait
 from tests.packet.command import on, spec_file
 from tests.packet.extension_beside_switch import EXTENDED
 from tests.packet.packets_across_changes import Crossing, Relay, captured, revalidated
-from tests.packet.renumbered import ALL_ABOVE, IN_PLACE_OF_OTHERS, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
 from tests.packet.switches import LARGE, SMALL, Switch, spec_of
+from tests.packet.table_numbers import ALL_ABOVE, IN_PLACE_OF_OTHERS, NUMBERS, ONE_BY_ONE, WITH_GAPS, names, renumber
 
 SPEC = EXTENDED.replace(
     "  extension:\n", "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  extension:\n"
@@ -104,7 +104,7 @@ def change(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("new", [SPEC, OTHERS], ids=["the same spec", "other backends at once"])
-def test_every_packet_arrives(
+def test_no_packet_is_lost_when_tables_are_renumbered(
     layout: str, new: str, crossing: tuple[Crossing, Relay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after an upgrade: the tables have the numbers of another version, and the next apply brings those of this one."""
@@ -140,7 +140,7 @@ def test_rates_are_unknown_across_other_numbers(plain: TargetSwitch, shared: Swi
     assert set(rates_between(before, after).by_key.values()) == {None}
 
 
-def test_an_apply_says_what_it_does(shared: Switch, tmp_path: Path) -> None:
+def test_an_apply_reports_the_renumbering(shared: Switch, tmp_path: Path) -> None:
     run, file = on(shared), spec_file(tmp_path, SMALL)
     assert run("apply", file, "--yes").code == 0
     tables = shared.tables()
@@ -174,7 +174,7 @@ def test_verify_and_status_compare_the_tables_by_their_names(layout: str, shared
     assert (seen.code, "another version" in seen.err) == (0, False)
 
 
-def test_metrics_do_not_say_of_another_table_what_it_drops(plain: TargetSwitch, shared: Switch) -> None:
+def test_metrics_count_drops_by_the_name_of_the_table(plain: TargetSwitch, shared: Switch) -> None:
     """By another version's numbers, the flows of one table would count as those of another."""
     loaded, agent = spec_of(LARGE), AgentMetrics()
     with plain.session() as session:

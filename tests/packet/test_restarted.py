@@ -62,7 +62,7 @@ def test_an_apply_is_refused_whole(applied: Switch, late: Callable[[], None]) ->
     assert find_drift(spec_of(FARM), applied.database) == []
 
 
-def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
+def test_an_answer_after_a_restart_is_not_taken_for_success(applied: Switch) -> None:
     asked = []
 
     def answer(reasons: list[str], _words: list[str]) -> None:
@@ -76,7 +76,7 @@ def test_an_answer_that_comes_after_a_restart(applied: Switch) -> None:
     assert find_drift(more, applied.database) == []
 
 
-def test_tables_without_the_fence_get_it(applied: Switch, tmp_path: Path) -> None:
+def test_tables_without_the_restart_fence_get_it(applied: Switch, tmp_path: Path) -> None:
     groups = applied.groups()
     assert len(groups) == 1
     for change in (("down", "farm/ns1"), ("apply", spec_file(tmp_path, HEAVIER))):

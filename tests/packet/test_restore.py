@@ -65,7 +65,7 @@ def test_the_tables_come_back_with_the_overlay(applied: Switch, tmp_path: Path) 
     assert on(applied)("undrain", "farm/ns1").code == 0
 
 
-def test_other_verbs_mend_empty_tables_too(applied: Switch, tmp_path: Path) -> None:
+def test_drain_and_undrain_restore_empty_tables(applied: Switch, tmp_path: Path) -> None:
     before = applied.tables()
     crash(applied)
     applied.start_switch()
@@ -75,7 +75,7 @@ def test_other_verbs_mend_empty_tables_too(applied: Switch, tmp_path: Path) -> N
     assert applied.tables() == before
 
 
-def test_arming_where_nothing_was_applied(tmp_path: Path) -> None:
+def test_arming_without_a_state_does_nothing(tmp_path: Path) -> None:
     with Switch() as private:
         done = on(private)("restore", "--arm")
         assert done.code == 0
@@ -132,7 +132,7 @@ def test_a_wrong_name_does_not_leave_the_switch_waiting(applied: Switch) -> None
     assert not waits(applied)
 
 
-def test_damage_that_is_not_caught_does_not_leave_the_switch_waiting(applied: Switch) -> None:
+def test_an_unexpected_error_does_not_leave_the_switch_waiting(applied: Switch) -> None:
     applied.vsctl("set", "Bridge", BRIDGE, f"external_ids:dnsteer-state={'9' * 5000}")
     crash(applied)
     applied.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
@@ -202,7 +202,7 @@ def test_a_switch_that_waits_forwards_nothing_until_restored(forwarding: tuple[S
     assert traffic.left() == ports
 
 
-def test_no_query_is_lost_once_the_first_got_through(forwarding: tuple[Switch, Traffic]) -> None:
+def test_after_the_first_forwarded_query_none_is_lost(forwarding: tuple[Switch, Traffic]) -> None:
     """From the first query that the restarted switch forwards, all are: the tables are whole by then."""
     switch, traffic = forwarding
     crash(switch)

@@ -23,8 +23,8 @@ from tests.packet.agents import agent, wait
 from tests.packet.birds import bird, needs_bird
 from tests.packet.capturing import send, sent
 from tests.packet.command import FARM, SLOW, fresh, nothing_changes, on, run, spec_file, state_rows
-from tests.packet.renumbered import ALL_ABOVE, renumber
 from tests.packet.switches import BRIDGE, Switch
+from tests.packet.table_numbers import ALL_ABOVE, renumber
 
 EXPECTED = [*SLOW, "connection dropped", "Broken pipe", "could not open network device", "probe0"]
 HERE = "02:00:00:00:00:fe"
@@ -89,7 +89,7 @@ def plain(shared: Switch, tmp_path: Path) -> Switch:
     return applied(shared, tmp_path, FARM)
 
 
-def test_a_standby_switch_answers_for_nothing_but_where_probes_come_from(switch: Switch) -> None:
+def test_a_standby_switch_answers_only_for_probe_addresses(switch: Switch) -> None:
     run = on(switch)
     assert (run("role").out, answers(switch)) == (f"{BRIDGE}: none\n", ALL)
     with nothing_changes(switch):
@@ -143,7 +143,7 @@ def test_a_role_before_the_tables_have_the_numbers_of_this_version(switch: Switc
     assert answers(switch) == ALL
 
 
-def test_applies_and_drains_leave_it_on_standby(switch: Switch, tmp_path: Path) -> None:
+def test_applies_and_drains_keep_the_switch_on_standby(switch: Switch, tmp_path: Path) -> None:
     run = on(switch)
     assert run("role", "standby").code == 0
     assert run("drain", "farm/ns1", "--yes").code == 0
@@ -152,7 +152,7 @@ def test_applies_and_drains_leave_it_on_standby(switch: Switch, tmp_path: Path) 
     assert answers(switch) == PROBES
 
 
-def test_restore_keeps_it_on_standby(switch: Switch) -> None:
+def test_restore_keeps_the_switch_on_standby(switch: Switch) -> None:
     run = on(switch)
     assert run("role", "standby").code == 0
     switch.kill_switch()
@@ -161,7 +161,7 @@ def test_restore_keeps_it_on_standby(switch: Switch) -> None:
     assert answers(switch) == PROBES
 
 
-def test_after_a_boot_it_is_on_standby_until_it_is_told(switch: Switch, tmp_path: Path) -> None:
+def test_a_booted_switch_is_on_standby_until_its_role_is_set(switch: Switch, tmp_path: Path) -> None:
     run = on(switch)
     assert run("role", "active").code == 0
     record_role(switch, {**recorded_role(switch), "boot": "another"})
@@ -233,7 +233,7 @@ def recorded_role(switch: Switch) -> dict[str, str]:
     return role
 
 
-def test_a_role_that_was_told_from_another_machine_counts_on_this_one(switch: Switch, tmp_path: Path) -> None:
+def test_a_role_set_from_another_machine_holds(switch: Switch, tmp_path: Path) -> None:
     away = ("--db", switch.listen_on_tcp(), "--openflow", f"unix:{switch.dir}/{BRIDGE}.mgmt")
     wait(lambda: run("role", *away).code == 0, lambda: "nobody listens")
     for name, answering in (("standby", PROBES), ("active", ALL)):
@@ -254,7 +254,7 @@ def test_an_apply_that_makes_the_switch_drop_its_flows_keeps_it_on_standby(switc
     assert answers(switch) == PROBES
 
 
-def test_what_a_failed_apply_puts_back_has_the_flows_of_the_role() -> None:
+def test_a_failed_apply_restores_the_flows_of_the_role() -> None:
     flows = {flow.key: flow for flow in standby_flows(None)}
     assert len(lines_to_restore(Tables(standby=flows), Tables())) == len(flows) == 2
     assert lines_to_restore(Tables(standby=flows), Tables(standby=flows)) == []
@@ -338,7 +338,7 @@ def test_a_second_switch_is_on_standby_from_its_first_apply_on(switch: Switch, t
     assert run("verify", file).code == 0
 
 
-def test_a_port_that_is_missing_keeps_nobody_else_from_being_told(switch: Switch) -> None:
+def test_a_missing_port_does_not_stop_announcements_by_others(switch: Switch) -> None:
     run = on(switch)
     assert run("role", "standby").code == 0
     switch.vsctl("del-port", BRIDGE, "p1")
@@ -367,6 +367,6 @@ def test_a_damaged_role_is_named_and_replaced(plain: Switch, tmp_path: Path) -> 
     assert answers(plain) == {*ASKED}
 
 
-def test_wrong_usage_and_a_bridge_without_a_state(switch: Switch) -> None:
+def test_role_refuses_wrong_usage(switch: Switch) -> None:
     done = on(switch)("role", "master")
     assert (done.code, "master" in done.err) == (64, True)

@@ -12,12 +12,9 @@ import pytest
 from dnsteer.cli.output import Exit
 from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
-from dnsteer.deploy.summary import counted
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.render.flows import parse_flow
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.switch.session import Session
-from dnsteer.switch.table_changes import TableChanges
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file, state_rows
 from tests.packet.maintenance_specs import make_overdue, overlay
 from tests.packet.switches import BRIDGE, Switch, spec_of
@@ -35,7 +32,7 @@ EXPECTED = ["Broken pipe"]
 # Who was out
 
 
-def test_who_was_out_when_its_backend_left_is_out_again(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_restores_maintenance_of_a_removed_backend(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("down", "farm/ns1", "--note", "disk dead").code == 0
     before, out = applied.tables(), overlay(applied)
     assert on(applied)("apply", spec_file(tmp_path, WITHOUT_NS1), "--yes").code == 0
@@ -58,7 +55,7 @@ def test_who_was_out_when_its_backend_left_is_out_again(applied: Switch, tmp_pat
     assert overlay(applied) == out
 
 
-def test_who_was_in_service_in_between_stays_in_service(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_keeps_backends_returned_in_between(applied: Switch, tmp_path: Path) -> None:
     on(applied)("down", "farm/ns1")
     for text in (WITHOUT_NS1, HEAVIER, WITHOUT_NS1):  # an apply takes it in again
         assert on(applied)("apply", spec_file(tmp_path, text), "--yes").code == 0
@@ -66,7 +63,7 @@ def test_who_was_in_service_in_between_stays_in_service(applied: Switch, tmp_pat
     assert overlay(applied) == []
 
 
-def test_what_is_over_by_then_does_not_come_back(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_restores_no_expired_maintenance(applied: Switch, tmp_path: Path) -> None:
     on(applied)("down", "farm/ns1", "--for", "1h")
     make_overdue(applied)
     assert on(applied)("apply", spec_file(tmp_path, WITHOUT_NS1), "--yes").code == 0
@@ -98,7 +95,7 @@ def killed_after_the_bundle(switch: Switch, text: str) -> None:
     assert child.exitcode == -signal.SIGKILL
 
 
-def test_back_after_an_apply_that_was_cut_off_is_one_state_back(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_after_an_interrupted_apply_is_one_state_back(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("apply", spec_file(tmp_path, HEAVIER)).code == 0
     second = applied.tables()
     killed_after_the_bundle(applied, OTHER_ADDRESS)
@@ -161,7 +158,7 @@ TAKES: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("what", TAKES)
-def test_what_clients_lose_is_asked_about(applied: Switch, tmp_path: Path, what: str) -> None:
+def test_losing_addresses_or_services_needs_confirmation(applied: Switch, tmp_path: Path, what: str) -> None:
     old, new, said = TAKES[what]
     file = spec_file(tmp_path, old=old, new=new)
     with nothing_changes(applied):
@@ -175,12 +172,12 @@ def test_what_clients_lose_is_asked_about(applied: Switch, tmp_path: Path, what:
     )
 
 
-def test_a_vip_of_another_name_takes_nothing(applied: Switch, tmp_path: Path) -> None:
+def test_renaming_a_vip_needs_no_confirmation(applied: Switch, tmp_path: Path) -> None:
     file = spec_file(tmp_path, old="  other: {", new="  renamed: {")
     assert on(applied)("plan", file, "--json").json["asks"] == []
 
 
-def test_a_damaged_state_is_asked_about(applied: Switch, tmp_path: Path) -> None:
+def test_rollback_over_a_damaged_state_needs_confirmation(applied: Switch, tmp_path: Path) -> None:
     applied.vsctl("set", "Flow_Table", state_rows(applied)["1"], "external_ids:sum=0")
     file = spec_file(tmp_path, OTHER_ADDRESS)
     plan = on(applied)("plan", file)
@@ -191,7 +188,7 @@ def test_a_damaged_state_is_asked_about(applied: Switch, tmp_path: Path) -> None
     assert "No rollback to it is possible" in on(applied)("history").out
 
 
-def test_the_result_says_what_the_plan_said(applied: Switch, tmp_path: Path) -> None:
+def test_the_rollback_result_equals_its_plan(applied: Switch, tmp_path: Path) -> None:
     file = spec_file(tmp_path, old="'02:00:00:00:01:03'", new="'02:00:00:00:01:03', weight: 3")
     said, _, place = on(applied)("plan", file).out.splitlines()[1].strip().rpartition(" (")
     line = int(place.removeprefix(f"{file}:").rstrip(")"))
@@ -200,8 +197,3 @@ def test_the_result_says_what_the_plan_said(applied: Switch, tmp_path: Path) -> 
     assert done.out.startswith(f"br-dns: applied as state 2; {said}; ")
     fresh(applied)
     assert "the switch gets the name dpu-1" in on(applied)("plan", file).out
-
-
-def test_one_flow_is_one_flow() -> None:
-    flow = parse_flow("cookie=0x1, table=30, priority=1 actions=drop")
-    assert counted(TableChanges((flow,), (flow, flow), (), (), (), ())) == ["1 flow added", "2 flows changed"]

@@ -104,7 +104,7 @@ def only(switch: Switch, case: Case, loaded: object = SPEC) -> Drift:
 
 
 @pytest.mark.parametrize("what", OURS)
-def test_what_is_dnsteers_is_named_and_put_right(what: str, applied: Switch, tmp_path: Path) -> None:
+def test_altered_dnsteer_settings_are_named_and_repaired(what: str, applied: Switch, tmp_path: Path) -> None:
     case = OURS[what]
     assert case.stops is not None
     assert passes(applied, case.stops)
@@ -135,7 +135,7 @@ def test_what_is_dnsteers_is_named_and_put_right(what: str, applied: Switch, tmp
 
 
 @pytest.mark.parametrize("what", OTHERS)
-def test_what_is_not_dnsteers_is_warned_of_and_left(what: str, applied: Switch, tmp_path: Path) -> None:
+def test_foreign_settings_are_warned_of_and_left(what: str, applied: Switch, tmp_path: Path) -> None:
     case = OTHERS[what]
     loaded, file = spec_of(case.spec), tmp_path / "spec.yaml"
     file.write_text(case.spec)
@@ -173,7 +173,7 @@ def test_what_is_not_dnsteers_is_warned_of_and_left(what: str, applied: Switch, 
 
 
 @pytest.mark.parametrize("what", CRIPPLING)
-def test_what_leaves_little_of_the_traffic_is_a_difference(what: str, applied: Switch, tmp_path: Path) -> None:
+def test_crippling_settings_are_a_difference(what: str, applied: Switch, tmp_path: Path) -> None:
     case = CRIPPLING[what]
     loaded, file = spec_of(case.spec), tmp_path / "spec.yaml"
     file.write_text(case.spec)
@@ -273,7 +273,7 @@ def test_a_controller_that_only_listens_is_no_warning(applied: Switch) -> None:
 
 
 @pytest.mark.parametrize("what", IGNORED)
-def test_what_flows_do_not_look_at_is_not_named(what: str, applied: Switch) -> None:
+def test_settings_without_effect_are_not_named(what: str, applied: Switch) -> None:
     applied.vsctl("set", *IGNORED[what].split())
     assert passes(applied, QUERY)
     assert find_drift(SPEC, applied.database) == []
@@ -281,7 +281,7 @@ def test_what_flows_do_not_look_at_is_not_named(what: str, applied: Switch) -> N
 
 
 @pytest.mark.parametrize("what", ["tag", "trunks", "vlan_mode", "hwaddr", "ports of others", "mirrors", "netflow"])
-def test_what_changes_no_query_is_said_rightly(what: str, applied: Switch) -> None:
+def test_harmless_settings_let_queries_pass(what: str, applied: Switch) -> None:
     """The warnings of these say that frames pass all the same."""
     OTHERS[what].change(applied)
     assert passes(applied, QUERY)
@@ -383,7 +383,7 @@ def test_an_adopted_bridge_is_put_right(one: Switch) -> None:
     assert find_drift(SPEC, one.database) == []
 
 
-def test_an_apply_that_fails_leaves_settings(applied: Switch) -> None:
+def test_a_failed_apply_leaves_settings(applied: Switch) -> None:
     """They are changed after the tables: nothing of them is when these are refused."""
     OURS["no-forward"].change(applied)
     applied.vsctl("set", "Bridge", BRIDGE, "rstp_enable=true")

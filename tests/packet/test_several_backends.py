@@ -46,25 +46,25 @@ def test_backends_of_two_pools_move_together(applied: Switch) -> None:
     "line",
     ["drain farm/ns1 farm/nsX", "down spare/sp1 other/ns1", "undrain farm/ns1 farm", "weight farm/ns1 spare/spX 3"],
 )
-def test_one_that_is_wrong_keeps_all_from_changing(applied: Switch, line: str) -> None:
+def test_one_wrong_name_changes_nothing(applied: Switch, line: str) -> None:
     with nothing_changes(applied):
         assert on(applied)(*line.split(), "--yes").code == Exit.ERROR
 
 
-def test_the_question_is_about_all_of_them(applied: Switch) -> None:
+def test_the_confirmation_counts_all_backends_together(applied: Switch) -> None:
     with nothing_changes(applied):
         done = on(applied)("drain", "spare/sp1", "spare/sp2")
     assert done.code == 1 and "no backend would be left" in done.err
 
 
-def test_a_weight_for_several(applied: Switch) -> None:
+def test_one_weight_is_set_for_several_backends(applied: Switch) -> None:
     done = on(applied)("weight", "farm/ns1", "farm/ns3", "4", "--json", "--yes")
     assert done.code == 0, done.err
     assert [(a["backend"], a["weight"]) for a in overlay(applied)] == [("ns1", 4), ("ns3", 4)]
     assert on(applied)("weight", "farm/ns1", "farm/ns3", "--undo", "--yes").code == 0 and overlay(applied) == []
 
 
-def test_a_gradual_drain_of_several_in_two_pools(applied: Switch) -> None:
+def test_a_gradual_drain_covers_backends_of_two_pools(applied: Switch) -> None:
     done = on(applied)("drain", "farm/ns1", "spare/sp1", "--over", "1s", "--yes")
     assert done.code == 0, done.err
     assert {a.get("gone", 1000) for a in overlay(applied)} == {1000}

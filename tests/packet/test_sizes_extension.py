@@ -13,7 +13,7 @@ from tests.packet.linted_examples import ROOT, changed
 
 
 @pytest.mark.parametrize(("example", "local"), [("client-hash", 0), ("ipip", 0), ("spray", 0), ("siit", 4)])
-def test_the_plans_rules_are_the_datapaths_flows(example: str, local: int) -> None:
+def test_planned_rule_counts_equal_the_datapath_flows(example: str, local: int) -> None:
     """But for those that clients with local addresses over IPv6 would make, of whom check sends nothing."""
     loaded = load_spec(ROOT / "examples" / f"{example}.yaml")
     sizes = sizes_of(loaded.spec, build_plan(loaded))
@@ -30,7 +30,7 @@ def test_flows_from_the_extension_are_the_largest_set() -> None:
     assert entries(pipes_of(plan.extension)) > sizes.total
 
 
-def test_packets_that_come_in_by_several_uplinks_cross() -> None:
+def test_paths_between_several_uplinks_are_counted() -> None:
     places = [(f"01:0{n}", f"01:0{n}, port: p{n % 2}") for n in (1, 2, 3)]
     loaded = changed("client-hash", ("    p0:\n", "    p0:\n    p1:\n"), *places)
     sizes = sizes_of(loaded.spec, build_plan(loaded))

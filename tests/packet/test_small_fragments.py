@@ -50,7 +50,7 @@ def make(switch: Switch, bytes_: int) -> None:
     switch.appctl("dpctl/ipf-set-min-frag", "netdev@ovs-netdev", "v4", str(bytes_))
 
 
-def test_an_apply_sets_it_and_another_value_is_a_difference(bare: Running, tmp_path: Path) -> None:
+def test_apply_sets_the_minimum_fragment_size_and_verify_names_another(bare: Running, tmp_path: Path) -> None:
     file = spec_file(tmp_path, LARGE)
     done = on(bare)("apply", file, "--grace", "0")
     assert (done.code, size(bare)) == (0, min_fragment.SMALLEST)
@@ -74,7 +74,7 @@ def test_an_apply_sets_it_and_another_value_is_a_difference(bare: Running, tmp_p
 
 
 @pytest.mark.parametrize("verb", ["restore", "reconcile"])
-def test_it_is_set_again_after_a_restart(verb: str, bare: Running, tmp_path: Path) -> None:
+def test_the_minimum_fragment_size_is_set_again_after_a_restart(verb: str, bare: Running, tmp_path: Path) -> None:
     assert on(bare)("apply", spec_file(tmp_path, LARGE), "--grace", "0").code == 0
     bare.kill_switch()
     bare.start_switch()
@@ -88,13 +88,13 @@ def test_it_is_set_again_after_a_restart(verb: str, bare: Running, tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", [SMALL, DROPPED, ONLY_IPV6], ids=["dsr", "fragments: drop", "IPv6"])
-def test_it_is_left_alone_where_no_fragment_is_tracked(text: str, bare: Running, tmp_path: Path) -> None:
+def test_the_minimum_fragment_size_is_left_alone_without_tracking(text: str, bare: Running, tmp_path: Path) -> None:
     assert on(bare)("apply", spec_file(tmp_path, text), "--grace", "0").code == 0
     assert size(bare) == min_fragment.DEFAULT
     assert on(bare)("verify", tmp_path / "spec.yaml").code == 0
 
 
-def test_where_it_cannot_be_reached_that_is_said(bare: Running, tmp_path: Path) -> None:
+def test_an_unreachable_fragment_setting_is_reported(bare: Running, tmp_path: Path) -> None:
     file = spec_file(tmp_path, LARGE)
     remote = "--db", bare.listen_on_tcp(), "--openflow", f"unix:{bare.dir}/{BRIDGE}.mgmt"
     done = run("apply", file, "--grace", "0", *remote)
@@ -108,7 +108,7 @@ def test_where_it_cannot_be_reached_that_is_said(bare: Running, tmp_path: Path) 
     assert size(bare) == min_fragment.SMALLEST
 
 
-def test_a_machine_is_looked_at(bare: Running, tmp_path: Path) -> None:
+def test_bringup_checks_the_minimum_fragment_size(bare: Running, tmp_path: Path) -> None:
     loaded = spec_of(LARGE)
 
     def item() -> tuple[str, str]:

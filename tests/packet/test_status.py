@@ -35,7 +35,7 @@ def record_of(target: TargetSwitch) -> AppliedState:
         return session.state(session.record_of(None), 1)
 
 
-def test_a_switch_as_it_should_be(switch: Switch) -> None:
+def test_a_healthy_switch_has_no_warnings(switch: Switch) -> None:
     deployed(switch)
     found = status(switch)
     assert set(found) == KEYS
@@ -132,7 +132,7 @@ def test_flows_that_were_loaded_anew_give_no_rate(switch: Switch) -> None:
     assert len(rates) > 10
 
 
-def test_who_is_out_and_the_slots_that_the_tables_have(switch: Switch) -> None:
+def test_status_shows_backends_out_of_service_and_slots_of_the_tables(switch: Switch) -> None:
     text = LARGE.replace("slots: 32\n    backends:\n", "slots: 32\n    backends:\n" + "".join(
         f"      - {{name: {n}, ipv4: 10.53.0.{i}, ipv6: '2001:db8:53::{i}', mac: '02:00:00:00:04:{i}'{more}}}\n"
         for n, i, more in (("d", 21, ", weight: 2"), ("e", 22, ", state: down"), ("f", 23, ""))
@@ -204,7 +204,7 @@ def test_the_last_backend_in_service_is_warned_of_below_half_of_clients(
     assert alone.startswith("pool direct: c is the last of 2 backends in service")
 
 
-def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:
+def test_no_rates_skips_the_interval(switch: Switch) -> None:
     deployed(switch)
     with load(switch, "198.51.100.54", udp=400, tcp=0):
         found = on(switch)("status", "--json", "--no-rates", "--no-verify").json
@@ -217,7 +217,7 @@ def test_without_rates_nothing_is_waited_for(switch: Switch) -> None:
     assert "found --watch and --no-rates" in done.err
 
 
-def test_bridges_are_told_apart(switch: Switch) -> None:
+def test_several_bridges_need_the_bridge_option(switch: Switch) -> None:
     deployed(switch, LARGE.replace("name: dpu-1", "name: one"))
     other = LARGE.replace("name: dpu-1", "name: one").replace("br-dns", "br-two")
     deployed(switch, re.sub(r"\b(p|vf)(\d)\b", r"\1x\2", other))

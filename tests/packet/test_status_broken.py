@@ -40,7 +40,7 @@ def test_tables_that_are_not_the_recorded_ones(switch: Switch) -> None:
     assert "dnsteer restore" in found["warnings"][0]
 
 
-def test_a_change_that_was_cut_off(switch: Switch) -> None:
+def test_an_interrupted_change_is_named(switch: Switch) -> None:
     where = deployed(switch)
     with Session(where.remote) as session:
         record = session.record_of(None)
@@ -57,7 +57,7 @@ def test_a_change_that_was_cut_off(switch: Switch) -> None:
     assert "is pending: the tables already have it" in on(switch)("status").out
 
 
-def test_flow_restore_wait_shows(switch: Switch) -> None:
+def test_flow_restore_wait_is_shown(switch: Switch) -> None:
     deployed(switch)
     switch.vsctl("set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
     found = status(switch, "--no-verify", code=2)
@@ -81,7 +81,7 @@ def test_a_damaged_overlay_is_named_and_the_rest_shown(switch: Switch) -> None:
 
 
 @pytest.mark.parametrize("key", ["dnsteer-state", "dnsteer-pending"])
-def test_other_damage_of_the_bridge_is_named(switch: Switch, key: str) -> None:
+def test_damaged_bridge_keys_are_named(switch: Switch, key: str) -> None:
     deployed(switch)
     switch.vsctl("set", "Bridge", BRIDGE, f"external_ids:{key}=x")
     found = status(switch, code=1)

@@ -34,7 +34,7 @@ def named(found: dict[str, object]) -> tuple[list[str], list[str]]:
     return tuple([part["name"] for part in found[what]] for what in ("pools", "vips"))  # type: ignore[index,attr-defined,return-value]
 
 
-def test_a_pool_a_vip_and_a_backend(large: Switch) -> None:
+def test_status_selects_pools_vips_and_backends(large: Switch) -> None:
     quick = ("--no-rates", "--no-verify")
     pool = status(large, "direct", *quick)
     assert named(pool) == (["direct"], ["straight"]) and len(backends(pool, "direct")) == 2
@@ -54,7 +54,7 @@ def test_a_pool_a_vip_and_a_backend(large: Switch) -> None:
     ("name", "hint"),
     [("direkt", "did you mean 'direct'?"), ("direct/b", "did you mean 'direct/"), ("x", "pools are hashed")],
 )
-def test_a_name_that_there_is_not(large: Switch, name: str, hint: str) -> None:
+def test_an_unknown_name_is_refused(large: Switch, name: str, hint: str) -> None:
     done = on(large)("status", name)
     assert done.code == Exit.ERROR and f"found {name!r}" in done.err and hint in done.err
 
@@ -72,7 +72,7 @@ def test_the_exit_code_is_about_the_names(shared: Switch, tmp_path: Path) -> Non
         assert done.code == Exit.OK and "direct" in done.out
 
 
-def test_a_pool_that_drops_its_queries_is_told_of_by_each_of_its_names(large: Switch, tmp_path: Path) -> None:
+def test_a_dropping_pool_is_shown_for_each_of_its_names(large: Switch, tmp_path: Path) -> None:
     text = LARGE.replace("  direct:\n", "  direct:\n    on_all_down: drop\n")
     assert on(large)("apply", spec_file(tmp_path, text), "--yes").code == 0
     assert on(large)("drain", "direct/c", "--yes").code == 0
@@ -84,7 +84,7 @@ def test_a_pool_that_drops_its_queries_is_told_of_by_each_of_its_names(large: Sw
         assert [item["vips_that_do_not_serve"] for item in critical] == lost, names
 
 
-def test_a_backend_is_not_told_of_what_others_of_its_pool_have(shared: Switch, tmp_path: Path) -> None:
+def test_warnings_of_other_backends_are_left_out(shared: Switch, tmp_path: Path) -> None:
     third = "      - {name: d, ipv4: 10.53.0.14, ipv6: '2001:db8:53::14', mac: '02:00:00:00:03:04', port: vf2}\n"
     text = checked_by_files(tmp_path, "200ms", "150ms").replace("port: vf2}\n", f"port: vf2}}\n{third}")
     (tmp_path / "d").touch()
@@ -108,7 +108,7 @@ def test_a_family_that_a_backend_is_not_in_is_not_shown(shared: Switch, tmp_path
     assert titles == {"direct": both, "direct/a": both, "direct/c": both[:1]}
 
 
-def test_waiting_until_it_is_in_order(large: Switch) -> None:
+def test_wait_ends_when_status_is_in_order(large: Switch) -> None:
     large.ofctl("del-flows", "table=20")
     done = on(large)("status", "--wait", "0.1s", "--no-rates")
     assert done.code == Exit.DIFFERENT and "not in order after 0.1 s: " in done.err

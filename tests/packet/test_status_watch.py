@@ -37,7 +37,7 @@ def watching(*args: str, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_one_object_a_line_while_the_switch_comes_and_goes(switch: Switch) -> None:
+def test_watch_prints_one_json_line_each_interval_through_an_outage(switch: Switch) -> None:
     deployed(switch)
     switch.expected += GONE
 
@@ -106,7 +106,7 @@ def test_a_terminal_is_left_as_it_was(switch: Switch) -> None:
     os.close(theirs)
 
 
-def test_the_first_look_must_succeed(switch: Switch) -> None:
+def test_watch_fails_if_the_first_reading_fails(switch: Switch) -> None:
     with watching(f"unix:{switch.dir}/nobody.sock", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         _, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == 69

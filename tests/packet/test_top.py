@@ -44,7 +44,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         assert unexpected(private) == []
 
 
-def test_one_frame_for_programs(busy: Running) -> None:
+def test_once_prints_one_json_object(busy: Running) -> None:
     done = on(busy)("top", "--once", "--json", "--interval", "1s")
     assert done.code == Exit.OK, done.err
     found = done.json
@@ -74,7 +74,7 @@ def test_one_frame_for_programs(busy: Running) -> None:
     assert found["datapath"]["hits_per_second"] > 60
 
 
-def test_one_frame_for_a_pipe_as_large_as_is_asked_for(busy: Running) -> None:
+def test_a_pipe_gets_one_frame_of_the_asked_size(busy: Running) -> None:
     done = cli("top", "--interval", "0.5s", "--db", busy.database, env={"COLUMNS": "80", "LINES": "24"})
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -90,7 +90,7 @@ def test_a_filter_for_one_frame(busy: Running) -> None:
     assert {b["pool"] for b in done.json["backends"]} == {"direct"}
 
 
-def test_an_object_each_interval(busy: Running) -> None:
+def test_json_prints_one_object_each_interval(busy: Running) -> None:
     argv = [sys.executable, "-m", "dnsteer", "top", "--json", "--interval", "0.5s", "--db", busy.database]
     with subprocess.Popen(argv, env=ENV, stdout=subprocess.PIPE, start_new_session=True) as process:
         try:
@@ -138,7 +138,7 @@ def terminal(switch: Switch, *args: str) -> Iterator[tuple[subprocess.Popen[byte
         os.close(theirs)
 
 
-def test_keys_on_a_terminal(busy: Running) -> None:
+def test_keys_change_the_view_on_a_terminal(busy: Running) -> None:
     with terminal(busy) as (process, ours, until):
         until("over ")  # it has rates
         os.write(ours, b"n")
@@ -154,7 +154,7 @@ def test_keys_on_a_terminal(busy: Running) -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_ctrl_c_and_a_switch_that_goes_away(switch: Switch, tmp_path: Path) -> None:
+def test_ctrl_c_ends_top_and_a_lost_switch_does_not(switch: Switch, tmp_path: Path) -> None:
     switch.expected += GONE
     assert on(switch)("apply", spec_file(tmp_path, SPEC), "--yes").code == 0
     with terminal(switch, "--sort", "difference") as (process, ours, until):
@@ -166,7 +166,7 @@ def test_ctrl_c_and_a_switch_that_goes_away(switch: Switch, tmp_path: Path) -> N
         assert process.wait(PATIENCE) == 130
 
 
-def test_wrong_use(busy: Running, tmp_path: Path) -> None:
+def test_wrong_usage_of_top_is_named(busy: Running, tmp_path: Path) -> None:
     done = on(busy)("top", "--sort", "weight")
     assert done.code == 64 and "expected one of rate, name, state, difference" in " ".join(
         done.err.replace("│", "").split()

@@ -182,7 +182,7 @@ def test_drift_is_named_and_repaired(what: str, shared: Switch) -> None:
     assert find_drift(SPEC, shared.database) == []
 
 
-def test_only_what_drifted_is_named(shared: Switch) -> None:
+def test_one_change_is_one_difference(shared: Switch) -> None:
     """One change, one difference: nothing else is blamed."""
     for what in ("a flow is removed", "a flow got a time-out", "a group's buckets are edited", "the record is gone"):
         CASES[what].change(shared)
@@ -190,14 +190,14 @@ def test_only_what_drifted_is_named(shared: Switch) -> None:
         apply(SPEC, shared.database)
 
 
-def test_a_bridge_that_is_not_there(switch: Switch) -> None:
+def test_a_missing_bridge_is_named(switch: Switch) -> None:
     drift = find_drift(SPEC, switch.database)
     assert [(d.kind, d.about, d.line) for d in drift] == [
         ("bridge missing", "bridge br-dns", line_of(LARGE, "bridge: br-dns"))
     ]
 
 
-def test_a_bridge_of_somebody_else(switch: Switch) -> None:
+def test_a_foreign_bridge_is_named(switch: Switch) -> None:
     switch.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure")
     conf = switch.conf()
     assert "does not carry dnsteer's mark" in find_drift(SPEC, switch.database)[0].detail
@@ -212,7 +212,7 @@ def test_verify_changes_nothing(shared: Switch) -> None:
     apply(SPEC, shared.database)
 
 
-def test_a_switch_that_does_not_run(switch: Switch) -> None:
+def test_a_stopped_switch_is_named(switch: Switch) -> None:
     switch.expected = ["Connection reset by peer"]
     apply(SPEC, switch.database)
     switch.kill_switch()
@@ -220,7 +220,7 @@ def test_a_switch_that_does_not_run(switch: Switch) -> None:
         find_drift(SPEC, switch.database, timeout=0.5)
 
 
-def test_the_command(switch: Switch, tmp_path: Path) -> None:
+def test_verify_exit_codes_and_output(switch: Switch, tmp_path: Path) -> None:
     large, small = tmp_path / "large.yaml", tmp_path / "small.yaml"
     large.write_text(LARGE)
     small.write_text(SMALL)
@@ -245,7 +245,7 @@ def test_the_command(switch: Switch, tmp_path: Path) -> None:
     assert "group added: an object that is not in the spec: group 53" in other.stdout
 
 
-def test_the_command_tells_what_an_apply_would_leave(switch: Switch, tmp_path: Path) -> None:
+def test_verify_names_what_an_apply_would_leave(switch: Switch, tmp_path: Path) -> None:
     """Of a spec that is not applied yet too: that much else differs does not matter."""
     large, small = tmp_path / "large.yaml", tmp_path / "small.yaml"
     large.write_text(LARGE)
@@ -270,7 +270,7 @@ def test_the_command_tells_what_an_apply_would_leave(switch: Switch, tmp_path: P
     assert both.code == 64 and "found --left-by-apply and --offload; expected one of them" in both.err
 
 
-def test_a_drain_meanwhile_is_no_drift(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_drain_is_no_drift(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify reads the overlay first and the tables later: what changed between is read again."""
     apply(SPEC, switch.database)
     dump, drains = OpenFlow.dump, iter([True])

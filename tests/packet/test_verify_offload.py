@@ -74,7 +74,7 @@ def observed(
 
 
 @pytest.mark.parametrize(("flavor", "layer"), HARDWARE.items())
-def test_all_is_where_it_should_be(flavor: str, layer: str) -> None:
+def test_flows_in_their_expected_layer_pass(flavor: str, layer: str) -> None:
     queries = [QUERY.format(ufid=ufid(n), slot=2 * n, layer=layer) for n in range(4)]
     software = [ARP.format(ufid=ufid(9), layer="dp:ovs")]
     seen = observed(Recorded([{"offloaded": queries, "non-offloaded": software}]), flavor)
@@ -84,7 +84,7 @@ def test_all_is_where_it_should_be(flavor: str, layer: str) -> None:
 
 @pytest.mark.parametrize("flavor", HARDWARE)
 @pytest.mark.parametrize("where", ["non-offloaded", "partially-offloaded"])
-def test_what_should_be_in_hardware_and_is_not_is_named(flavor: str, where: str) -> None:
+def test_flows_missing_from_hardware_are_named(flavor: str, where: str) -> None:
     lost = QUERY.format(ufid=ufid(1), slot=4, layer="dp:ovs")
     there = QUERY.format(ufid=ufid(2), slot=6, layer=HARDWARE[flavor])
     seen = observed(Recorded([{"offloaded": [there], where: [lost]}]), flavor)
@@ -94,7 +94,7 @@ def test_what_should_be_in_hardware_and_is_not_is_named(flavor: str, where: str)
     assert [(o.vip, o.service, o.family, o.direction) for o in missing.owners] == [("dns", "udp/53", "ipv4", "query")]
 
 
-def test_the_flows_own_word_counts_more_than_the_type_that_was_asked_for() -> None:
+def test_a_flows_offload_field_overrides_the_dump_type() -> None:
     line = QUERY.format(ufid=ufid(1), slot=4, layer="offloaded:partial, dp:dpdk")
     everything = {kind: [line] for kind in TYPES}  # a switch that knows no types answers with all flows
     seen = observed(Recorded([everything]), "ovs-dpdk")
@@ -125,13 +125,13 @@ def test_flows_of_other_bridges_are_not_ours() -> None:
     assert observed(Recorded([{"non-offloaded": [other]}]), "ovs-doca").flows == []
 
 
-def test_hardware_that_can_more_than_the_profile_says_is_told() -> None:
+def test_offload_beyond_the_profile_is_reported() -> None:
     arp = ARP.format(ufid=ufid(1), layer="offloaded:yes, dp:doca")
     seen = observed(Recorded([{"offloaded": [arp]}]), "ovs-doca")
     assert seen.ok and [o.flow.ufid for o in seen.surprising] == [ufid(1)]
 
 
-def test_what_nobody_has_published_is_neither_missing_nor_surprising() -> None:
+def test_flows_of_unknown_offload_are_neither_missing_nor_surprising() -> None:
     back = QUERY.replace(",p1", ",p0")  # out of the port that it came in by
     there = back.format(ufid=ufid(1), slot=4, layer=HARDWARE["ovs-dpdk"])
     lost = back.format(ufid=ufid(2), slot=6, layer="dp:ovs")
@@ -147,7 +147,7 @@ def test_lines_that_cannot_be_read_are_shown() -> None:
     assert not seen.ok, "what cannot be read may be anything"
 
 
-def test_the_last_line_counts_what_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_line_counts_unreadable_flows(capsys: pytest.CaptureFixture[str]) -> None:
     strange = ["ufid:1, recirc_id(0),no flow at all(", "ufid:2, recirc_id(0),nor this("]
     there = QUERY.format(ufid=ufid(3), slot=4, layer=HARDWARE["ovs-doca"])
     for lines, last in (
@@ -197,7 +197,7 @@ def test_settings_without_which_nothing_is_offloaded(
     assert seen.ok == (not words)
 
 
-def test_what_the_switch_tells_of_offload_is_shown_where_it_has_it() -> None:
+def test_offload_counters_of_the_switch_are_shown() -> None:
     recorded = Recorded(
         [{}], {"dpctl/offload-stats-show": "Inserted: 4", "doca-pipe-group/dump": "group 1", "coverage/show": "x"}
     )
@@ -211,7 +211,7 @@ def queries(loaded: Loaded) -> Iterator[tuple[str, str]]:
             yield vector.port, vector.data.hex()
 
 
-def test_a_live_switch(switch: Switch, tmp_path: Path) -> None:
+def test_verify_offload_reads_a_live_switch(switch: Switch, tmp_path: Path) -> None:
     command, file = on(switch), spec_file(tmp_path, SMALL)
     assert command("verify", file, "--offload").code == 1  # there is no bridge
     assert command("apply", file).code == 0
@@ -250,7 +250,7 @@ def test_a_second_datapath_is_not_asked(switch: Switch, tmp_path: Path) -> None:
     assert "multiple datapaths" not in found["extras"]["dpctl/offload-stats-show"]
 
 
-def test_the_switchs_database_tells_what_was_started(switch: Switch, tmp_path: Path) -> None:
+def test_the_database_names_the_running_flavor(switch: Switch, tmp_path: Path) -> None:
     command, file = on(switch), spec_file(tmp_path, SMALL)
     assert command("apply", file).code == 0
     switch.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:hw-offload=true")

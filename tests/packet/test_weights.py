@@ -39,7 +39,9 @@ def moved(done: object) -> int:
 
 
 @pytest.mark.parametrize("over", [(), ("--over", "2s")])
-def test_there_and_back(applied: Switch, tmp_path: Path, over: tuple[str, ...]) -> None:
+def test_a_weight_moves_only_its_slots_and_undo_restores_them(
+    applied: Switch, tmp_path: Path, over: tuple[str, ...]
+) -> None:
     base = applied.tables()
     done = on(applied)("weight", "farm/ns1", "3", *over, "--json")
     assert (done.code, done.json["changed"]) == (0, True)
@@ -63,7 +65,7 @@ def test_there_and_back(applied: Switch, tmp_path: Path, over: tuple[str, ...]) 
     assert slots_of_a_spec(applied, tmp_path, line, f"{line}, weight: 3") == heavy
 
 
-def test_who_is_drained_stays_drained_and_has_the_weight_afterwards(applied: Switch, tmp_path: Path) -> None:
+def test_a_weight_of_a_drained_backend_applies_after_undrain(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("drain", "farm/ns2", "--yes").code == 0
     assert on(applied)("weight", "farm/ns2", "5", "--yes").code == 0
     assert (states(applied)["ns2"], given(applied)["ns2"]) == ("drained", (5, 0))
@@ -72,7 +74,7 @@ def test_who_is_drained_stays_drained_and_has_the_weight_afterwards(applied: Swi
     assert heavy == slots_of_a_spec(applied, tmp_path, "weight: 2", "weight: 5")
 
 
-def test_several_weights_and_a_drain_are_as_a_spec_with_them(applied: Switch, tmp_path: Path) -> None:
+def test_weights_and_a_drain_make_the_tables_of_such_a_spec(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("weight", "farm/ns2", "0", "--yes").code == 0
     assert on(applied)("weight", "farm/ns3", "4", "--yes").code == 0
     assert on(applied)("drain", "farm/ns1", "--yes").code == 0
@@ -84,7 +86,7 @@ def test_several_weights_and_a_drain_are_as_a_spec_with_them(applied: Switch, tm
     assert now == one
 
 
-def test_step_by_step_in_one_direction(applied: Switch) -> None:
+def test_a_gradual_weight_moves_slots_in_one_direction(applied: Switch) -> None:
     start = time.monotonic()
     done = on(applied)("weight", "farm/ns1", "4", "--over", "2s")
     assert done.code == 0
@@ -96,7 +98,7 @@ def test_step_by_step_in_one_direction(applied: Switch) -> None:
     assert shares == sorted(shares) and shares
 
 
-def test_one_that_was_left_goes_on_by_the_timer_and_may_turn_back(applied: Switch) -> None:
+def test_an_abandoned_gradual_weight_continues_and_can_turn_back(applied: Switch) -> None:
     base = applied.tables()
     argv = [sys.executable, "-m", "dnsteer", "weight", "farm/ns1", "4", "--over", "6s", "--db", applied.database]
     child = subprocess.Popen(
@@ -123,7 +125,7 @@ def test_one_that_was_left_goes_on_by_the_timer_and_may_turn_back(applied: Switc
     assert (applied.tables(), overlay(applied)) == (base, [])
 
 
-def test_another_weight_begins_where_the_first_one_is(applied: Switch) -> None:
+def test_another_weight_starts_from_the_current_one(applied: Switch) -> None:
     assert on(applied)("weight", "farm/ns1", "4", "--note", "tuning").code == 0
     had = slots(applied)
     done = on(applied)("weight", "farm/ns1", "9", "--over", "1s")
@@ -143,7 +145,7 @@ def test_the_specs_own_weight_is_as_undo(applied: Switch) -> None:
     assert (applied.tables(), overlay(applied)) == (base, [])
 
 
-def test_dry_run_says_what_the_end_moves(applied: Switch) -> None:
+def test_dry_run_counts_the_moves_of_the_final_weight(applied: Switch) -> None:
     with nothing_changes(applied):
         would = on(applied)("weight", "farm/ns1", "3", "--over", "60s", "--dry-run", "--json")
     assert would.code == 0
@@ -153,7 +155,7 @@ def test_dry_run_says_what_the_end_moves(applied: Switch) -> None:
     assert moved(back) == moved(would)
 
 
-def test_for_a_time(applied: Switch) -> None:
+def test_a_weight_for_a_time_ends(applied: Switch) -> None:
     base = applied.tables()
     assert on(applied)("weight", "farm/ns1", "3", "--for", "2h", "--note", "new disk").code == 0
     make_overdue(applied)
@@ -163,7 +165,7 @@ def test_for_a_time(applied: Switch) -> None:
     assert (applied.tables(), overlay(applied)) == (base, [])
 
 
-def test_more_than_half_asks_also_gradually_and_on_the_way_back(applied: Switch) -> None:
+def test_moving_more_than_half_needs_confirmation_also_gradually_and_back(applied: Switch) -> None:
     with nothing_changes(applied):
         for words in (("5000",), ("5000", "--over", "60s")):
             done = on(applied)("weight", "farm/ns1", *words)
@@ -175,7 +177,7 @@ def test_more_than_half_asks_also_gradually_and_on_the_way_back(applied: Switch)
     assert on(applied)("weight", "farm/ns1", "--undo", "--yes").code == 0
 
 
-def test_nobody_left_asks_and_warns(applied: Switch) -> None:
+def test_weight_0_of_the_last_backend_needs_confirmation_and_warns(applied: Switch) -> None:
     assert on(applied)("weight", "spare/sp1", "0").code == 0
     with nothing_changes(applied):
         done = on(applied)("weight", "spare/sp2", "0")
@@ -186,9 +188,7 @@ def test_nobody_left_asks_and_warns(applied: Switch) -> None:
     assert slots(applied) == before
 
 
-def test_kept_across_applies_until_the_spec_says_the_same_or_has_no_such_backend(
-    applied: Switch, tmp_path: Path
-) -> None:
+def test_a_weight_is_kept_until_the_spec_has_it_or_drops_the_backend(applied: Switch, tmp_path: Path) -> None:
     assert on(applied)("weight", "farm/ns2", "3").code == 0
     assert on(applied)("weight", "spare/sp2", "3").code == 0
     had, before = slots(applied), overlay(applied)
@@ -210,7 +210,7 @@ def test_kept_across_applies_until_the_spec_says_the_same_or_has_no_such_backend
     assert on(applied)("verify", spec_file(tmp_path, other)).code == 0
 
 
-def test_restore_and_explain_have_it(applied: Switch) -> None:
+def test_restore_and_explain_use_the_weight(applied: Switch) -> None:
     assert on(applied)("weight", "farm/ns1", "6", "--note", "new CPU", "--yes").code == 0
     had = applied.tables()
     applied.ofctl("del-flows")
@@ -232,7 +232,7 @@ def test_restore_and_explain_have_it(applied: Switch) -> None:
 UNKNOWN = {"farm/ns9": "did you mean", "frm/ns1": "farm/ns1", "farm": "POOL/BACKEND", "farm/ns1/x": "POOL/BACKEND"}
 
 
-def test_what_is_refused(applied: Switch) -> None:
+def test_wrong_names_and_weights_are_refused(applied: Switch) -> None:
     with nothing_changes(applied):
         for name, word in UNKNOWN.items():
             for words in (("3",), ("--undo",)):
@@ -246,7 +246,7 @@ def test_what_is_refused(applied: Switch) -> None:
             assert on(applied)("weight", "farm/ns1", *line.split()).code == Exit.USAGE, line
 
 
-def test_it_may_not_end_before_it_is_done(applied: Switch) -> None:
+def test_a_gradual_weight_ended_by_others_is_an_error(applied: Switch) -> None:
     argv = [sys.executable, "-m", "dnsteer", "weight", "farm/ns1", "4", "--over", "60s", "--db", applied.database]
     child = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT / "generator")}, stderr=subprocess.PIPE)
     assert child.stderr

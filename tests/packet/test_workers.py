@@ -74,7 +74,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("what", VARIANTS)
-def test_packets_of_workers_are_proven(what: str) -> None:
+def test_worker_packets_pass_the_proof(what: str) -> None:
     report = prove(spec_of(VARIANTS[what]))
     assert report.ok, (report.failures[:1], report.complaints)
     assert report.masks <= 16
@@ -120,7 +120,7 @@ def test_a_mistake_in_flows_of_workers_is_seen(what: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("what", ["its number", "its name"])
-def test_a_mistake_in_what_a_worker_is_made_of_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_expansion_of_workers_is_seen(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference reads a worker's number in its name, and does not take over what the flows are made from."""
     if what == "its number":
         monkeypatch.setattr(Worker, "port_offset", property(lambda self: self.number ^ 1))
@@ -207,7 +207,7 @@ def test_a_host_is_drained_step_by_step(applied_workers: Switch) -> None:
     assert "resolvers/r2: 100 % drained\n" in dnsteer("drain", "resolvers/r2", "--over", "1s").err
 
 
-def test_down_weights_and_questions_are_about_the_host_too(applied_workers: Switch) -> None:
+def test_down_weight_and_confirmation_apply_to_the_host(applied_workers: Switch) -> None:
     dnsteer = on(applied_workers)
     assert dnsteer("down", "resolvers/r2").code == 0
     assert states(applied_workers, "resolvers")["r2.1"] == "down"
@@ -224,7 +224,7 @@ def test_down_weights_and_questions_are_about_the_host_too(applied_workers: Swit
     assert {(q["backend"], q["port"]) for q in one} == {("r2.1", 5301)}
 
 
-def test_a_worker_less_and_the_others_stay_drained(applied_workers: Switch, tmp_path: Path) -> None:
+def test_removing_a_worker_keeps_the_others_drained(applied_workers: Switch, tmp_path: Path) -> None:
     dnsteer = on(applied_workers)
     assert dnsteer("drain", "resolvers/r2").code == 0
     fewer = spec_file(tmp_path, changed(("workers: 4", "workers: 3")))

@@ -52,7 +52,7 @@ def said() -> str:
     return ask({"": CHECKS["authoritative"]})[""]
 
 
-def test_clients_of_the_probes_network_take_a_server_out(bench: Bench) -> None:
+def test_rate_limited_probes_take_a_server_out(bench: Bench) -> None:
     with bench.running(Nsd), queries():
         deadline = time.monotonic() + PATIENCE
         while not said():  # the limit counts for a second before it holds
@@ -64,7 +64,7 @@ def test_clients_of_the_probes_network_take_a_server_out(bench: Bench) -> None:
             network.probe_from(network.NEAR)
 
 
-def test_not_with_the_limit_for_trusted_answers(bench: Bench) -> None:
+def test_the_limit_for_trusted_answers_keeps_the_server_in(bench: Bench) -> None:
     with bench.running(Nsd, TRUSTED), queries():
         ends = time.monotonic() + 3
         while time.monotonic() < ends:

@@ -14,7 +14,7 @@ import pytest
 from tests.servers import expected
 from tests.servers.authoritative import Bind
 from tests.servers.matrix import AUTHORITATIVE, RESOLVERS, STATES, Bench, State, seen
-from tests.servers.needed import leave_out, need_server
+from tests.servers.required_servers import leave_out, need_server
 from tests.servers.resolvers import Unbound
 from tests.servers.server import NameServer
 
@@ -47,7 +47,7 @@ def altered(of: type[NameServer]) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "of", "state"), list(_cases()))
-def test_what_checks_say(
+def test_default_checks_judge_each_server_state_as_published(
     request: pytest.FixtureRequest, bench: Bench, found: expected.Table, kind: str, of: type[NameServer], state: State
 ) -> None:
     need_server(of.program)

@@ -45,7 +45,7 @@ def answers() -> bool:
 
 
 @pytest.mark.parametrize("of", [*AUTHORITATIVE, *RESOLVERS], ids=lambda of: of.__name__)
-def test_who_answers_from_the_vip(vip: Bench, of: type[NameServer]) -> None:
+def test_servers_answer_from_the_vip_with_their_published_settings(vip: Bench, of: type[NameServer]) -> None:
     with vip.running(of):
         assert network.inside(network.PROBE, answers) is (of not in NEEDS)
     if of in NEEDS:

@@ -161,7 +161,7 @@ def test_a_server_without_its_vip_is_found(state: lab.LabState, tmp_path: Path) 
         becomes(state)
 
 
-def test_an_agent_that_is_killed_leaves_all_as_it_is_and_the_next_goes_on(state: lab.LabState, tmp_path: Path) -> None:
+def test_a_killed_agent_changes_nothing_and_the_next_continues(state: lab.LabState, tmp_path: Path) -> None:
     with stopped(state, "ns1"):
         with agent(state, tmp_path) as running:
             becomes(state, "authoritative/ns1")
@@ -176,7 +176,7 @@ def test_an_agent_that_is_killed_leaves_all_as_it_is_and_the_next_goes_on(state:
         becomes(state)
 
 
-def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
+def test_maintenance_by_operators_is_kept(state: lab.LabState, tmp_path: Path) -> None:
     assert command(state, "drain", "authoritative/ns3", "--note", "kernel").code == 0
     with agent(state, tmp_path), stopped(state, "ns2"):
         becomes(state, "authoritative/ns2", "authoritative/ns3")
@@ -187,13 +187,13 @@ def test_what_people_do_stays(state: lab.LabState, tmp_path: Path) -> None:
         becomes(state)
 
 
-def test_when_all_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
+def test_when_all_backends_fail_all_stay(state: lab.LabState, tmp_path: Path) -> None:
     with agent(state, tmp_path) as running, stopped(state, "s1", "s2"):
         running.waits_for("PANIC: pool secondaries: no backend in service passes its checks")
         becomes(state)
 
 
-def test_a_restart_of_ovsdb_server_takes_nobody_out(state: lab.LabState, tmp_path: Path) -> None:
+def test_a_restart_of_ovsdb_server_takes_no_backend_out(state: lab.LabState, tmp_path: Path) -> None:
     """Here the switch forwards nothing meanwhile, and some servers fail more probes than others."""
     with agent(state, tmp_path) as running:
         running.waits_for("control socket")

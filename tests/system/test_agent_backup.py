@@ -88,7 +88,7 @@ def answers(state: lab.LabState, queries: int) -> Counter[bool]:
     return found
 
 
-def test_it_answers_while_the_pools_own_servers_hang(state: lab.LabState, running: Agent) -> None:
+def test_the_backup_answers_while_the_pools_servers_hang(state: lab.LabState, running: Agent) -> None:
     assert answers(state, 16) == {True: 16}
     with stopped(state, "ns1"):
         wait(lambda: "own/ns1" in out(state), "ns1 is out")
@@ -103,7 +103,7 @@ def test_it_answers_while_the_pools_own_servers_hang(state: lab.LabState, runnin
     assert answers(state, 16) == {True: 16}
 
 
-def test_a_drain_by_people_brings_it_in_within_seconds(state: lab.LabState, running: Agent) -> None:
+def test_a_drain_brings_the_backup_in_within_seconds(state: lab.LabState, running: Agent) -> None:
     assert command(state, "drain", "own/ns1", "--yes").code == 0
     assert command(state, "down", "own/ns2", "--yes").code == 0
     wait(lambda: in_use(state) == {"own/sp1", "own/sp2"}, f"the backup does not join: {running.said()}")

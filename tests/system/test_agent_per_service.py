@@ -65,7 +65,7 @@ def answered(*how: str) -> Counter[str]:
     return found
 
 
-def test_only_the_service_that_fails(state: lab.LabState, tmp_path: Path) -> None:
+def test_only_the_failing_service_leaves_a_backend(state: lab.LabState, tmp_path: Path) -> None:
     server = next(s for s in state.servers if s.name == "ns2")
     config = nameserver.config_file(1)
     whole = config.read_text()

@@ -106,7 +106,7 @@ def running(state: lab.LabState, fronts: object, tmp_path: Path) -> Iterator[Age
         agent.end(signal.SIGKILL)
 
 
-def test_all_answer_by_every_service(state: lab.LabState, running: Agent) -> None:
+def test_every_backend_passes_by_every_service(state: lab.LabState, running: Agent) -> None:
     """Through the bridge: whatever comes to the servers from the addresses of probes came by its port."""
     time.sleep(8)
     assert "unhealthy" not in running.said(), running.said()

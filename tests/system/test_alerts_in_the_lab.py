@@ -64,7 +64,7 @@ def small_mtu(namespace: str) -> Iterator[None]:
             run_program([*link, "1500"])
 
 
-def test_faults_of_servers_and_links(state: lab.LabState, tmp_path: Path) -> None:
+def test_faults_of_servers_and_links_fire_their_alerts(state: lab.LabState, tmp_path: Path) -> None:
     console = agent.start(lambda _: None).console
     prometheus = Prometheus(tmp_path, console.removeprefix("http://").rstrip("/"))
     server = next(s for s in state.servers if s.name == "c")

@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_queries_go_where_the_vip_works(tmp_path: Path) -> None:
+def test_queries_follow_the_announced_vip(tmp_path: Path) -> None:
     with Network(tmp_path) as network:
         done = measure(network, EVENTS["dnsteer withdraw"], 4, 300)
         # dnsperf ends by its clock, so a busy machine sends a few fewer than 4 s of 300 a second.

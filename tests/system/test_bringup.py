@@ -22,7 +22,7 @@ from scapy.layers.l2 import Ether
 from dnsteer.bringup.memory import buffer_bytes
 from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.tools import SwitchError
-from tests import own_machine
+from tests import worker_machine
 from tests.packet.command import on, run
 
 PROGRAM = Path("/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk")
@@ -188,7 +188,7 @@ def pages_given(count: int) -> int:
 @pytest.fixture
 def dpdk(tmp_path: Path) -> Iterator[tuple[Real, socket.socket]]:
     """OVS-DPDK with huge pages, and a wire; everything is put back afterwards."""
-    if list(own_machine.outside(KEPT).glob("hugepages-*")):
+    if list(worker_machine.outside(KEPT).glob("hugepages-*")):
         pytest.skip(f"this machine is brought up already ({KEPT}); this test would take that back")
     if not PAGES.exists():
         pytest.skip("this kernel has no huge pages of 2 MB")
@@ -232,7 +232,7 @@ def test_ovs_dpdk_comes_up_and_forwards(dpdk: tuple[Real, socket.socket]) -> Non
     assert abs(header + element + trailer - buffer_bytes(1500)) <= 128, pool
 
 
-def test_what_needs_a_restart_waits_for_it(dpdk: tuple[Real, socket.socket]) -> None:
+def test_settings_that_need_a_restart_wait_for_it(dpdk: tuple[Real, socket.socket]) -> None:
     switch, _ = dpdk
     assert switch.run("bringup.sh")[0] == 0
     switch.spec.write_text(switch.spec.read_text().replace("memory: [256]", "memory: [300]"))

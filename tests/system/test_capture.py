@@ -173,7 +173,7 @@ def test_without_the_right_to_read_packets_nothing_is_mirrored(devices: Switch) 
     assert none_left(devices)
 
 
-def test_it_is_refused_where_the_devices_are_not(devices: Switch) -> None:
+def test_a_capture_away_from_the_devices_is_refused(devices: Switch) -> None:
     done = on(devices)("capture", "dns", "--for", "5s")
     assert (done.code, done.out) == (1, "")
     assert "run dnsteer capture where ovs-vswitchd runs" in done.err

@@ -184,7 +184,7 @@ class PassingOver:
         return f"{ours}recirc_id(0),in_port(br-dns),eth_type(0x86dd), actions:drop\n"
 
 
-def test_no_megaflow_of_earlier_tables_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_megaflows_of_earlier_tables_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig.__new__(Rig)
     monkeypatch.setattr(rig, "switch", PassingOver(3), raising=False)
     rig._forget()

@@ -140,7 +140,7 @@ def accepted() -> dict[str, tuple[str, bytes]]:
 
 @root
 @pytest.mark.parametrize("name", accepted())
-def test_taken_off(quiet: Net, name: str) -> None:
+def test_tunnels_for_own_vips_are_decapsulated(quiet: Net, name: str) -> None:
     family, frame = accepted()[name]
     before = quiet.counts()
     assert quiet.through(frame) == without_outer(frame, family)
@@ -231,7 +231,7 @@ def in_ipv6(address: str) -> str:
 
 @root
 @pytest.mark.parametrize("name", left_alone())
-def test_left_alone(quiet: Net, name: str) -> None:
+def test_other_packets_are_left_alone(quiet: Net, name: str) -> None:
     outcome, frame = left_alone()[name]
     before = quiet.counts()
     assert quiet.through(frame) == frame
@@ -249,7 +249,7 @@ def test_a_vlan_tag_is_left_alone(quiet: Net) -> None:
 
 @root
 @pytest.mark.parametrize("family", FAMILIES)
-def test_cut_at_every_byte(quiet: Net, family: str) -> None:
+def test_packets_cut_at_any_byte_are_left_alone(quiet: Net, family: str) -> None:
     frame = tunneled(family)
     before = quiet.counts()
     for length in range(ETHERNET, len(frame)):
@@ -259,7 +259,7 @@ def test_cut_at_every_byte(quiet: Net, family: str) -> None:
 
 
 @root
-def test_damaged_at_random(quiet: Net) -> None:
+def test_randomly_damaged_packets_lose_at_most_one_header(quiet: Net) -> None:
     """Whatever comes, it goes up as it was or without exactly one outer header, and is counted once."""
     dice = random.Random(4)
     before, taken = quiet.counts(), dict.fromkeys(TAKEN_OFF, 0)
@@ -287,7 +287,7 @@ def test_damaged_at_random(quiet: Net) -> None:
 
 @root
 @pytest.mark.parametrize("family", FAMILIES)
-def test_tcp(quiet: Net, family: str) -> None:
+def test_tcp_passes_through_tunnels(quiet: Net, family: str) -> None:
     inner, _ = FAMILIES[family]
     sent, got = random.Random(1).randbytes(300_000), bytearray()
     before = quiet.counts()
@@ -307,7 +307,7 @@ def test_tcp(quiet: Net, family: str) -> None:
 
 
 @root
-def test_the_lists(quiet: Net) -> None:
+def test_the_lists_of_vips_and_tunnels_can_be_set(quiet: Net) -> None:
     """They become what was asked for last; the defaults are the addresses of eth0 and lo."""
     shown = json.loads(quiet.control("show", "eth0"))
     assert shown["vips"] == sorted(VIP.values())
@@ -327,7 +327,7 @@ def test_the_lists(quiet: Net) -> None:
 
 
 @root
-def test_the_control_says_what_is_wrong(quiet: Net) -> None:
+def test_decapctl_names_wrong_arguments(quiet: Net) -> None:
     with pytest.raises(
         LabCommandError, match=r"lo has no decapsulation program: ip link set dev lo xdp obj decap.o sec xdp"
     ):
@@ -341,7 +341,7 @@ def test_the_control_says_what_is_wrong(quiet: Net) -> None:
 
 
 @root
-def test_attached_anew_it_takes_nothing_until_it_is_told(quiet: Net, program: Path) -> None:
+def test_a_new_attachment_takes_nothing_until_configured(quiet: Net, program: Path) -> None:
     mode = {1: "xdpdrv", 2: "xdpgeneric"}[
         json.loads(run(["ip", "-j", "-n", quiet.server, "link", "show", "eth0"]))[0]["xdp"]["mode"]
     ]

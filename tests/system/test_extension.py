@@ -108,7 +108,7 @@ def padded(state: lab.LabState, address: str, timeout: int = 5) -> bool:
     return "status: NOERROR" in said and "ANSWER: 1" in said
 
 
-def test_tunnels() -> None:
+def test_tunneled_queries_are_answered() -> None:
     with running("ipip") as (loaded, network, state):
         assert {p.program for p in state.processes} == {"nsd", "ovs-vswitchd", "ovsdb-server", extension.NAME}
         assert drift_in_lab(loaded) == []
@@ -154,7 +154,7 @@ def test_a_server_takes_tunnels_from_the_extension_alone() -> None:
         assert traffic.ask(state, str(target.address), WHOAMI, "TXT", timeout=1) is None
 
 
-def test_translation() -> None:
+def test_translated_queries_are_answered() -> None:
     with running("siit") as (loaded, network, state):
         for target in targets_of(loaded.spec, network):
             asked(state, target, 2)
@@ -186,7 +186,7 @@ def after_a_crash(loaded: Loaded, network: Topology, state: lab.LabState) -> Non
         asked(state, target, 2)
 
 
-def test_spray_from_one_socket() -> None:
+def test_spray_spreads_queries_of_one_socket() -> None:
     with running("spray") as (loaded, network, state):
         shares_by_source_port(loaded, network, state)
         for target in targets_of(loaded.spec, network):
@@ -230,7 +230,7 @@ def test_clients_that_move_and_are_not_spread_are_noticed() -> None:
         assert not all_at_one.moved and any("of 1024 clients" in text for text in all_at_one.problems())
 
 
-def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
+def test_all_modes_work_together_behind_uplinks_and_ports() -> None:
     with running(EXTENDED) as (loaded, network, state):
         assert drift_in_lab(loaded) == []
         seen: set[str] = set()
@@ -275,7 +275,7 @@ def test_the_demo_reports_what_the_extension_did(name: str, tmp_path: Path, monk
     assert re.search(r"one socket to|each has one name server", text)
 
 
-def test_without_the_program_nothing_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lab_without_the_program_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DNSTEER_EXT", str(tmp_path))
     loaded = check_document(parse_document("siit.yaml", (EXAMPLES / "siit.yaml").read_text()))
     with pytest.raises(SwitchError, match="make extension"):

@@ -123,7 +123,7 @@ class FarmBind(Bind):
 PROBES = ("192.0.2.0/24", "2001:db8::/64")
 
 
-def test_a_farm_of_resolvers(no_lab: None, folder: Path, tmp_path: Path) -> None:
+def test_a_farm_of_resolvers_answers(no_lab: None, folder: Path, tmp_path: Path) -> None:
     loaded = quick(
         "resolvers.yaml",
         ("- {}", "- {interval: 500ms}"),
@@ -160,7 +160,7 @@ def test_a_farm_of_resolvers(no_lab: None, folder: Path, tmp_path: Path) -> None
             assert out(state) == {}
 
 
-def test_a_farm_of_authoritative_servers(no_lab: None, folder: Path, tmp_path: Path) -> None:
+def test_a_farm_of_authoritative_servers_answers(no_lab: None, folder: Path, tmp_path: Path) -> None:
     loaded = quick(
         "authoritative.yaml", ("serial_at_least: 2026010100}}}", "serial_at_least: 1}}, interval: 500ms}"),
         ("serial_lag: 30m}}}", "serial_lag: 30m}}, interval: 2s}"), ("interval: 5s", "interval: 500ms"),

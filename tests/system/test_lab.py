@@ -20,7 +20,7 @@ from dnsteer.lab import names, processes, topology, traffic
 from dnsteer.lab.direct import direct_path
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec.model.spec import Spec
-from tests import own_machine
+from tests import worker_machine
 from tests.system.lab_specs import EVERYTHING, spec_of
 
 pytestmark = [
@@ -44,7 +44,7 @@ def mentions_of_run_dir() -> list[str]:
             command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except OSError:
             continue
-        if f"{names.RUN_DIR}/".encode() in command and own_machine.has(int(entry.name)):
+        if f"{names.RUN_DIR}/".encode() in command and worker_machine.has(int(entry.name)):
             found.append(command.replace(b"\0", b" ").decode(errors="replace"))
     return found
 
@@ -86,7 +86,7 @@ def wait_for(process: subprocess.Popen[str], line: str) -> None:
     raise AssertionError(f"`lab up` ended without saying {line!r}")
 
 
-def test_up_status_second_up_down() -> None:
+def test_lab_up_status_and_down() -> None:
     said: list[str] = []
     built = lab.up(load_spec(QUICKSTART).spec, progress=said.append)
     assert built.phase == "up" and not built.applied
@@ -184,7 +184,7 @@ def test_an_interrupted_up_cleans_up_after_itself(line: str) -> None:
     assert_nothing_left()
 
 
-def test_up_and_down_keep_off_each_other() -> None:
+def test_up_and_down_exclude_each_other() -> None:
     process = start_up(QUICKSTART)
     wait_for(process, "creating")
     os.kill(process.pid, signal.SIGSTOP)
@@ -196,7 +196,7 @@ def test_up_and_down_keep_off_each_other() -> None:
     assert process.wait(20) == 0
 
 
-def test_down_spares_what_is_not_ours() -> None:
+def test_down_leaves_foreign_namespaces_alone() -> None:
     """A pidfile with a number that another program has now, and a namespace name bound to the machine's own."""
     stranger = subprocess.Popen(["sleep", "60"])
     try:

@@ -55,7 +55,7 @@ def relays() -> list[int]:
     return [p for p in processes.inside_namespaces() if b"dnsteer.lab.relay" in processes._arguments(p)]
 
 
-def test_it_goes_on_after_the_command_and_ends_with_the_lab(no_lab: None) -> None:
+def test_the_agent_outlives_the_command_and_ends_with_the_lab(no_lab: None) -> None:
     refused = cli("lab", "agent")
     assert refused.returncode == 1 and "no bridge in the lab yet: run `dnsteer apply SPEC --db" in refused.stderr
     apply_in_lab(load_spec(HEALTH))
@@ -94,7 +94,7 @@ def test_it_goes_on_after_the_command_and_ends_with_the_lab(no_lab: None) -> Non
     assert agent.running() is None
 
 
-def test_another_port_where_somebody_has_it(no_lab: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_console_port_is_replaced(no_lab: None, monkeypatch: pytest.MonkeyPatch) -> None:
     apply_in_lab(load_spec(HEALTH))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

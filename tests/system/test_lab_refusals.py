@@ -15,7 +15,7 @@ from dnsteer.lab import command
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 
 
-def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lab_without_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     spec = load_spec(QUICKSTART).spec
     with pytest.raises(lab.NotRootError, match="needs root"):
@@ -34,7 +34,7 @@ def test_missing_programs_name_their_packages(monkeypatch: pytest.MonkeyPatch) -
     assert refused.value.packages == ["nsd"]
 
 
-def test_a_command_that_fails_says_what_it_said() -> None:
+def test_a_failing_command_is_reported_with_its_output() -> None:
     with pytest.raises(lab.LabCommandError, match=r"failed with exit code \d+: .*nonsense"):
         command.run(["ls", "nonsense"])
     with pytest.raises(lab.LabCommandError, match=r"did not end within 0\.1 s"):

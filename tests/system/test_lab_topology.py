@@ -43,7 +43,7 @@ def test_a_port_of_its_own_is_a_wire() -> None:
     assert plan.server_of["hashed", "a"] == plan.server_of["direct", "a"] == "a"
 
 
-def test_everything() -> None:
+def test_the_topology_of_a_spec_with_every_feature() -> None:
     plan = topology.plan_network(spec_of(EVERYTHING))
     assert [c.uplink for c in plan.clients] == ["p0", "p1"]
     assert sorted(plan.fabrics) == ["p0", "p1", "p2", "spare", "vf0"]
@@ -106,7 +106,7 @@ def test_the_direct_path_to_a_server_without_the_vips_family_is_in_the_other() -
         ),
     ],
 )
-def test_what_the_lab_cannot_build_of_an_extension(old: str, new: str, said: str) -> None:
+def test_unsupported_extension_specs_are_refused(old: str, new: str, said: str) -> None:
     text = (EXAMPLES / "ipip.yaml").read_text().replace(old, new)
     with pytest.raises(TopologyError, match=said):
         topology.plan_network(spec_of(text))
@@ -133,7 +133,7 @@ def test_weights_do_not_change_the_fingerprint_and_addresses_do() -> None:
         ("spare:", "lo:", "the lab cannot name an interface 'lo'"),
     ],
 )
-def test_what_the_lab_cannot_build(old: str, new: str, said: str) -> None:
+def test_unsupported_specs_are_refused(old: str, new: str, said: str) -> None:
     with pytest.raises(TopologyError, match=said):
         topology.plan_network(spec_of(EVERYTHING.replace(old, new)))
 

@@ -28,7 +28,7 @@ def variables(switch: Running, folder: Path, spec: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_bringup_once_and_again_and_what_is_missing_is_said(controller: Site, switch: Running, tmp_path: Path) -> None:  # noqa: F811
+def test_bringup_is_idempotent_and_names_what_is_missing(controller: Site, switch: Running, tmp_path: Path) -> None:  # noqa: F811
     spec = tmp_path / "spec.yaml"
     spec.write_text(NETDEV)
     given = variables(switch, tmp_path, spec)

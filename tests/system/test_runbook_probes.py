@@ -176,7 +176,7 @@ def test_source_ports_that_are_in_use_are_passed_over(site: Site) -> None:
     assert before == 3 * len(BACKENDS)
 
 
-def test_what_is_missing_on_the_switch_is_said(site: Site) -> None:
+def test_an_unknown_backend_on_the_switch_is_named(site: Site) -> None:
     command = [str(site.folder / "dnsteer"), "probes", "--db", names.db_target(), "--backend", "authoritative/ns9"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT)
     assert done.returncode == 1

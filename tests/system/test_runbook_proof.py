@@ -12,8 +12,8 @@ import yaml
 
 from dnsteer import __version__
 from dnsteer.status.record import read_record
-from tests.system.default_machine import SPEC, machine
 from tests.system.playbooks import Site
+from tests.system.runbook_machine import SPEC, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 _LOGGED = '#!/bin/sh\necho "$@" >> {log}\nexec {command} "$@"\n'
@@ -137,7 +137,7 @@ def test_a_controller_that_cannot_prove(proving: Proving, command: str | None, s
         ("dnsteer_dig", "nowhere", "there is no program nowhere at client: install it"),
     ],
 )
-def test_what_cannot_work_is_said_before_anything_is_changed(
+def test_impossible_settings_are_refused_before_any_change(
     proving: Proving, variable: str, value: str, said: str
 ) -> None:
     before = proving.state()

@@ -20,8 +20,8 @@ from dnsteer.slots.maintenance import Kind
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.switch.openflow import PROTOCOL
 from tests.packet.test_bringup import Running
-from tests.system.default_machine import SPEC, machine
 from tests.system.playbooks import Played, Site
+from tests.system.runbook_machine import SPEC, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 POLICED = "port changed: port p0"
@@ -93,7 +93,7 @@ def bench(made: Bench) -> Iterator[Bench]:
         change_overlay(made.switch, None, bring_back(entry.name, entry.kind))
 
 
-def test_deploy_refuses_what_it_would_be_rolled_back_for(bench: Bench) -> None:
+def test_deploy_refuses_a_spec_that_would_be_rolled_back(bench: Bench) -> None:
     """A limit that somebody set is there before and after, whatever the spec: it says nothing of that."""
     before = bench.record().same_as
     bench.police(1000)
@@ -106,7 +106,7 @@ def test_deploy_refuses_what_it_would_be_rolled_back_for(bench: Bench) -> None:
     assert planned.code != 0 and planned.said(REFUSED), planned.output
 
 
-def test_deploy_with_what_differed_before(bench: Bench) -> None:
+def test_deploy_tolerates_earlier_differences(bench: Bench) -> None:
     bench.police(1000)
     good = another()
     played = bench.deploy(good, dnsteer_verify_baseline=False, dnsteer_probe_host="client")
@@ -121,7 +121,7 @@ def test_deploy_with_what_differed_before(bench: Bench) -> None:
     assert played.said("The reason: Ask the VIPs: "), played.output
 
 
-def test_deploy_puts_right_what_is_dnsteers(bench: Bench) -> None:
+def test_deploy_repairs_dnsteer_settings(bench: Bench) -> None:
     bench.ofctl("del-flows", "table=20")
     bench.running.vsctl("set", "Bridge", "br-dns", "stp_enable=true")
     good = another()
@@ -157,7 +157,7 @@ exit $code
 """
 
 
-def test_what_differs_only_after_the_change_is_a_failure(bench: Bench) -> None:
+def test_differences_that_appear_after_the_change_are_a_failure(bench: Bench) -> None:
     bench.begin(another())
     bench.police(1000)
     meddler = bench.site.folder / "opt" / "dnsteer" / "bin" / "meddler"

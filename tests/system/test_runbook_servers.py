@@ -12,9 +12,9 @@ from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
-from tests.servers.needed import need_server
-from tests.system.default_machine import ADDRESSES, SPEC, ZONE, Server, machine
+from tests.servers.required_servers import need_server
 from tests.system.playbooks import Played, Site
+from tests.system.runbook_machine import ADDRESSES, SPEC, ZONE, Server, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 CHECK = "{query: {name: example.org, type: SOA, expect: {aa: true}}}"
@@ -85,7 +85,7 @@ def farm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield server, Farm(site, running.database)
 
 
-def test_deploy_roll_back_and_upgrade_with_nothing_said_but_who_asks(farm: tuple[Server, Farm]) -> None:
+def test_playbooks_work_with_only_the_probe_host_given(farm: tuple[Server, Farm]) -> None:
     server, made = farm
     made.begin()
     without = checked("")

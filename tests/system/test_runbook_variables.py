@@ -22,8 +22,8 @@ from dnsteer.deploy.overlay_edits import bring_back
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status.record import RecordReading, read_record
-from tests.system.default_machine import NEW, OLD, SPEC, documented, machine
 from tests.system.playbooks import RUNBOOKS, Played, Site, make_wheel
+from tests.system.runbook_machine import NEW, OLD, SPEC, documented, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 REQUIRED: dict[str, dict[str, Any]] = {
@@ -209,14 +209,14 @@ def command(bench: Bench) -> Iterator[None]:
     shutil.copy(bench.site.folder / "dnsteer", bench.site.folder / "opt" / "dnsteer" / "bin" / "dnsteer")
 
 
-def test_every_documented_variable_is_one_that_is_tried() -> None:
+def test_every_documented_variable_is_tested() -> None:
     for playbook in sorted(path.name for path in (RUNBOOKS / "playbooks").glob("*.yml")):
         tried = {*REQUIRED[playbook], *OPTIONAL[playbook]}
         assert documented(playbook) - tried == set(), playbook
 
 
 @pytest.mark.parametrize("playbook", sorted(REQUIRED))
-def test_all_optional_variables_left_out(bench: Bench, playbook: str) -> None:
+def test_playbooks_work_without_optional_variables(bench: Bench, playbook: str) -> None:
     played = bench.play(playbook, REQUIRED[playbook])
     assert played.code == 0, played.output
     assert bench.done(playbook, {}), played.output
@@ -234,7 +234,9 @@ def omissions() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize(("playbook", "left_out"), list(omissions()), ids=lambda v: v if isinstance(v, str) else v[0])
-def test_left_out_while_the_others_are_given(bench: Bench, playbook: str, left_out: tuple[str, ...]) -> None:
+def test_playbooks_work_without_any_single_optional_variable(
+    bench: Bench, playbook: str, left_out: tuple[str, ...]
+) -> None:
     given = {**REQUIRED[playbook], **{k: v for k, v in OPTIONAL[playbook].items() if k not in left_out}}
     played = bench.play(playbook, given)
     assert played.code == 0, played.output

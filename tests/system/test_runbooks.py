@@ -58,7 +58,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Site:
 @pytest.fixture(scope="module", autouse=True)
 def installing(controller: Site, request: pytest.FixtureRequest) -> Iterator[Future[list[Played]] | None]:
     """The runs of install.yml: they need no lab, and take their time beside the tests that do."""
-    if not any(item.name == test_install_from_a_wheel_and_again.__name__ for item in request.session.items):
+    if not any(item.name == test_the_playbook_installs_a_wheel_and_again.__name__ for item in request.session.items):
         yield None
         return
     with ThreadPoolExecutor(1) as pool:
@@ -142,7 +142,7 @@ def test_a_canary_that_does_not_answer_is_rolled_back_and_the_others_are_left_al
     assert (deployed.folder / "etc-dpu-1" / "spec.yaml").read_text() == QUICKSTART.read_text()
 
 
-def test_drain_and_undrain(deployed: Site) -> None:
+def test_the_playbook_drains_and_undrains(deployed: Site) -> None:
     which = {"dnsteer_pool": "authoritative", "dnsteer_backend": "ns1"}
     tried = deployed.play("drain-backend.yml", "--check", "--limit", "dpu-1", **which)
     assert (tried.code, tried.changed(), deployed.backends()) == (0, 1, EVERY_ONE_UP), tried.output
@@ -278,7 +278,7 @@ def test_rolling_upgrade_refuses_a_switch_that_is_not_as_recorded(deployed: Site
     assert deployed.backends() == EVERY_ONE_UP
 
 
-def test_rolling_upgrade_needs_something_to_do_and_somebody_to_do_it_to(deployed: Site) -> None:
+def test_rolling_upgrade_needs_a_hook_and_backends(deployed: Site) -> None:
     for given, said in (
         ({}, "Nothing was changed. Say what is to be done to each backend while it is drained."),
         (
@@ -291,7 +291,7 @@ def test_rolling_upgrade_needs_something_to_do_and_somebody_to_do_it_to(deployed
         assert deployed.backends() == EVERY_ONE_UP and "changed=0" in played.output
 
 
-def test_rolling_upgrade_gives_back_what_could_not_be_drained_everywhere(deployed: Site) -> None:
+def test_rolling_upgrade_undrains_a_backend_not_drained_everywhere(deployed: Site) -> None:
     """The second switch has a command that refuses to drain."""
     command = deployed.folder / "no-drain"
     command.write_text(
@@ -317,7 +317,7 @@ def test_rolling_upgrade_refuses_to_leave_a_switch_out(deployed: Site) -> None:
     assert deployed.backends() == EVERY_ONE_UP
 
 
-def test_rollback(deployed: Site) -> None:
+def test_the_playbook_rolls_back_to_a_state(deployed: Site) -> None:
     number = deployed.state()
     deployed.apply(deployed.spec("new", f"[{NEW}]"))
     assert not answers(OLD)
@@ -328,7 +328,7 @@ def test_rollback(deployed: Site) -> None:
     assert (deployed.folder / "etc-dpu-1" / "spec.yaml").read_text() == QUICKSTART.read_text()
 
 
-def test_rollback_after_a_deploy_that_was_rolled_back_goes_to_the_state_before_both(deployed: Site) -> None:
+def test_rollback_after_a_failed_deploy_skips_its_state(deployed: Site) -> None:
     first = deployed.state()
     deployed.apply(deployed.spec("second", **{"weight: 3": "weight: 4"}))
     played = deployed.play("deploy.yml", "--limit", "dpu-1", dnsteer_spec=deployed.spec("unowned", f"[{UNOWNED}]"))
@@ -367,7 +367,7 @@ def test_rotation_keeps_the_old_address_until_it_is_confirmed_and_quiet(deployed
     assert (third.code, third.changed()) == (0, 0), third.output
 
 
-def test_diagnostics_of_two_bridges_note_what_could_not_be_had(deployed: Site) -> None:
+def test_diagnostics_of_two_bridges_note_missing_parts(deployed: Site) -> None:
     to = deployed.folder / "archives"
     (names.RUN_DIR / "ovsdb-server.log").unlink()
     (deployed.folder / "etc-dpu-1" / "next.yaml").write_text("# not applied\n")
@@ -406,7 +406,7 @@ def install(controller: Site) -> list[Played]:
     return [controller.play("install.yml", **variables) for variables in (given, given, nothing)]
 
 
-def test_install_from_a_wheel_and_again(installing: Future[list[Played]]) -> None:
+def test_the_playbook_installs_a_wheel_and_again(installing: Future[list[Played]]) -> None:
     first, second, nothing = installing.result()
     assert first.code == 0, first.output
     assert first.changed("here") > 0

@@ -95,7 +95,7 @@ def test_systemd_accepts_the_units(tmp_path: Path, dnsteer: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_file_is_one_that_the_install_runbook_copies() -> None:
+def test_the_install_runbook_copies_every_unit_file() -> None:
     assert {f.suffix for f in FILES} == {".service", ".timer", ".conf"}
 
 
@@ -218,7 +218,9 @@ def wait_until_all_left(capture: Path) -> dict[int, str]:
     raise AssertionError(f"from these ports no query has left: {sorted(set(PORTS) - set(owners))}")
 
 
-def test_a_crash_under_load_no_query_goes_astray_and_the_tables_are_whole(applied: Switch, dnsteer: Path) -> None:
+def test_after_a_crash_under_load_the_tables_are_whole_and_no_query_is_misdirected(
+    applied: Switch, dnsteer: Path
+) -> None:
     switch, capture = applied, applied.dir / "p0.pcap"
     switch.vsctl("set", "Interface", "p0", f"options:tx_pcap={capture}")
     before = switch.tables()
@@ -269,7 +271,7 @@ def test_a_restore_that_fails_does_not_leave_the_switch_waiting(applied: Switch,
     assert not waits(applied)
 
 
-def test_where_dnsteer_cannot_run_the_unit_ends_the_waiting_itself(applied: Switch, dnsteer: Path) -> None:
+def test_the_unit_ends_the_wait_where_dnsteer_cannot_run(applied: Switch, dnsteer: Path) -> None:
     assert run(ARM, dnsteer, applied).returncode == 0
     dnsteer.write_text("#!/bin/sh\nexit 1\n")
     assert run(RESTORE, dnsteer, applied).returncode == 1

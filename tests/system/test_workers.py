@@ -72,7 +72,7 @@ def answered(*how: str) -> Counter[str]:
     return Counter(dig(*how, WHOAMI, "TXT").strip('"') or "nobody" for _ in range(40))
 
 
-def test_each_worker_answers_and_one_that_fails_is_out_alone(state: lab.LabState, tmp_path: Path) -> None:
+def test_each_worker_answers_and_a_failing_one_is_out_alone(state: lab.LabState, tmp_path: Path) -> None:
     assert {s.name for s in state.servers} == SERVERS
     assert set(answered()) == set(answered("+tcp")) == SERVERS
     large = {len(dig("+bufsize=4096", "+ignore", LARGE, "TXT")) for _ in range(12)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -141,3 +143,8 @@ class Console:
         answer = self.ask(path)
         assert answer.status_code == 200, answer.text
         return answer.text
+
+
+def words_of(page: str) -> str:
+    """What a page says, without markup."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())

@@ -54,7 +54,7 @@ class Case:
         return {*found.unhealthy} - {*found.recovering} - {*found.unproven}
 
 
-def test_one_that_fails_while_another_one_passes_fails_by_itself() -> None:
+def test_a_backend_fails_by_itself_while_another_passes() -> None:
     case = Case()
     case.asked(1.0, "a", good=False)
     case.asked(1.5, "b", good=True)
@@ -62,7 +62,7 @@ def test_one_that_fails_while_another_one_passes_fails_by_itself() -> None:
     assert case.fails() == {"a"}
 
 
-def test_an_interruption_that_fails_one_twice_and_others_once_proves_nothing() -> None:
+def test_an_interruption_failing_one_twice_and_others_once_proves_nothing() -> None:
     case = Case()
     case.asked(0.9, "b", good=True)
     case.asked(1.0, "a", good=False)
@@ -75,7 +75,7 @@ def test_an_interruption_that_fails_one_twice_and_others_once_proves_nothing() -
     assert case.fails() == {"a"}, "b passed meanwhile"
 
 
-def test_one_that_passes_again_is_recovering_until_it_fails_once_more() -> None:
+def test_a_passing_backend_is_recovering_until_it_fails_again() -> None:
     case = Case()
     for at in (1.0, 2.0):
         case.asked(at, "a", good=False)
@@ -86,7 +86,7 @@ def test_one_that_passes_again_is_recovering_until_it_fails_once_more() -> None:
     assert {*case.health.of("p").recovering} == set()
 
 
-def test_where_one_failure_is_enough_a_later_answer_of_another_one_is_too() -> None:
+def test_with_fall_1_one_later_answer_of_another_backend_is_proof() -> None:
     case = Case(target("a", fall=1), target("b", fall=1))
     case.asked(1.0, "a", good=False)
     assert case.fails() == set()
@@ -95,14 +95,14 @@ def test_where_one_failure_is_enough_a_later_answer_of_another_one_is_too() -> N
 
 
 @pytest.mark.parametrize("others", [(), (target("b", 1),)], ids=["alone", "asked by another check"])
-def test_one_without_peers_is_believed_to_fail(others: tuple[ProbeTarget, ...]) -> None:
+def test_a_backend_without_peers_needs_no_proof(others: tuple[ProbeTarget, ...]) -> None:
     case = Case(target("a"), *others)
     case.asked(1.0, "a", good=False)
     case.asked(2.0, "a", good=False)
     assert case.fails() == {"a"}
 
 
-def test_another_family_is_evidence_only_where_nobody_else_has_that_family() -> None:
+def test_another_family_is_evidence_only_without_peers_of_the_same_family() -> None:
     six = [target(name, address="2001:db8::1") for name in "ab"]
     case = Case(target("c"))
     case.health.adopt([*six, target("a"), target("b"), target("c")], NO_OVERLAY, 0.0)
@@ -116,7 +116,7 @@ def test_another_family_is_evidence_only_where_nobody_else_has_that_family() -> 
     assert case.fails() == {"a"}
 
 
-def test_those_that_failed_first_come_first_and_those_never_asked_are_unknown() -> None:
+def test_unhealthy_backends_are_ordered_by_first_failure_and_unprobed_ones_are_unknown() -> None:
     case = Case()
     for name, at in (("c", 1.0), ("a", 5.0)):
         case.asked(at, name, good=False)
@@ -128,13 +128,13 @@ def test_those_that_failed_first_come_first_and_those_never_asked_are_unknown() 
 @pytest.mark.parametrize("slow", [False, True], ids=["one check", "a slow check too"])
 @pytest.mark.parametrize("lasts", [0.5, 1.0, 1.3, 1.6, 2.0, 3.0, 7.0, 30.0])
 @pytest.mark.parametrize("count", [2, 4, 20])
-def test_an_interruption_of_the_way_to_all_takes_nobody_out(count: int, lasts: float, slow: bool) -> None:
+def test_an_interruption_to_all_backends_takes_none_out(count: int, lasts: float, slow: bool) -> None:
     """As of ovsdb-server or ovs-vswitchd: neither in its course, nor when it is over, whenever each backend is asked."""
     for seed in range(3):
         assert Site(count, slow, seed).taken_out(lasts) == []
 
 
-def test_one_that_is_dead_is_found_as_soon_as_its_probes_fail_twice() -> None:
+def test_a_dead_backend_is_found_after_two_failed_probes() -> None:
     """In a pool of 4 always; of 2 now and then an interval later."""
     found = [Site(4, False, seed).noticed() for seed in range(50)]
     assert max(found) < 2 * 1.1 + LATE
@@ -266,7 +266,7 @@ def test_the_hold_after_flapping_outlives_the_agent(monkeypatch: pytest.MonkeyPa
     assert after.states[target("b").key].failures == 0
 
 
-def test_the_past_of_one_that_is_in_service_again_is_kept_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_a_backend_back_in_service_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded, (case, now) = Recorded(monkeypatch), flapped(3)
     FailureRecord("unix:/nowhere").keep(recorded.record(), case.health.states, now)
     after = Health()
@@ -274,7 +274,7 @@ def test_the_past_of_one_that_is_in_service_again_is_kept_too(monkeypatch: pytes
     assert after.states[target("a").key].healthy and after.states[target("a").key].failures > 3
 
 
-def test_it_is_written_when_it_changes_and_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flapping_record_is_written_on_changes_and_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded, (case, now) = Recorded(monkeypatch), flapped(1)
     keeper, states = FailureRecord("unix:/nowhere"), case.health.states
     recorded.full = True
@@ -295,14 +295,14 @@ def test_it_is_written_when_it_changes_and_when_there_is_room(monkeypatch: pytes
     "text",
     ["", "[", "{}", "[1]", '[["p","a",0,"192.0.2.1",1e999,0,0]]', '[["p","a",0,"192.0.2.1","x",0,0]]', "[" * 9999],
 )
-def test_a_record_without_it_or_changed_by_hand_is_as_none(text: str) -> None:
+def test_a_missing_or_edited_flapping_record_is_ignored(text: str) -> None:
     record = BridgeRecord("u", "v", "br-dns", {FAILURES_KEY: text}, {}, "s", "", False)
     after = Health()
     after.adopt([target("a")], NO_OVERLAY, 0.0, past_failures(record))
     assert replace(after.states[target("a").key], since=0.0).failures == 0
 
 
-def test_nobody_is_held_longer_than_the_spec_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hold_is_no_longer_than_the_spec_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock was set back, or somebody has changed the record."""
     text = '[["p","a",0,"192.0.2.1",1e300,0,1e15]]'
     record = BridgeRecord("u", "v", "br-dns", {FAILURES_KEY: text}, {}, "s", "", False)

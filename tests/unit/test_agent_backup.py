@@ -52,7 +52,7 @@ def people(backend: str, kind: str = "drain", weight: int | None = None) -> Main
     return Maintenance("p", backend, kind, BEGIN.isoformat(), "somebody@host", weight=weight)  # type: ignore[arg-type]
 
 
-def test_they_join_at_once_with_their_weights_when_none_is_left_and_there_is_no_panic() -> None:
+def test_backups_join_at_once_by_weight_when_none_is_left_without_panic() -> None:
     pool = Pool()
     assert set(pool.step("ab")) == {"c"}
     held = pool.step("abc")
@@ -63,13 +63,13 @@ def test_they_join_at_once_with_their_weights_when_none_is_left_and_there_is_no_
     ]  # fmt: skip
 
 
-def test_below_a_number_they_share_with_those_that_are_left() -> None:
+def test_below_a_number_backups_share_with_the_remaining_backends() -> None:
     pool = Pool(below=2)
     assert set(pool.step("a")) == {"b", "c"}
     assert set(pool.step("ab")) == {"c", "s", "t"}
 
 
-def test_they_leave_over_the_slow_start_when_enough_are_back_with_all_their_slots() -> None:
+def test_backups_leave_over_the_slow_start_when_enough_have_all_their_slots() -> None:
     pool = Pool(below=1, slow_start=10)
     pool.step("abc")
     seen = []
@@ -84,7 +84,7 @@ def test_they_leave_over_the_slow_start_when_enough_are_back_with_all_their_slot
     assert pool.overlay == NO_OVERLAY
 
 
-def test_one_that_leaves_is_back_at_once_when_it_is_needed_again() -> None:
+def test_a_leaving_backup_returns_at_once_when_needed() -> None:
     pool = Pool(below=3, slow_start=30)
     pool.step("a")
     for _ in range(40):
@@ -106,18 +106,18 @@ def test_a_backup_that_fails_leaves_at_once_and_the_last_one_stays() -> None:
     assert set(pool.step("abcs")) == {"t"}
 
 
-def test_all_ill_at_once_with_the_backup_move_nothing() -> None:
+def test_all_backends_and_backups_failing_at_once_is_a_panic() -> None:
     pool = Pool()
     assert (set(pool.step("abcst")), pool.decision.panics) == (set(OWN), True)
 
 
-def test_a_backup_stays_when_it_fails_while_people_have_all_others_out() -> None:
+def test_a_failing_backup_stays_while_operators_have_all_others_out() -> None:
     pool = Pool(1, 0.0, 0.5, *(people(name) for name in OWN))
     assert set(pool.step()) == {"s", "t"}
     assert (set(pool.step("st")), pool.decision.panics) == ({"s", "t"}, True)
 
 
-def test_one_of_the_backup_that_people_gave_a_weight_refutes_a_panic() -> None:
+def test_a_weighted_passing_backup_prevents_a_panic() -> None:
     pool = Pool(1, 0.0, 0.5, people("s", "weight", 5), people("t"))
     assert set(pool.step("abc")) == {"s"}
     assert not pool.decision.panics
@@ -133,14 +133,14 @@ def test_the_backup_counts_for_the_load() -> None:
 
 
 @pytest.mark.parametrize("entry", [people("a"), people("a", "down"), people("a", "weight", 0)])
-def test_whom_people_took_out_is_not_in_service(entry: Maintenance) -> None:
+def test_backends_taken_out_by_operators_do_not_count_as_in_service(entry: Maintenance) -> None:
     pool = Pool(3, 0.0, 0.5, entry)
     assert set(pool.step()) == {"b", "c", "s", "t"}
     pool.overlay = pool.overlay.without([entry])
     assert set(pool.step()) == set(OWN)
 
 
-def test_backups_that_people_took_care_of_are_left_alone() -> None:
+def test_backups_with_operator_entries_are_left_alone() -> None:
     for entry in (people("s"), people("s", "down"), people("s", "weight", 5)):
         pool = Pool(1, 0.0, 0.5, entry)
         pool.step("abc")
@@ -148,7 +148,7 @@ def test_backups_that_people_took_care_of_are_left_alone() -> None:
         assert entry in pool.overlay.entries
 
 
-def test_another_weight_in_the_spec_is_taken_over() -> None:
+def test_a_changed_backup_weight_in_the_spec_is_applied() -> None:
     pool = Pool()
     pool.step("abc")
     pool.rules = PoolRules("p", dict.fromkeys(OWN, 1), 0.5, 0.0, {"s": 7}, 1)
@@ -173,7 +173,7 @@ def test_the_status_says_since_when_and_why() -> None:
     drained=st.sets(st.sampled_from(OWN), max_size=3),
     seconds=st.lists(st.sampled_from([0.0, 0.3, 1.0, 5.0, -4.0]), min_size=25, max_size=25),
 )
-def test_never_without_backends_while_some_work(
+def test_a_pool_is_never_empty_while_a_backend_passes(
     ill: list[set[str]], below: int, slow_start: float, panic: float, drained: set[str], seconds: list[float]
 ) -> None:
     by_people = [people(name) for name in sorted(drained)]

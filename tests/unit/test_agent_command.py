@@ -40,18 +40,18 @@ def said_of(*command: str, timeout: float = LONG) -> list[str]:
         ("sleep 1000 & exit 3", LONG, "/bin/sh ended with 3"),
     ],
 )
-def test_commands(script: str, timeout: float, why: str) -> None:
+def test_command_checks_are_judged_by_exit_code_and_time(script: str, timeout: float, why: str) -> None:
     assert said_of("/bin/sh", "-c", script, timeout=timeout) == [why, why]
 
 
-def test_commands_that_cannot_be_run(tmp_path: Path) -> None:
+def test_a_command_that_cannot_run_fails_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
     assert said_of("/nowhere") == ["/nowhere cannot be run: No such file or directory"] * 2
     assert said_of(str(tmp_path / "plain")) == [f"{tmp_path}/plain cannot be run: Permission denied"] * 2
     assert said_of("/bin/sh\0") == ["/bin/sh? cannot be run: embedded null byte"] * 2
 
 
-def test_words_are_replaced(tmp_path: Path) -> None:
+def test_placeholders_in_commands_are_replaced(tmp_path: Path) -> None:
     said = said_of("/bin/sh", "-c", "echo $1; exit 1", "", "{address} {port} {pool} {backend} {other}")
     assert said == ["/bin/sh ended with 1: 127.0.0.1 53 p b {other}"] * 2
 
@@ -82,7 +82,7 @@ def _runs(pid: int) -> bool:
     return state != "Z" and os.getpgid(pid) != os.getpgid(0)
 
 
-def test_no_zombies() -> None:
+def test_ended_commands_are_reaped() -> None:
     said_of("/bin/sh", "-c", "sleep 1000", timeout=SHORT)
     time.sleep(0.2)
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -148,7 +148,7 @@ def test_the_agent_works_without_what_only_metrics_need(option: str, what: str) 
         ("--push", "dnsteer.agent.balance.pushed_metric.serve_push", "loads of backends"),
     ],
 )
-def test_what_is_not_served_any_more_is_named_and_tried_again(option: str, serve: str, what: str) -> None:
+def test_a_listener_that_fails_is_named_and_tried_again(option: str, serve: str, what: str) -> None:
     script = (
         "import unittest.mock as m\n"
         f"with m.patch({serve!r}, side_effect=OSError('gone')):\n    from dnsteer.cli.main import run; run()"

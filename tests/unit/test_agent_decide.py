@@ -54,7 +54,7 @@ def test_failures_count_at_once_and_say_why() -> None:
     assert [(e.backend, e.note, e.by) for e in pool.overlay] == [("a", "a is ill", "agent"), ("c", "c is ill", "agent")]
 
 
-def test_one_comes_back_at_a_time() -> None:
+def test_backends_come_back_one_at_a_time() -> None:
     pool = Pool(rules())
     pool.step("a", "c")
     assert pool.step() == {"c"}
@@ -62,14 +62,14 @@ def test_one_comes_back_at_a_time() -> None:
     assert pool.step() == set()
 
 
-def test_nobody_comes_back_in_the_moment_of_a_failure() -> None:
+def test_no_backend_comes_back_while_another_fails() -> None:
     pool = Pool(rules())
     pool.step("a")
     assert pool.step("b") == {"a", "b"}
     assert pool.step("b") == {"b"}
 
 
-def test_those_who_wait_come_back_when_others_fail() -> None:
+def test_waiting_backends_come_back_when_others_fail() -> None:
     """Else more would be out than may be, although those that are healthy are enough."""
     pool = Pool(rules(slow_start=30))
     pool.step("a", "b")
@@ -77,7 +77,7 @@ def test_those_who_wait_come_back_when_others_fail() -> None:
     assert pool.gone().keys() == {"c", "d"}
 
 
-def test_nobody_who_is_out_comes_back_because_others_fail() -> None:
+def test_failing_backends_stay_out_when_others_fail() -> None:
     """Two are killed, and out; then a third, and at last the fourth, which stays: no other passes."""
     pool = Pool(rules(names=("a", "b", "c", "d")))
     assert pool.step("a", "b") == {"a", "b"}
@@ -89,7 +89,7 @@ def test_nobody_who_is_out_comes_back_because_others_fail() -> None:
     assert not pool.decision.panics
 
 
-def test_nobody_goes_out_of_whom_it_is_not_known_that_it_fails_by_itself() -> None:
+def test_a_backend_not_proven_to_fail_stays_in_service() -> None:
     """An interruption of the switch ends before all backends are unhealthy."""
     pool = Pool(rules())
     assert pool.step("a", "b", unproven="ab") == set()
@@ -100,20 +100,20 @@ def test_nobody_goes_out_of_whom_it_is_not_known_that_it_fails_by_itself() -> No
 
 
 @pytest.mark.parametrize(("panic", "out"), [(0.0, 4), (0.5, 4), (0.99, 4), (1.0, 5)])
-def test_only_at_100_percent_all_may_be_out(panic: float, out: int) -> None:
+def test_all_backends_may_be_out_only_at_100_percent(panic: float, out: int) -> None:
     pool = Pool(rules(panic))
     for count in range(len(NAMES)):
         assert len(pool.step(*NAMES[: count + 1], seconds=60)) == min(count + 1, out)
     assert pool.decision.panics == (panic < 1)
 
 
-def test_all_at_once_is_a_panic_and_moves_nothing() -> None:
+def test_all_backends_failing_at_once_is_a_panic_and_moves_nothing() -> None:
     pool = Pool(rules())
     assert pool.step(*NAMES) == set()
     assert pool.decision.panics
 
 
-def test_after_a_panic_who_passes_again_stays_though_not_often_enough_yet() -> None:
+def test_after_a_panic_a_recovering_backend_stays() -> None:
     """Of four that fail together and recover together, none moves."""
     pool = Pool(rules())
     pool.step(*NAMES)
@@ -124,14 +124,14 @@ def test_after_a_panic_who_passes_again_stays_though_not_often_enough_yet() -> N
     assert pool.step("b", "e") == {"b", "e"}
 
 
-def test_nobody_goes_out_before_it_is_known_that_another_one_passes() -> None:
+def test_no_backend_goes_out_before_another_is_known_to_pass() -> None:
     pool = Pool(rules(names=("a", "b", "c")))
     assert pool.step("a", unknown="bc") == set()
     assert (pool.decision.panics, pool.decision.spared) == (False, ("a",))
     assert pool.step("a", unknown="b") == {"a"}
 
 
-def test_of_too_few_those_that_failed_last_stay() -> None:
+def test_keep_at_least_keeps_the_backends_that_failed_last() -> None:
     pool = Pool(rules(keep=3))
     assert pool.step("b", "a", "d") == {"b", "a"}
     assert (pool.decision.kept, pool.decision.spared) == (("d",), ("d",))
@@ -141,7 +141,7 @@ def test_of_too_few_those_that_failed_last_stay() -> None:
     assert (set(pool.gone()), pool.decision.kept) == ({"b", "d"}, ("e",))
 
 
-def test_too_few_come_back_at_once_and_nobody_who_fails_comes_back() -> None:
+def test_below_keep_at_least_only_healthy_backends_come_back_at_once() -> None:
     pool = Pool(rules(slow_start=30, keep=4))
     pool.step("a")
     assert pool.step() == set() and pool.gone() == {"a": 953}
@@ -154,7 +154,7 @@ def test_too_few_come_back_at_once_and_nobody_who_fails_comes_back() -> None:
     assert pool.gone() == {}, "no slow start while too few are left"
 
 
-def test_the_last_one_that_fails_is_replaced_by_one_that_is_healthy_again() -> None:
+def test_the_last_failing_backend_is_replaced_by_a_recovered_one() -> None:
     pool = Pool(rules(names=("a", "b"), slow_start=30))
     pool.step("a")
     assert pool.step("b") == {"b"}
@@ -188,7 +188,7 @@ def test_a_failure_during_slow_start_takes_it_all_away_again() -> None:
     assert (entry.returns, entry.over, entry.note) == ("", 0, "a is ill")
 
 
-def test_the_next_one_waits_for_the_slow_start_of_the_first() -> None:
+def test_the_next_backend_waits_for_the_slow_start_of_the_first() -> None:
     pool = Pool(rules(slow_start=5))
     pool.step("a", "b")
     for _ in range(5):
@@ -201,7 +201,7 @@ def test_the_next_one_waits_for_the_slow_start_of_the_first() -> None:
 
 
 @pytest.mark.parametrize("days", [1, -1])
-def test_a_clock_that_is_set_neither_hurries_nor_takes_back(days: int) -> None:
+def test_setting_the_clock_does_not_change_the_slow_start(days: int) -> None:
     pool = Pool(rules(slow_start=10))
     pool.step("a")
     for _ in range(4):
@@ -221,7 +221,7 @@ def people(backend: str, kind: str = "drain") -> Maintenance:
 
 
 @pytest.mark.parametrize("kind", ["drain", "down", "weight"])
-def test_what_people_did_stays_and_does_not_count(kind: str) -> None:
+def test_operator_entries_stay_and_do_not_count(kind: str) -> None:
     pool = Pool(rules(), Overlay((people("a", kind), people("b", "down"))))
     assert pool.step("c") == {"c"}
     assert pool.step("c", "d") == {"c", "d"}
@@ -230,14 +230,14 @@ def test_what_people_did_stays_and_does_not_count(kind: str) -> None:
     assert [e.kind for e in pool.overlay][:2] == [kind, "down"]
 
 
-def test_whom_people_bring_back_over_time_counts() -> None:
+def test_a_backend_returning_gradually_counts_as_in_service() -> None:
     back = replace(people("a"), returns=BEGIN.isoformat(), over=60, gone=500)
     pool = Pool(rules(names=("a", "b")), Overlay((back,)))
     assert pool.step("b") == {"b"}
     assert not pool.decision.panics
 
 
-def test_one_to_which_people_gave_a_weight_counts() -> None:
+def test_a_backend_with_an_operator_weight_counts() -> None:
     """By the spec its weight is 0, so it is nobody's business until people give it one."""
     given = replace(people("b", "weight"), weight=5)
     of = PoolRules("p", {"a": 1, "b": 0}, 0.5, 0.0)
@@ -249,7 +249,7 @@ def test_one_to_which_people_gave_a_weight_counts() -> None:
     assert pool.step("b") == set()
 
 
-def test_many_come_back_together_while_few_slots_move() -> None:
+def test_several_backends_return_together_while_few_slots_move() -> None:
     names = tuple(f"b{n}" for n in range(20))
     pool = Pool(rules(names=names, slow_start=5))
     pool.step(*names[:4])
@@ -279,7 +279,7 @@ def test_100_of_200_are_back_in_minutes() -> None:
     assert (seconds, most) == (217, 18)
 
 
-def test_one_that_people_have_out_does_not_come_back_ill() -> None:
+def test_an_undrained_failing_backend_stays_out() -> None:
     pool = Pool(rules(), Overlay((people("a", "down"),)))
     pool.step("a")
     pool.overlay = pool.overlay.without([people("a", "down")])
@@ -293,13 +293,13 @@ def test_backends_of_other_pools_and_without_weight_are_left_alone() -> None:
     assert other in pool.overlay
 
 
-def test_an_entry_of_a_backend_that_the_spec_no_longer_probes_goes() -> None:
+def test_entries_of_backends_without_checks_are_removed() -> None:
     left = Maintenance("p", "gone", "health", BEGIN.isoformat(), "agent")
     pool = Pool(rules(), Overlay((left,)))
     assert pool.step() == set()
 
 
-def test_a_service_of_its_own_counts_who_is_out_of_the_pool_as_out() -> None:
+def test_a_service_counts_backends_out_of_the_pool_as_out() -> None:
     of_pool = Maintenance("p", "a", "health", BEGIN.isoformat(), "agent")
     given = replace(people("c", "weight"), weight=5)
     of = PoolRules("p", dict.fromkeys(("a", "b", "c"), 1), 0.5, 0.0, service="853/tcp")
@@ -333,7 +333,7 @@ def test_the_figures_of_keep_at_least(dead: int, alone: float, kept: float, lost
 
 
 @pytest.mark.parametrize("unproven", ["", "abcde"])
-def test_draining_one_after_the_other_in_a_panic_takes_nobody_out(unproven: str) -> None:
+def test_successive_drains_in_a_panic_take_no_other_backend_out(unproven: str) -> None:
     """All fail, and all serve: whom people drain and undrain in turn is in service again."""
     pool = Pool(rules())
     pool.step(*NAMES, unproven=unproven)

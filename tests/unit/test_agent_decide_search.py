@@ -26,7 +26,7 @@ BY_PEOPLE = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["drain", "d
     slow_start=st.sampled_from([0.0, 0.5, 3.0, 30.0]),
     keep=st.integers(0, 5),
 )
-def test_whatever_is_observed(
+def test_random_observations_keep_the_invariants(
     seen: list[tuple[dict[str, str], dict[str, str], float]],
     panic: float,
     slow_start: float,
@@ -75,7 +75,7 @@ def test_whatever_is_observed(
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_every_configuration_of_people_and_health(count: int) -> None:
+def test_every_combination_of_maintenance_and_health_keeps_the_invariants(count: int) -> None:
     """Each backend as it is, drained, down, at weight 0, or given a weight that the spec does not give it; each of them
     healthy or failing, one after the other or all at once: no pool is without a backend, and nobody dead serves, while a
     healthy one may."""

@@ -131,7 +131,7 @@ def test_the_next_step_has_the_id_of_the_decision_that_began_it(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("outdated", [False, True])
-def test_a_check_that_turns_while_an_effect_fails_keeps_its_id(outdated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_turning_while_an_effect_fails_keeps_its_id(outdated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         case = Case(monkeypatch)
 
@@ -196,7 +196,7 @@ def test_a_defect_in_one_pool_stops_no_other(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(test())
 
 
-def test_a_pool_that_is_checked_no_more_is_in_no_panic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_without_checks_leaves_panic(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check was wrong, so people took it out of the spec."""
 
     async def test() -> None:

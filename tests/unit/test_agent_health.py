@@ -31,7 +31,7 @@ def test_the_reason_is_the_last_failure() -> None:
     assert after(".xxx").why == "failure 3"
 
 
-def test_one_that_fails_again_and_again_stays_out_longer() -> None:
+def test_a_flapping_backend_stays_out_longer() -> None:
     state, time, outs = CheckState(), 0.0, []
     for _ in range(8):
         state = after("xx", state, time)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dnsteer.agent.next_work import LookTimes
 
 
-def test_it_looks_at_once_then_now_and_then() -> None:
+def test_the_switch_is_checked_at_start_then_periodically() -> None:
     times = LookTimes()
     assert times.due_in(0, 0.0) <= 0.3
     times.done(0, 0.0, 0.01, differed=False)
     assert times.due_in(0, 1.0) == 30.01 - 1.0
 
 
-def test_a_change_is_looked_at_when_it_is_quiet_or_has_lasted() -> None:
+def test_a_change_is_checked_when_it_is_quiet_or_has_lasted() -> None:
     times = LookTimes()
     times.done(0, 0.0, 0.0, differed=False)
     assert 0 < times.due_in(1, 10.0) <= 0.051
@@ -22,14 +22,14 @@ def test_a_change_is_looked_at_when_it_is_quiet_or_has_lasted() -> None:
     assert soonest <= 0
 
 
-def test_looks_take_a_share_of_the_time() -> None:
+def test_checks_take_a_bounded_share_of_time() -> None:
     times = LookTimes()
     times.done(1, 0.0, 0.4, differed=False)
     assert times.due_in(2, 0.5) > 1.8
     assert times.due_in(2, 2.5) <= 0
 
 
-def test_what_changes_again_and_again_is_looked_at_every_second() -> None:
+def test_repeated_changes_are_checked_once_per_second() -> None:
     times = LookTimes()
     for n in range(4):
         times.done(n, n / 10, n / 10, differed=True)
@@ -40,7 +40,7 @@ def test_what_changes_again_and_again_is_looked_at_every_second() -> None:
     assert times.due_in(6, 1.5) <= 0.051
 
 
-def test_what_failed_is_tried_again_soon() -> None:
+def test_a_failed_check_is_tried_again_soon() -> None:
     times = LookTimes()
     times.due_in(1, 5.0)
     times.failed(5.1)

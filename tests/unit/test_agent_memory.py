@@ -16,7 +16,7 @@ from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
 
 
 @pytest.mark.parametrize("kind", [UnavailableError, UnwrittenError, DamagedError, PermissionError])
-def test_what_is_not_about_the_tables_withdraws_nothing(kind: type[Exception]) -> None:
+def test_errors_not_about_the_tables_cause_no_withdrawal(kind: type[Exception]) -> None:
     memory = SwitchMemory()
     for before in (None, "", "2 differences from the record"):
         memory.fault = before
@@ -50,7 +50,7 @@ def result(why: str = "no answer", ago: float = 0.0, took: float = 0.0) -> Resul
     return Result(time.monotonic() - ago, why, took)
 
 
-def test_what_forwards_in_silence_is_no_fault() -> None:
+def test_a_silent_but_forwarding_switch_is_no_fault() -> None:
     memory = probing()
     memory.note_silence("it did not finish", FORWARDS)
     assert (memory.fault, "the switch forwards" in memory.silence) == ("", True)
@@ -62,7 +62,7 @@ def test_what_forwards_in_silence_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize(("ago", "fault"), [(1.0, ""), (60.0, "ovs-vswitchd does not answer: it did not finish; far")])
-def test_where_only_probes_can_tell_they_do(ago: float, fault: str) -> None:
+def test_on_a_remote_switch_probes_tell_whether_it_forwards(ago: float, fault: str) -> None:
     memory = probing()
     memory.accept_result(result("", ago))
     memory.note_silence("it did not finish", FAR)
@@ -76,7 +76,7 @@ def test_an_answer_to_a_probe_does_not_make_a_dead_switch_forward() -> None:
     assert memory.fault
 
 
-def test_probes_by_a_port_that_nobody_polls_say_nothing_of_backends() -> None:
+def test_probes_by_an_unpolled_port_do_not_judge_backends() -> None:
     memory = probing()
     memory.note_slow_answer(FORWARDS)
     assert memory.accept_result(result())  # ovs-vswitchd is only busy

@@ -68,7 +68,7 @@ def turn(
         (working(under_way={"farm"}, ticked=NOW - 0.9), [AgentStep.READ_RECORD, *ALWAYS]),
     ],
 )  # fmt: skip
-def test_the_steps_of_a_turn(state: AgentState, steps: list[AgentStep]) -> None:
+def test_a_turn_has_the_steps_of_its_state(state: AgentState, steps: list[AgentStep]) -> None:
     assert turn(state) == sorted(steps)
 
 
@@ -84,19 +84,19 @@ def test_the_steps_of_a_turn(state: AgentState, steps: list[AgentStep]) -> None:
         (working(looks=looked(0.3), paused_until=NOW), NextWork(None, NOW + 0.3)),
     ],
 )
-def test_until_when_it_waits_after_a_turn(state: AgentState, wait: NextWork) -> None:
+def test_the_wait_after_a_turn_ends_at_the_next_due_time(state: AgentState, wait: NextWork) -> None:
     state.done = max(AgentStep)
     assert next_work(state, NOW) == wait
 
 
-def test_where_the_record_cannot_be_followed_nothing_else_is_done() -> None:
+def test_an_unreadable_record_ends_the_turn() -> None:
     state = working(read_at=NOW - TICK, due={"farm"})
     assert turn(state, fails=(AgentStep.READ_RECORD,)) == [AgentStep.READ_RECORD]
     state.read_at = NOW
     assert turn(state) == [AgentStep.DECIDE, *ALWAYS], "the next turn decides, with the state that was followed before"
 
 
-def test_of_a_switch_that_is_away_only_a_look_tells() -> None:
+def test_an_unreachable_switch_is_only_checked() -> None:
     state = working(due={"farm"}, timed=True, captured=True, looks=looked(0.0))
     assert turn(state, fails=(AgentStep.DECIDE,), away=True) == [
         AgentStep.DECIDE,
@@ -106,7 +106,7 @@ def test_of_a_switch_that_is_away_only_a_look_tells() -> None:
     assert AgentStep.ADVANCE in turn(state, fails=(AgentStep.DECIDE,)), "any other failure stops no step"
 
 
-def test_what_is_put_back_waits_for_the_next_turn() -> None:
+def test_work_put_back_waits_for_the_next_turn() -> None:
     """Else a turn would not end where an effect fails each time."""
     state = working(due={"farm"})
     state.begin_turn(NOW)
@@ -118,7 +118,7 @@ def test_what_is_put_back_waits_for_the_next_turn() -> None:
     assert turn(state) == [AgentStep.READ_RECORD, AgentStep.DECIDE, *ALWAYS]
 
 
-def test_the_record_is_read_and_what_is_under_way_decided_whatever_wakes_the_agent() -> None:
+def test_every_wakeup_reads_the_record_and_decides() -> None:
     """A panic goes on for days, and something wakes the agent all the time: each second both happen."""
     state, reads, decided = working(under_way={"farm"}, read_at=0.0), 0, 0
     for n in range(20):
@@ -150,7 +150,7 @@ def test_a_check_that_turns_joins_the_decision_that_is_due() -> None:
     assert state.take_due()[1] == "b", "that it is healthy again is another one"
 
 
-def test_what_is_due_by_itself_has_the_decision_that_its_checks_wait_for() -> None:
+def test_due_work_has_the_decision_of_its_waiting_checks() -> None:
     state = AgentState(due={"farm"}, turned={"farm": "a"})
     assert state.take_due() == ({"farm"}, "a") and not state.due
     state.turn_due(("farm",), 1.0, ill=False, new_id=lambda: "b")
@@ -186,7 +186,7 @@ def states(draw: st.DrawFn) -> AgentState:
 
 
 @given(states())
-def test_asking_changes_nothing(state: AgentState) -> None:
+def test_next_work_changes_no_state(state: AgentState) -> None:
     before = deepcopy(vars(state))
     looks = vars(before.pop("looks"))
     assert next_work(state, NOW) == next_work(state, NOW)
@@ -195,7 +195,7 @@ def test_asking_changes_nothing(state: AgentState) -> None:
 
 
 @given(states())
-def test_it_waits_no_longer_than_a_tick_and_pauses_only_for_a_failure(state: AgentState) -> None:
+def test_the_wait_is_at_most_a_tick_and_pauses_follow_failures(state: AgentState) -> None:
     state.done = max(AgentStep)
     wait = next_work(state, NOW)
     assert wait.step is None
@@ -206,7 +206,7 @@ def test_it_waits_no_longer_than_a_tick_and_pauses_only_for_a_failure(state: Age
 
 
 @given(states(), st.sets(st.sampled_from(AgentStep)), st.booleans(), st.booleans())
-def test_a_turn_goes_through_its_steps_once_in_order(
+def test_a_turn_runs_its_steps_once_in_order(
     state: AgentState, fails: set[AgentStep], away: bool, noticed: bool
 ) -> None:
     """Whatever fails, and whatever else becomes due meanwhile. Who does not act only reads the record."""
@@ -227,7 +227,7 @@ def test_a_turn_goes_through_its_steps_once_in_order(
 
 
 @given(states(), st.lists(st.floats(0.001, 1.0), min_size=10, max_size=40))
-def test_each_second_the_record_is_read_and_a_look_that_is_due_is_done(state: AgentState, wakes: list[float]) -> None:
+def test_each_second_reads_the_record_and_does_due_checks(state: AgentState, wakes: list[float]) -> None:
     """However soon something wakes the agent: it is woken after these seconds, or when its wait ends."""
     state.is_following = state.has_claim = True
     state.is_standing_by = False

@@ -14,7 +14,7 @@ from dnsteer.agent.probe_port import ProbePort
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
-from tests.unit.test_agent_endures import SPEC, Case, record_of, state_of, work
+from tests.unit.test_agent_defects import SPEC, Case, record_of, state_of, work
 
 PROBED = SPEC.replace("  uplinks:\n", "  probe: {addresses: [192.0.2.9/24]}\n  uplinks:\n")
 GONE = "ip link set dev probe0 up: Cannot find device"
@@ -55,7 +55,7 @@ def look_due_in(case: Case) -> float:
     return case.agent._state.looks.due_in(case.agent._memory.events, asyncio.get_running_loop().time())
 
 
-def test_an_agent_that_begins_without_the_port_follows_the_state_and_looks(case: Case, port: Port) -> None:
+def test_an_agent_started_without_the_port_adopts_the_state_and_checks(case: Case, port: Port) -> None:
     async def test() -> None:
         with case.at_work():
             await case.turn()
@@ -69,7 +69,7 @@ def test_an_agent_that_begins_without_the_port_follows_the_state_and_looks(case:
     asyncio.run(test())
 
 
-def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> None:
+def test_a_lost_probe_port_returns_with_the_next_check(case: Case, port: Port) -> None:
     async def test() -> None:
         port.there = True
         with case.at_work():
@@ -93,7 +93,7 @@ def test_a_port_that_goes_and_comes_back_with_a_look(case: Case, port: Port) -> 
     asyncio.run(test())
 
 
-def test_it_is_tried_again_after_pauses_and_at_once_after_a_look(port: Port) -> None:
+def test_the_probe_port_is_retried_after_pauses_and_after_a_check_of_the_switch(port: Port) -> None:
     said: list[str] = []
     spec = check_document(parse_document("spec.yaml", PROBED)).spec
     kept = ProbePort(EventReporter(lambda text, *_, **__: said.append(text)))
@@ -127,7 +127,7 @@ def test_a_spec_without_a_port_of_probes_ends_the_trouble(port: Port) -> None:
 
 
 @pytest.mark.parametrize("err", [UnavailableError("no OpenFlow"), SwitchError("refused"), KeyError("x")])
-def test_a_turn_that_fails_before_its_look_is_followed_by_a_pause(
+def test_a_turn_failing_before_its_check_is_followed_by_a_pause(
     err: Exception, case: Case, port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
@@ -140,7 +140,7 @@ def test_a_turn_that_fails_before_its_look_is_followed_by_a_pause(
     asyncio.run(test())
 
 
-def test_a_turn_that_fails_is_followed_by_a_pause_whatever_wakes_the_agent(
+def test_a_failed_turn_is_followed_by_a_pause_despite_wakeups(
     case: Case, port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change that was begun and failed wakes it itself, as the tables may be other ones now."""
@@ -174,7 +174,7 @@ def _fail(err: Exception) -> object:
     return act
 
 
-def test_it_looks_also_where_a_decision_finds_the_switch_away(case: Case, port: Port) -> None:
+def test_a_decision_on_an_unreachable_switch_is_followed_by_a_check(case: Case, port: Port) -> None:
     """The extension may be away, which a look does not need. Other steps are not tried: each would wait for its answer."""
     looks: list[bool] = []
     others: list[object] = []

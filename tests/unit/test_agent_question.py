@@ -132,7 +132,9 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         ({"serves": "resolver", **NAMED}, ["192.0.2.1"], {"flags": QR | RA}, ""),
     ],
 )  # fmt: skip
-def test_answers_are_judged(query: dict[str, object], records: list[str], changes: dict[str, Any], why: str) -> None:
+def test_answers_are_judged_by_the_expected_values(
+    query: dict[str, object], records: list[str], changes: dict[str, Any], why: str
+) -> None:
     asked = question(**query)
     data = answer(asked, *records, **changes)
     assert asked.is_answer(data, asked.wire(NUMBER))
@@ -207,7 +209,7 @@ def test_an_extended_error_is_named() -> None:
         ({"name": "128/26.2.0.192.in-addr.arpa", "type": "PTR"}, "128/26.2.0.192.in-addr.arpa. IN PTR", 0, -1),
     ],
 )
-def test_what_is_asked(query: dict[str, object], name: str, flags: int, edns: int) -> None:
+def test_the_query_has_the_configured_fields(query: dict[str, object], name: str, flags: int, edns: int) -> None:
     sent = dns.message.from_wire(question(**query).wire(NUMBER))
     assert [q.to_text() for q in sent.question] == [name]
     assert (sent.id, sent.flags, sent.payload if sent.edns >= 0 else -1) == (NUMBER, flags, edns)
@@ -248,14 +250,14 @@ def test_a_good_answer_is_not_taken_for_another_one() -> None:
         answer(question(**NAMED))[:12], answer(question(**NAMED, **{"class": "CH"})),
     ],
 )  # fmt: skip
-def test_what_is_no_answer_to_the_query(data: bytes) -> None:
+def test_a_message_that_does_not_match_the_query_is_no_answer(data: bytes) -> None:
     """Nothing, half of it, the query itself, another ID, another question."""
     asked = question(**NAMED)
     assert not asked.is_answer(data, asked.wire(NUMBER))
 
 
 @given(st.binary(max_size=600), st.sampled_from([{}, {**NAMED, "type": "A", "expect": {"answer": "192.0.2.1"}}]))
-def test_garbage_is_judged_too(garbage: bytes, query: dict[str, object]) -> None:
+def test_garbage_is_judged_without_an_exception(garbage: bytes, query: dict[str, object]) -> None:
     asked = question(**query)
     data = answer(asked)[:-1] + garbage
     if asked.is_answer(data, asked.wire(NUMBER)):

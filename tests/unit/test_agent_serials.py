@@ -60,7 +60,7 @@ def test_a_zone_that_changes_all_the_time_is_behind_by_its_own_lag() -> None:
         assert said(known, of["b"], second + 0.5, max(0, second - 5)) == ""
 
 
-def test_a_server_that_fails_or_is_set_back_makes_nobody_late() -> None:
+def test_a_failed_or_reset_server_makes_no_other_late() -> None:
     known, of = adopted(LAG)
     said(known, of["a"], 0, 9)
     assert said(known, of["b"], 1, 7) == ""
@@ -71,7 +71,7 @@ def test_a_server_that_fails_or_is_set_back_makes_nobody_late() -> None:
     assert said(known, of["b"], 60, 7) == "", "the other one has gone back to 7"
 
 
-def test_one_lost_probe_of_the_newest_brings_nobody_back() -> None:
+def test_a_lost_probe_of_the_newest_server_brings_no_late_server_back() -> None:
     """Nor does a spec that is applied again; a server that is out is nobody's measure."""
     known, of = adopted("{fall: 2, query: {name: example.org, expect: {serial_lag: 10s}}}")
     said(known, of["a"], 0, 8)
@@ -100,14 +100,14 @@ def test_serials_wrap_around() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**32 - 1)), max_size=400))
-def test_any_serials_are_compared(answers: list[tuple[int, int]]) -> None:
+def test_random_serials_compare_without_error(answers: list[tuple[int, int]]) -> None:
     serials = Serials()
     for second, (target, serial) in enumerate(answers):
         newest, lag = serials.lag(target, serial, float(second))
         assert 0 <= newest < 2**32 and 0 <= lag <= second
 
 
-def test_a_check_that_only_warns_takes_nobody_out() -> None:
+def test_a_warning_check_takes_no_backend_out() -> None:
     known, of = adopted(LAG[:-1] + ", on_failure: warn}")
     said(known, of["a"], 0, 8)
     assert said(known, of["b"], 1, 7) == "" and said(known, of["b"], 12, 7)

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from dnsteer.agent import next_work, run
-from tests.unit.test_agent_endures import Case
+from tests.unit.test_agent_defects import Case
 
 
-def test_it_rests_between_readings_though_a_look_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standby_agent_waits_between_readings(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float | None] = []
 
     async def wait(_event: object, seconds: float | None) -> bool:
@@ -39,7 +39,7 @@ def test_it_rests_between_readings_though_a_look_is_due(monkeypatch: pytest.Monk
     asyncio.run(test())
 
 
-def test_what_goes_on_beside_the_main_loop_knows_whether_the_agent_acts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_tasks_know_whether_the_agent_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         case = Case()
         agent = case.agent

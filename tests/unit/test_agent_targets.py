@@ -68,7 +68,7 @@ ONE = ["198.51.100.1", "198.51.100.2", "2001:db8:1::1"]
         ("serves: authoritative", "{query: {name: example.org}}", 0.5),
     ],
 )
-def test_the_time_out_that_is_left_out_fits_what_is_served(serves: str, check: str, seconds: float) -> None:
+def test_the_default_timeout_fits_the_service(serves: str, check: str, seconds: float) -> None:
     text = SPEC.replace("    health: [HEALTH]\n", f"    {serves}\n    health: [{check}]\n")
     assert {target.timeout for target in probe_targets(load(text).spec)} == {seconds}
 
@@ -209,7 +209,7 @@ def test_a_reason_names_the_vip() -> None:
     assert asked("{check: dns, via: network}")[0].name == "dns 192.0.2.11:53"
 
 
-def test_one_round_for_each_backend_check_and_family() -> None:
+def test_targets_form_one_round_for_each_backend_check_and_family() -> None:
     groups = group_targets(asked("{check: dns}, {check: tls}"))
     assert [len(group) for group in groups] == [4, 1, 4, 1, 2, 1, 2, 1]
     assert groups[0][0].address == "198.51.100.1"
@@ -283,7 +283,7 @@ class Round:
 
 
 @pytest.mark.parametrize(("number", "each"), [(1, 1), (2, 2), (3, 2), (50, 2)])
-def test_the_first_is_asked_each_time_and_the_others_by_turns(number: int, each: int) -> None:
+def test_the_first_target_is_probed_each_time_and_others_in_turn(number: int, each: int) -> None:
     of = Round(number)
     for _ in range(3):
         counts = Counter[str]()
@@ -295,7 +295,7 @@ def test_the_first_is_asked_each_time_and_the_others_by_turns(number: int, each:
     of.close()
 
 
-def test_those_that_failed_are_asked_each_time() -> None:
+def test_failed_targets_are_probed_each_time() -> None:
     of = Round(10)
     of.fails("4", streak=1, healthy=True)  # one failure, which the next probe must confirm
     of.fails("7")
@@ -307,7 +307,7 @@ def test_those_that_failed_are_asked_each_time() -> None:
     of.close()
 
 
-def test_however_many_fail_the_cost_has_a_limit_and_each_is_asked() -> None:
+def test_many_failed_targets_are_probed_within_the_limit() -> None:
     of = Round(50)
     for name in of.names[1:]:
         of.fails(name)
@@ -320,7 +320,7 @@ def test_however_many_fail_the_cost_has_a_limit_and_each_is_asked() -> None:
     of.close()
 
 
-def test_those_of_which_nothing_is_known_are_asked_many_at_a_time() -> None:
+def test_unknown_targets_are_probed_many_at_a_time() -> None:
     of = Round(50)
     of.untested = {*of.names}
     sizes = []
@@ -336,7 +336,7 @@ def test_those_of_which_nothing_is_known_are_asked_many_at_a_time() -> None:
     of.close()
 
 
-def test_those_that_another_backend_fails_are_asked_at_once() -> None:
+def test_targets_failed_by_another_backend_are_probed_at_once() -> None:
     of = Round(50)
     of.awaited = {"17"}
     for _ in range(5):
@@ -349,7 +349,7 @@ def test_those_that_another_backend_fails_are_asked_at_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_of_many_vips_that_a_backend_lacks_takes_it_out_soon(seed: int) -> None:
+def test_one_missing_vip_of_many_takes_the_backend_out_soon(seed: int) -> None:
     """Whichever it is: another backend is asked for it as soon as it fails. After a start all are known soon."""
     first = next(t for t in asked("{check: dns}"))
     names = [f"192.0.2.{i}" for i in range(100)]
@@ -391,7 +391,7 @@ def test_one_of_many_vips_that_a_backend_lacks_takes_it_out_soon(seed: int) -> N
     clock.close()
 
 
-def test_a_backend_that_is_dead_is_asked_no_more_than_one_that_is_well() -> None:
+def test_a_dead_backend_is_probed_no_more_than_a_healthy_one() -> None:
     of = Round(50)
     for name in of.names:
         of.fails(name)
@@ -401,7 +401,7 @@ def test_a_backend_that_is_dead_is_asked_no_more_than_one_that_is_well() -> None
     of.close()
 
 
-def test_each_probe_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_probe_waits_for_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the jitter, the next one does not begin before the time-out."""
     monkeypatch.setattr("random.uniform", lambda low, high: low)
     of = Round(1, interval="1s", timeout="800ms", jitter="100%")

@@ -27,7 +27,7 @@ def file_in(folder: Path) -> Path:
     return folder / "dnsteer" / "br-dns.unrecorded"
 
 
-def test_the_next_agent_takes_over(tmp_path: Path) -> None:
+def test_the_next_agent_takes_over_the_unrecorded_overlay(tmp_path: Path) -> None:
     base = record(3, entry("ns2"), pending=True)
     first = UnrecordedOverlay(remote(tmp_path))
     first.keep(base, OUT, "no room")
@@ -43,7 +43,7 @@ def test_the_next_agent_takes_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [record(4, entry("ns2")), record(3), record(3, entry("ns2"), pending=True)])
-def test_a_record_that_was_written_since_counts(later: object, tmp_path: Path) -> None:
+def test_a_record_written_later_counts(later: object, tmp_path: Path) -> None:
     """For the agent itself, and for the next one, which removes the file."""
     first = UnrecordedOverlay(remote(tmp_path))
     first.keep(record(3, entry("ns2")), OUT, "no room")
@@ -53,7 +53,7 @@ def test_a_record_that_was_written_since_counts(later: object, tmp_path: Path) -
     assert not second.why and not file_in(tmp_path).exists()
 
 
-def test_a_bridge_that_was_made_anew_is_another_one(tmp_path: Path) -> None:
+def test_the_file_of_a_recreated_bridge_is_ignored(tmp_path: Path) -> None:
     first = UnrecordedOverlay(remote(tmp_path))
     first.keep(record(3), OUT, "no room")
     other = record(3)
@@ -66,7 +66,7 @@ GARBAGE = [b"", b"{}", b"[]", b"null", b"\xff", b'{"bridge": "u", "base": 3}', b
 
 @settings(max_examples=40)
 @given(st.sampled_from(GARBAGE) | st.binary(max_size=100))
-def test_a_file_that_is_none_is_removed(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_an_invalid_file_is_removed(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     folder = tmp_path_factory.mktemp("kept")
     file_in(folder).parent.mkdir()
     file_in(folder).write_bytes(data)
@@ -75,7 +75,7 @@ def test_a_file_that_is_none_is_removed(tmp_path_factory: pytest.TempPathFactory
     assert not kept.why and not file_in(folder).exists()
 
 
-def test_where_no_file_can_be(tmp_path: Path) -> None:
+def test_without_a_file_the_overlay_counts_for_this_agent(tmp_path: Path) -> None:
     """It counts for this agent all the same."""
     (tmp_path / "dnsteer").write_text("no folder")
     for place, said in ((remote(tmp_path), f"{tmp_path}/dnsteer"), ("tcp:192.0.2.1:6640", "")):
@@ -86,7 +86,7 @@ def test_where_no_file_can_be(tmp_path: Path) -> None:
         assert PENDING_KEY not in kept.completed(base).ids
 
 
-def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even that of before, which is no longer so."""
     kept, base = UnrecordedOverlay(remote(tmp_path)), record(3)
     kept.keep(base, OUT, "no room")
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: 
     assert [*file_in(tmp_path).parent.iterdir()] == []
 
 
-def test_what_the_flows_did_not_get_is_taken_back(tmp_path: Path) -> None:
+def test_an_overlay_refused_by_the_switch_is_taken_back(tmp_path: Path) -> None:
     """A bundle that is refused leaves what was kept before."""
     of = UnrecordedOverlay(remote(tmp_path))
     undo = of.keep(record(3), OUT, "no room")

@@ -32,7 +32,7 @@ def test_a_cancellation_beside_the_event_is_not_lost(turns: int) -> None:
     asyncio.run(run())
 
 
-def test_whether_it_was_set() -> None:
+def test_the_wait_returns_whether_the_event_was_set() -> None:
     async def run() -> None:
         event = asyncio.Event()
         assert not await set_within(event, 0.01)

@@ -111,7 +111,7 @@ PING = b"\0\0\x08\x06\0\0\0\0\0" + b"12345678"
         "bad hpack", "pings", "nothing",
     ],
 )  # fmt: skip
-def test_https(web: Web, timeout: float, why: str, files: tuple[Path, Path]) -> None:
+def test_https_answers_are_judged(web: Web, timeout: float, why: str, files: tuple[Path, Path]) -> None:
     server = tcp_server(talk(web), secured(files, "h2"))  # type: ignore[arg-type]
     said = probed(lambda port: target_of("https", port, timeout), server)
     assert all(s == why or (why.endswith(": ") and s.startswith(why)) for s in said), said
@@ -136,7 +136,9 @@ async def closes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     ],
     ids=["no alpn", "garbage", "closes"],
 )
-def test_no_https(protocols: Iterable[str], web: object, why: str, files: tuple[Path, Path]) -> None:
+def test_a_server_without_https_fails_with_its_reason(
+    protocols: Iterable[str], web: object, why: str, files: tuple[Path, Path]
+) -> None:
     server = tcp_server(web, secured(files, *protocols))  # type: ignore[arg-type]
     said = probed(lambda port: target_of("https", port), server)
     assert all(s.startswith(why) for s in said), said
@@ -196,7 +198,9 @@ def framed(data: bytes) -> bytes:
         "nothing",
     ],
 )  # fmt: skip
-def test_quic(reply: Callable[[Doq, int, bytes], None], timeout: float, why: str, files: tuple[Path, Path]) -> None:
+def test_quic_answers_are_judged(
+    reply: Callable[[Doq, int, bytes], None], timeout: float, why: str, files: tuple[Path, Path]
+) -> None:
     said = probed(lambda port: target_of("quic", port, timeout), doq_server(reply, files))
     assert said == [why, why]
 
@@ -214,13 +218,13 @@ def test_quic(reply: Callable[[Doq, int, bytes], None], timeout: float, why: str
     ],
     ids=["nothing", "garbage", "echo", "no version", "random", "random with a header", "length"],
 )
-def test_no_quic(reply: Callable[[bytes], Iterable[bytes]]) -> None:
+def test_a_server_without_quic_fails_in_time(reply: Callable[[bytes], Iterable[bytes]]) -> None:
     said = probed(lambda port: target_of("quic", port, SHORT), udp_server(reply))
     assert all(s == LATE or s.startswith("failed: ended QUIC") for s in said), said
     assert not any("Error" in s for s in said), said
 
 
-def test_quic_from_elsewhere(files: tuple[Path, Path]) -> None:
+def test_a_closed_quic_port_fails_at_once(files: tuple[Path, Path]) -> None:
     """Where nobody listens it does not wait."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))

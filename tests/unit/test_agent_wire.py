@@ -62,7 +62,7 @@ NO_ANSWERS: dict[str, Reply] = {
 
 
 @pytest.mark.parametrize("name", NO_ANSWERS)
-def test_what_is_no_answer_is_ignored(name: str) -> None:
+def test_datagrams_that_are_no_answer_are_ignored(name: str) -> None:
     reply = NO_ANSWERS[name]
     assert probed(lambda port: target_of("dns", port, SHORT), udp_server(reply, "127.0.0.2")) == [LATE, LATE]
     later = udp_server(lambda q: [*reply(q), answer(q)], "127.0.0.2")
@@ -84,12 +84,12 @@ def test_what_is_no_answer_is_ignored(name: str) -> None:
     ],
     ids=["other data", "truncated", "compression loop", "half a record", "length beyond the end", "unassigned rcode"],
 )
-def test_wrong_answers_fail(reply: Reply, why: str) -> None:
+def test_wrong_answers_fail_with_their_reason(reply: Reply, why: str) -> None:
     said = probed(lambda port: target_of("dns", port), udp_server(reply))
     assert all(s.startswith(why) for s in said), said
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_fails_at_once() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -107,7 +107,7 @@ def flood(own: socket.socket, right: bool) -> None:
 
 
 @pytest.mark.parametrize("right", [True, False], ids=["with an answer in it", "without an answer"])
-def test_a_flood_leaves_others_their_turn(right: bool) -> None:
+def test_a_flood_of_datagrams_does_not_starve_other_checks(right: bool) -> None:
     """100,000 datagrams, as fast as another process can send them."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
@@ -152,7 +152,7 @@ def test_few_datagrams_are_read_at_a_time() -> None:
     assert sum(turns) == 100 and max(turns) <= 16
 
 
-def test_a_flood_without_a_query_is_shut_out() -> None:
+def test_datagrams_without_a_pending_query_are_not_read() -> None:
     """What comes while nothing is awaited costs the agent a little, and not for long; the next probe asks as ever."""
 
     async def run() -> tuple[int, int]:
@@ -264,7 +264,9 @@ TALKS = [
 
 @pytest.mark.parametrize("kind", ["tcp", "tls"])
 @pytest.mark.parametrize(("talk", "timeout", "whys"), TALKS, ids=[str(t[0].__name__) for t in TALKS])
-def test_streams(kind: str, talk: object, timeout: float, whys: Iterable[str], files: tuple[Path, Path]) -> None:
+def test_stream_answers_are_judged(
+    kind: str, talk: object, timeout: float, whys: Iterable[str], files: tuple[Path, Path]
+) -> None:
     server = tcp_server(talk, secured(files) if kind == "tls" else None)  # type: ignore[arg-type]
     said = probed(lambda port: target_of(kind, port, max(timeout, SHORT)), server)
     assert set(said) <= set(whys), said
@@ -282,7 +284,7 @@ def test_streams(kind: str, talk: object, timeout: float, whys: Iterable[str], f
     ],
     ids=["garbage", "mute", "closes", "endless", "two bytes"],
 )
-def test_no_tls(kind: str, talk: object, timeout: float, why: str) -> None:
+def test_a_server_without_tls_fails_with_its_reason(kind: str, talk: object, timeout: float, why: str) -> None:
     """The backend speaks no TLS, or does not go on with it."""
     said = probed(lambda port: target_of(kind, port, timeout), tcp_server(talk))  # type: ignore[arg-type]
     assert all(s.startswith(why) for s in said), said

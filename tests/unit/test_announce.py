@@ -75,12 +75,12 @@ def out(backend: str, kind: Kind, weight: int | None = None) -> Maintenance:
 GOOD = {"a": "", "b": "", "idle": "", "gone": ""}
 
 
-def test_all_that_works_may_be_announced() -> None:
+def test_vips_of_healthy_backends_may_be_announced() -> None:
     spec = spec_of()
     assert find_obstacles(spec, NO_OVERLAY, health_of(spec, GOOD), "") == {"one": "", "two": "", "free": ""}
 
 
-def test_what_is_not_known_is_neither() -> None:
+def test_unknown_health_neither_announces_nor_withdraws() -> None:
     spec = spec_of()
     unknown = find_obstacles(spec, NO_OVERLAY, health_of(spec, {**GOOD, "b": None}), "")
     assert unknown == {"one": "", "two": None, "free": ""}
@@ -91,7 +91,7 @@ def test_what_is_not_known_is_neither() -> None:
     assert ill["one"] and ill["two"] and ill["free"] is None
 
 
-def test_of_many_vips_each_is_announced_once_it_was_asked_itself() -> None:
+def test_a_vip_is_announced_once_it_was_probed_itself() -> None:
     """Through the bridge, where they are asked by turns; what asks a backend itself is needed for all."""
     text = SPEC.replace("  announce:", "  probe: {port: probe0, addresses: [192.0.2.9/24]}\n  announce:")
     spec = spec_of(
@@ -112,7 +112,7 @@ def test_of_many_vips_each_is_announced_once_it_was_asked_itself() -> None:
     )
 
 
-def test_backends_that_people_have_out_are_no_failure() -> None:
+def test_backends_under_maintenance_are_no_failure() -> None:
     spec = spec_of()
     drained = Overlay((out("a", "drain"),))
     assert vips_withheld_by_people(spec, drained, health_of(spec, GOOD)) == {"two"}
@@ -122,7 +122,7 @@ def test_backends_that_people_have_out_are_no_failure() -> None:
     )
 
 
-def test_reasons() -> None:
+def test_obstacles_name_pool_backends_and_reason() -> None:
     spec = spec_of()
     health = health_of(spec, {**GOOD, "a": "no answer"})
     assert find_obstacles(spec, NO_OVERLAY, health, "") == {
@@ -138,7 +138,7 @@ def test_reasons() -> None:
         ([out("a", "weight", 0), out("idle", "weight", 3)], ["b", "idle"]), ([out("a", "health")], ["a", "b"]),
     ],
 )  # fmt: skip
-def test_who_serves(entries: list[Maintenance], serving: list[str]) -> None:
+def test_serving_backends_follow_maintenance_and_weights(entries: list[Maintenance], serving: list[str]) -> None:
     assert serving_backends(spec_of(), "farm", Overlay(tuple(entries))) == serving
 
 
@@ -177,7 +177,7 @@ def test_an_address_of_two_vips_needs_both() -> None:
     assert routes_of(spec, {}) == {}
 
 
-def test_the_file() -> None:
+def test_the_routes_file_has_every_setting() -> None:
     owner, announce = RouteOwner("br-dns", "unix:/run/db.sock"), Announce(via="bird")
     how = VipAnnounce(med=5, communities=["64500:53", "64500:1:53"])
     routes = {
@@ -232,7 +232,7 @@ def answering(folder: Path, *replies: bytes) -> Iterator[str]:
 WELCOME = b"0001 BIRD 2.0.12 ready.\n"
 
 
-def test_what_bird_says(tmp_path: Path) -> None:
+def test_answers_of_bird_are_parsed(tmp_path: Path) -> None:
     shown = (
         b"2002-Name       Proto      Table      State  Since         Info\n"
         b"1002-device1    Device     ---        up     10:00\n"
@@ -250,13 +250,13 @@ def test_what_bird_says(tmp_path: Path) -> None:
 STOPPED = b"1007-Table master4:\n8004 Stopped due to reconfiguration\n"
 
 
-def test_bird_is_asked_again_for_what_it_stopped_to_print(tmp_path: Path) -> None:
+def test_truncated_output_of_bird_is_requested_again(tmp_path: Path) -> None:
     routes = b"1007-Table master4:\n 192.0.2.53/32        blackhole [dnsteer4 10:00:00.000] * (200)\n0000 \n"
     with answering(tmp_path, WELCOME, STOPPED, STOPPED, routes) as path, Bird(path) as bird:
         assert bird.routes(["dnsteer4"]) == {"192.0.2.53/32"}
 
 
-def test_bird_is_not_asked_again_for_ever(tmp_path: Path) -> None:
+def test_requests_for_truncated_output_are_bounded(tmp_path: Path) -> None:
     said = r"kept being reconfigured for 0\.1 s; what runs birdc configure\?$"
     with (
         answering(tmp_path, WELCOME, *100 * [STOPPED]) as path,
@@ -274,11 +274,11 @@ def test_bird_is_not_asked_again_for_ever(tmp_path: Path) -> None:
         ([b"0001 BI"], "did not answer within 0.2 s"), ([WELCOME, b"x" * (5 << 20)], "ended the connection"),
     ],
 )  # fmt: skip
-def test_who_is_not_bird_or_says_nothing(replies: list[bytes], said: str, tmp_path: Path) -> None:
+def test_a_server_that_is_not_bird_is_named(replies: list[bytes], said: str, tmp_path: Path) -> None:
     with answering(tmp_path, *replies) as path, pytest.raises(BirdError, match=said), Bird(path, timeout=0.2) as bird:
         bird.configure()
 
 
-def test_nobody_is_there(tmp_path: Path) -> None:
+def test_a_missing_bird_socket_is_named(tmp_path: Path) -> None:
     with pytest.raises(BirdError, match="cannot be reached: No such file or directory; is it running"):
         Bird(str(tmp_path / "none"))

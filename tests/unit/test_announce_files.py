@@ -36,7 +36,7 @@ def record(**ids: str) -> Any:
     return SimpleNamespace(bridge="br-dns", ids={name.replace("_", "-"): value for name, value in ids.items()})
 
 
-def test_another_spelling_of_ovsdb_is_the_same_bridge(tmp_path: Path) -> None:
+def test_another_path_of_the_ovsdb_socket_is_the_same_bridge(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "var").symlink_to(tmp_path)
     announce = settings(tmp_path)
@@ -58,7 +58,7 @@ def test_a_file_system_that_the_unit_may_only_read(tmp_path: Path, monkeypatch: 
         Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path)).publish(ROUTES)
 
 
-def test_withdrawing_where_no_bird_runs(tmp_path: Path) -> None:
+def test_withdrawing_works_without_bird(tmp_path: Path) -> None:
     publisher = Publisher(RouteOwner("br-dns", "unix:/x"), settings(tmp_path))
     publisher.withdraw()
     assert not (tmp_path / "dnsteer.conf").exists()
@@ -93,12 +93,12 @@ def test_a_withdrawal_that_was_changed_by_hand(until: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["junk", "3", "[3]", '[{"include": "x"}]', '[{"via": "bird"}]', '{"a": 1}'])
-def test_places_that_were_changed_by_hand(value: str) -> None:
+def test_damaged_route_places_are_refused(value: str) -> None:
     with pytest.raises(DamagedError, match="external_ids:dnsteer-announced of bridge br-dns in OVSDB is damaged"):
         recorded_route_locations(record(dnsteer_announced=value))
 
 
-def test_places(tmp_path: Path) -> None:
+def test_route_places_are_read_from_the_record(tmp_path: Path) -> None:
     assert recorded_route_locations(record()) == []
     announce = settings(tmp_path).model_copy(update={"on_stop": "withdraw"})
     assert recorded_route_locations(record(dnsteer_announced=f'[{{"include": "{tmp_path}/dnsteer.conf"}}]')) == [
@@ -146,7 +146,7 @@ class Told:
         return []
 
 
-def test_other_settings_say_of_no_vip_that_it_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_settings_report_no_vip_as_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though where a VIP stands is told in the same turn: another one fails for another reason."""
     monkeypatch.setattr(announcer, "Publisher", Told)
     said: list[str] = []

@@ -38,7 +38,7 @@ class Clock:
         return self.vips.all()["dns"]
 
 
-def test_people_who_withdraw_it_hold_it_back_no_longer_than_they_say() -> None:
+def test_a_withdrawal_by_operators_causes_no_hold() -> None:
     clock = Clock()
     for _ in range(8):
         assert clock.sees(VipVerdict("", order=ASKED)) == ASKED
@@ -47,7 +47,7 @@ def test_people_who_withdraw_it_hold_it_back_no_longer_than_they_say() -> None:
     assert clock.sees(WORKS).state == "announced"
 
 
-def test_people_who_have_backends_out_again_and_again_hold_nothing_back() -> None:
+def test_repeated_maintenance_causes_no_hold() -> None:
     clock = Clock()
     lacks = "pool farm: healthy backends in service: 2, needed: 3"
     for _ in range(8):
@@ -70,7 +70,7 @@ def test_a_hold_grows_with_its_own_failures_and_says_until_when() -> None:
     assert clock.sees(WORKS, 2.0).state == "announced"
 
 
-def test_a_failure_behind_the_back_of_people_counts() -> None:
+def test_a_failure_during_a_withdrawal_counts_for_the_hold() -> None:
     clock = Clock()
     for _ in range(2):
         clock.sees(FAILS)
@@ -88,7 +88,7 @@ def test_a_clock_that_was_set_moves_the_end_of_a_hold() -> None:
     assert first is not None and clock.vips.all()["dns"].until == first + timedelta(hours=1)
 
 
-def test_one_that_no_backend_passes_for_stays_if_it_has_worked() -> None:
+def test_a_vip_with_no_passing_backend_stays_announced_if_it_worked() -> None:
     none = VipVerdict("healthy backends in service: 0", stays=True)
     clock = Clock()
     assert clock.sees(none) == VipStanding("kept", "healthy backends in service: 0")
@@ -98,7 +98,7 @@ def test_one_that_no_backend_passes_for_stays_if_it_has_worked() -> None:
     assert Clock(announced=False).sees(none).state == "failing"
 
 
-def test_what_is_not_known_leaves_it_as_it_is() -> None:
+def test_unknown_health_keeps_the_announcement() -> None:
     assert Clock().sees(VipVerdict(None)).state == "announced"
     assert Clock(announced=False).sees(VipVerdict(None)).state == "unknown"
 
@@ -133,7 +133,9 @@ REFUSED, SILENT, GOOD = ("answered REFUSED", True), ("no answer", False), ("", T
         (", when_none_pass: keep", GOOD, SILENT, set()),  # one passes: two, which needs 2, lacks another one
     ],
 )  # fmt: skip
-def test_who_stays_when_none_passes(policy: str, a: tuple[str, bool], b: tuple[str, bool], stay: set[str]) -> None:
+def test_the_policy_decides_which_vips_stay_when_none_passes(
+    policy: str, a: tuple[str, bool], b: tuple[str, bool], stay: set[str]
+) -> None:
     spec = spec_of(policy)
     assert vips_of_failed_pools(spec, NO_OVERLAY, health_of(spec, {"a": a, "b": b})).stay == stay
 
@@ -175,7 +177,7 @@ def test_policies_that_are_refused(policy: str, more: str, said: str) -> None:
     assert said in str(caught.value), caught.value
 
 
-def test_one_that_was_withdrawn_for_its_servers_does_not_come_back_by_what_fails() -> None:
+def test_a_withdrawn_vip_is_not_announced_again_by_failing_checks() -> None:
     """They did not answer, and then REFUSED: it was gone from the routers and is not given to them again for that."""
     clock = Clock()
     assert clock.sees(VipVerdict("healthy backends in service: 0", unanswered=True)).state == "failing"

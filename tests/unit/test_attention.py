@@ -49,7 +49,7 @@ def judged(*entries: Any, agent: AgentView | None = None, **knows: Any) -> tuple
     return exit_code(status, items), items
 
 
-def test_what_people_do_on_purpose_is_fine() -> None:
+def test_maintenance_is_a_note() -> None:
     code, items = judged(entry("ns1"), entry("ns2", "weight", weight=4))
     assert (code, {item.level for item in items}) == (Exit.OK, {"note"})
 
@@ -74,19 +74,19 @@ def test_checks_that_only_warn_stop_no_vip() -> None:
     assert not AgentKnowledge(failing=failing).by_backend
 
 
-def test_one_that_was_taken_out_for_it_is_told_once() -> None:
+def test_an_unhealthy_backend_taken_out_is_one_item() -> None:
     code, (item,) = judged(entry("ns1", "health", note="late"), failing=(fails("ns1"),))
     assert (code, item.title, item.level) == (Exit.ATTENTION, "farm/ns1 is unhealthy", "warning")
 
 
 @pytest.mark.parametrize("out", [entry("ns1"), entry("ns1", "weight", weight=0)], ids=("drained", "weight 0"))
-def test_one_that_people_have_out_is_no_more_than_a_note(out: Any) -> None:
+def test_a_failing_backend_under_maintenance_is_a_note(out: Any) -> None:
     code, items = judged(out, failing=(fails("ns1"),))
     assert code is Exit.OK
     assert "farm/ns1, which is out of service anyway, fails its checks" in [item.title for item in items]
 
 
-def test_when_all_in_service_fail_its_vips_do_not_serve() -> None:
+def test_a_pool_with_all_in_service_failing_does_not_serve() -> None:
     ill = tuple(fails(name) for name in ("ns2", "ns3"))
     for panics in ((), (PoolPanic("farm", LATER, "d21gepscbjsy"),)):
         code, items = judged(entry("ns1"), failing=ill, panics=panics)
@@ -109,7 +109,7 @@ def test_a_pool_out_of_backends_that_all_fail_does_not_serve() -> None:
     assert (code, item.vips) == (Exit.ATTENTION, ()), "queries may still go to the one that is drained"
 
 
-def test_a_vip_that_is_withdrawn_is_told_with_its_hold_unless_people_asked_for_it() -> None:
+def test_a_withdrawn_vip_is_listed_with_its_hold_unless_operators_withdrew_it() -> None:
     vip = UnannouncedVip("dns", "pool farm: healthy backends in service: 0, needed: 1", START)
     code, (item,) = judged(unannounced=(vip,))
     assert (code, item.vips) == (Exit.NOT_SERVING, ("dns",))
@@ -119,7 +119,7 @@ def test_a_vip_that_is_withdrawn_is_told_with_its_hold_unless_people_asked_for_i
     assert judged(unannounced=(replace(vip, by_people=True),)) == (Exit.OK, [])
 
 
-def test_what_does_not_work_for_the_agent_needs_attention() -> None:
+def test_a_trouble_of_the_agent_needs_attention() -> None:
     text = "VIPs are not announced as they should be: bird: syntax error"
     code, (item,) = judged(troubles=(Trouble("announcement of VIPs", text, START, "error"),))
     assert (code, item.level, item.title) == (Exit.ATTENTION, "critical", "VIPs are not announced as they should be")
@@ -142,7 +142,7 @@ def test_an_agent_that_is_needed_and_does_not_answer(view: AgentView, code: Exit
     assert (found, [item.title for item in items]) == (code, [title] if title else [])
 
 
-def test_of_several_codes_the_highest_counts() -> None:
+def test_the_highest_exit_code_counts() -> None:
     status = frame().status
     status.tables_match = "other"
     assert exit_code(status, items_of(status)) is Exit.DIFFERENT
@@ -155,7 +155,7 @@ def test_of_several_codes_the_highest_counts() -> None:
     assert exit_code(status, items_of(status)) is Exit.NOT_SERVING
 
 
-def test_settings_of_others_do_not_count() -> None:
+def test_foreign_settings_do_not_count() -> None:
     status = frame().status
     status.warnings = ["port p0: policing"]
     assert exit_code(status, items_of(status)) is Exit.ATTENTION
@@ -209,7 +209,7 @@ def test_the_reason_is_that_of_a_target_that_still_fails() -> None:
     assert of.knows.failing == ()
 
 
-def test_a_panic_is_told_with_its_services() -> None:
+def test_a_panic_names_its_services() -> None:
     of = Told()
     for services in (("853/tcp",), ("", "853/tcp"), ()):
         of.recorder.panicked("farm", services, "d21gepscbjsy")
@@ -218,14 +218,14 @@ def test_a_panic_is_told_with_its_services() -> None:
         assert of.knows.panics == wanted
 
 
-def test_nothing_is_told_of_another_bridge_or_while_standing_by() -> None:
+def test_another_bridge_or_a_standby_agent_adds_no_item() -> None:
     of = Told()
     assert of.recorder.tell("br-other") is None
     of.recorder.bridge_is("br-dns", held=False)
     assert of.recorder.tell("br-dns") is None
 
 
-def test_trouble_with_the_switch_is_told_until_a_turn_goes_well() -> None:
+def test_trouble_with_the_switch_is_listed_until_a_turn_succeeds() -> None:
     of = Told()
     of.recorder.failed("OVSDB is away")
     assert of.knows.troubles == (Trouble("switch", "the switch stays as it is: OVSDB is away", START, "error"),)
@@ -234,13 +234,13 @@ def test_trouble_with_the_switch_is_told_until_a_turn_goes_well() -> None:
     assert of.knows.troubles == ()
 
 
-def test_what_a_later_version_tells_besides_is_passed_over() -> None:
+def test_unknown_fields_of_a_later_version_are_ignored() -> None:
     value = AgentKnowledge(7, (fails("ns1"),)).to_value()
     value["more"], value["failing"][0]["more"] = 1, 2
     assert AgentKnowledge.from_value(value) == AgentKnowledge(7, (fails("ns1"),))
 
 
-def test_what_is_no_knowledge_makes_an_agent_that_cannot_be_asked() -> None:
+def test_a_malformed_agent_answer_is_not_understood() -> None:
     class Switch:
         def ask_agent(self, bridge: str) -> AgentAnswer:
             return AgentAnswer({"state": "seven"})
@@ -269,11 +269,11 @@ def test_which_specs_need_an_agent(more: str, needed: bool) -> None:
     assert needs_agent(check_document(parse_document("farm.yaml", text)).spec) is needed
 
 
-def test_times_are_kept() -> None:
+def test_failure_times_survive_serialisation() -> None:
     assert datetime.fromisoformat(AgentKnowledge(0, (fails("ns1"),)).to_value()["failing"][0]["since"]) == START
 
 
-def test_what_is_recorded_for_other_machines_is_bounded_and_only_what_needs_attention() -> None:
+def test_the_recorded_summary_is_bounded_to_what_needs_attention() -> None:
     assert make_note(None) is None and make_note(AgentKnowledge(7).to_value()) is None
     many = tuple(replace(fails(f"ns{n}"), why="x" * 1000) for n in range(500))
     note = make_note(AgentKnowledge(7, many).to_value())
@@ -283,7 +283,7 @@ def test_what_is_recorded_for_other_machines_is_bounded_and_only_what_needs_atte
 
 
 @pytest.mark.parametrize("junk", ["", "junk", "[]", '{"failing": [1]}', "[" * 100_000])
-def test_a_note_that_is_none_tells_nothing(junk: str) -> None:
+def test_an_invalid_recorded_summary_is_ignored(junk: str) -> None:
     class Switch:
         def ask_agent(self, bridge: str) -> AgentAnswer:
             return AgentAnswer(why="elsewhere", remote=True)

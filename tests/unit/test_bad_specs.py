@@ -14,7 +14,7 @@ NAMES = sorted({p.stem for p in FOLDER.iterdir()})
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_error(name: str, pytestconfig: pytest.Config) -> None:
+def test_a_bad_spec_has_its_expected_error(name: str, pytestconfig: pytest.Config) -> None:
     spec, expected = FOLDER / f"{name}.yaml", FOLDER / f"{name}.err"
     assert spec.exists(), f"{expected.name} has no {spec.name}"
     with pytest.raises(SpecError) as caught:
@@ -26,7 +26,7 @@ def test_error(name: str, pytestconfig: pytest.Config) -> None:
     assert text == expected.read_text()
 
 
-def test_there_is_nothing_else() -> None:
+def test_every_bad_spec_has_an_expected_error() -> None:
     assert {p.suffix for p in FOLDER.iterdir()} == {".yaml", ".err"}
     assert len(NAMES) >= 55
 

@@ -28,7 +28,7 @@ def load(found: PoolCounts, given: dict[int, str]) -> Counter[str]:
     return out
 
 
-def test_one_hot_slot_keeps_its_backend_and_the_others_leave_it() -> None:
+def test_a_hot_slot_stays_and_other_slots_leave_its_backend() -> None:
     """A resolver with a share of a backend alone cannot be divided; whoever shares its backend can go."""
     packets = [1000.0] * 16
     found = counted(packets, {"a": 1, "b": 1})
@@ -42,7 +42,7 @@ def test_one_hot_slot_keeps_its_backend_and_the_others_leave_it() -> None:
     assert moves.excess[0] == pytest.approx(15000 / 11500 - 1) and moves.excess[1] < 0.05
 
 
-def test_what_chance_makes_moves_nothing() -> None:
+def test_random_variation_moves_no_slot() -> None:
     few = counted([3, 9, 4, 6, 2, 8, 5, 7], {"a": 1, "b": 1})
     assert decide_moves([few], {}, 0.0, 8).moved == ()
     many = counted([n * 1000 for n in (3, 9, 4, 6, 2, 8, 5, 7)], {"a": 1, "b": 1})
@@ -63,7 +63,7 @@ def test_without_packets_nothing_moves(packets: list[float]) -> None:
     assert decide_moves([counted(packets, {"a": 1, "b": 1})] if packets else [], {3: "a"}, 0.1, 4).given == {3: "a"}
 
 
-def test_a_slot_that_goes_back_to_its_own_backend_is_given_no_more() -> None:
+def test_a_slot_back_at_its_own_backend_is_no_longer_recorded() -> None:
     found = counted([1000.0] * 8, {"a": 1, "b": 1})
     own = [slot for slot, name in enumerate(found.natural) if name == "a"]
     given = {own[0]: "b", own[1]: "b"}
@@ -98,7 +98,9 @@ def test_families_with_other_backends_are_balanced_together() -> None:
     tolerance=st.sampled_from([0.0, 0.05, 0.1, 0.5]),
     data=st.data(),
 )
-def test_any_load(bits: int, weights: dict[str, int], most: int, tolerance: float, data: st.DataObject) -> None:
+def test_random_loads_are_balanced_within_the_limits(
+    bits: int, weights: dict[str, int], most: int, tolerance: float, data: st.DataObject
+) -> None:
     """It never gets worse, no more slots move than may, and what is even moves no further."""
     sizes = st.one_of(st.just(0.0), st.floats(0, 1e6), st.floats(1e5, 1e7))
     packets = data.draw(st.lists(sizes, min_size=1 << bits, max_size=1 << bits))
@@ -120,7 +122,7 @@ def test_any_load(bits: int, weights: dict[str, int], most: int, tolerance: floa
     assert decide_moves([found], {}, tolerance, most) == decide_moves([found], {}, tolerance, most)
 
 
-def test_counts_are_of_lately_and_go_on_where_a_counter_begins_anew() -> None:
+def test_counts_decay_and_continue_over_a_counter_reset() -> None:
     load = SlotLoad(half_life=10)
     load.add({1: {0: 100, 3: 7}}, 0)
     assert list(load.lately(1, 4)) == [0, 0, 0, 0]

@@ -34,7 +34,7 @@ def test_values_are_smoothed_by_half_life() -> None:
     assert at_once.known(0.1) == {"a": 5.0}
 
 
-def test_a_value_without_another_is_forgotten_and_begins_anew() -> None:
+def test_an_old_value_is_forgotten_and_smoothing_restarts() -> None:
     metric = Metric(half_life=10.0, lasts=30.0)
     metric.add("a", 8.0, 0.0)
     assert metric.known(30.0) == {"a": 8.0}
@@ -44,7 +44,7 @@ def test_a_value_without_another_is_forgotten_and_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
-def test_what_is_no_load_is_refused_and_the_last_value_counts(value: float) -> None:
+def test_an_invalid_load_is_refused_and_the_last_value_kept(value: float) -> None:
     metric = Metric(half_life=0.0, lasts=30.0)
     metric.add("a", 1.0, 0.0)
     with pytest.raises(MetricError):
@@ -54,7 +54,7 @@ def test_what_is_no_load_is_refused_and_the_last_value_counts(value: float) -> N
     assert metric.known(2.0) == {"a": 1.0}
 
 
-def test_what_is_more_than_most_is_refused() -> None:
+def test_a_load_above_the_maximum_is_refused() -> None:
     for metric, value in ((Metric(0.0, 30.0), 1e308), (Metric(0.0, 30.0), 1.1e15), (Metric(0.0, 30.0, most=4.0), 4.1)):
         with pytest.raises(MetricError, match=r"is above (1e\+15|4), the most that counts"):
             metric.add("a", value, 0.0)
@@ -78,7 +78,7 @@ def test_a_counter_may_be_larger_than_a_value() -> None:
     assert metric.known(10.0) == {"a": pytest.approx(1e5, rel=0.2)}
 
 
-def test_a_mistake_is_forgotten_soon_and_a_load_that_lasts_counts() -> None:
+def test_a_single_wrong_value_is_forgotten_and_a_lasting_load_counts() -> None:
     metric = Metric(half_life=10.0, lasts=30.0)
     for name in ("a", "b"):
         metric.add(name, 0.5, 0.0)
@@ -93,7 +93,7 @@ def test_a_mistake_is_forgotten_soon_and_a_load_that_lasts_counts() -> None:
     assert metric.known(90.0)["a"] > 450
 
 
-def test_no_value_within_a_full_load_is_a_jump() -> None:
+def test_values_within_a_full_load_are_taken_at_once() -> None:
     metric = Metric(half_life=0.0, lasts=30.0)
     for value in (0.001, 0.95):
         metric.add("a", value, 1.0)
@@ -111,7 +111,7 @@ POLICIES: list[dict[str, object]] = [{}, {"policy": "spill", "to": "c", "above":
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), VALUES), max_size=40), st.sampled_from(POLICIES))
-def test_no_value_makes_deciding_fail(told: list[tuple[str, float]], keys: dict[str, object]) -> None:
+def test_random_values_never_break_the_decision(told: list[tuple[str, float]], keys: dict[str, object]) -> None:
     metric = Metric(0.0 if "half_life" in keys else 10.0, 30.0)
     given: dict[int, str] = {}
     for time, (name, value) in enumerate(told):
@@ -137,7 +137,7 @@ def test_the_rate_of_a_counter() -> None:
     assert metric.known(30.0) == {}
 
 
-def test_who_bears_more_than_the_mean_should_have_less_in_proportion() -> None:
+def test_wanted_load_falls_in_proportion_above_the_mean() -> None:
     load = {"a": 60.0, "b": 30.0, "c": 10.0}
     found = wanted_load(load, {"a": 0.9, "b": 0.5, "c": 0.4}, EVEN, 0.1, 0.1)
     assert found is not None and sum(found.values()) == pytest.approx(100)
@@ -149,7 +149,7 @@ def test_who_bears_more_than_the_mean_should_have_less_in_proportion() -> None:
     assert wanted_load(load, {"a": 0.0, "b": 0.0}, EVEN, 0.1, 0.1) is None, "nobody has anything to do"
 
 
-def test_whose_metric_is_not_known_keeps_its_load_and_all_keep_the_least() -> None:
+def test_backends_without_a_metric_keep_their_load_and_all_keep_a_minimum() -> None:
     found = wanted_load({"a": 60.0, "b": 30.0, "c": 10.0}, {"a": 9.0, "b": 1.0}, EVEN, 0.1, 0.1)
     assert found is not None and found["c"] == 10.0 and found["a"] + found["b"] == pytest.approx(90)
     found = wanted_load({"a": 100.0, "b": 0.0}, {"a": 0.5, "b": 0.1}, {"a": 1.0, "b": 1.0}, 0.1, 0.2)
@@ -158,7 +158,7 @@ def test_whose_metric_is_not_known_keeps_its_load_and_all_keep_the_least() -> No
     assert found is not None and found["b"] <= 51, "at most its share more"
 
 
-def test_one_gives_and_gets_a_part_at_once_and_a_large_slot_waits() -> None:
+def test_a_backend_gives_and_gets_a_bounded_part_at_once() -> None:
     limits = {"a": 10.0, "b": 10.0, "c": 10.0}
     pace = Pace(limits, limits, {})
     assert pace.can_move(10, "a", "b") and not pace.can_move(11, "a", "b")
@@ -190,7 +190,7 @@ def test_load_is_shared_out_whole(rows: list[tuple[float, float | None, int]]) -
 
 
 @pytest.mark.parametrize("change", ["10%", "20%", "50%"])
-def test_one_that_has_nearly_all_and_bears_too_much_gets_rid_of_it(change: str) -> None:
+def test_an_overloaded_backend_with_nearly_all_load_gives_it_away(change: str) -> None:
     """What the others have is too little to grow by a part of it."""
     natural, owners, number = "abc" * 10 + "ab", "a" * 30 + "bc", 0
     given = {slot: own for slot, own in enumerate(owners) if own != natural[slot]}
@@ -221,7 +221,7 @@ def moves(found: PoolCounts, metric: dict[str, float], given: dict[int, str] | N
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("times", [(2, 1, 1, 1), (1, 1, 1, 1)])
-def test_no_worker_stays_overloaded_whatever_the_clients(seed: int, times: tuple[int, ...]) -> None:
+def test_no_worker_stays_overloaded_with_zipf_clients(seed: int, times: tuple[int, ...]) -> None:
     """Zipf clients at 80 % of what four workers can do; a busy share says no more than 1 of one that has too much."""
     draw, names = random.Random(seed), "abcd"
     natural = "".join(draw.choices(names, k=256))
@@ -243,7 +243,7 @@ def test_no_worker_stays_overloaded_whatever_the_clients(seed: int, times: tuple
     assert not any(moved[-20:]), "it comes to rest"
 
 
-def test_by_metric_slots_leave_the_busiest() -> None:
+def test_slots_leave_the_backend_with_the_highest_metric() -> None:
     found = moves(counted("aaaabbbb"), {"a": 0.9, "b": 0.3})
     assert set(found) <= {0, 1, 2, 3} and 1 <= len(found) <= 2 and set(found.values()) == {"b"}
     assert moves(counted("aaaabbbb"), {"a": 0.31, "b": 0.3}) == {}
@@ -288,7 +288,7 @@ def test_a_backend_never_gives_all_and_a_full_one_gets_no_more() -> None:
     assert spilt(counted("aaaabbbb", [0.0] * 8), {"a": 1.0}) != {}
 
 
-def test_the_fewest_slots_go_that_make_it_up() -> None:
+def test_the_fewest_sufficient_slots_are_spilled() -> None:
     found = spilt(counted("aaaaa", [50.0, 20.0, 10.0, 10.0, 10.0]), {"a": 1.0})
     assert set(found) == {1, 2}, "30 of 100: the largest that fit"
     found = spilt(counted("aa", [50.0, 50.0]), {"a": 1.0})

@@ -42,7 +42,7 @@ bad_text abc
     ("node_load1", 0.21), ('dns_busy{server="b"}', 0.75), ('dns_busy{kind="y \\"z\\""}', 0.75), ("dns_busy_total", 99.0),
     ('dns_busy{ server = "a" , kind="x",}', 0.5), ("queries_total", 5.0),
 ])  # fmt: skip
-def test_a_series_of_a_page(series: str, value: float) -> None:
+def test_a_series_is_read_from_a_page(series: str, value: float) -> None:
     assert values_in(PAGE.encode(), [series]) == [value]
 
 
@@ -51,7 +51,7 @@ def test_a_series_of_a_page(series: str, value: float) -> None:
     ('node_load1{a="b"}', "no node_load1{"),
     ("bad_text", "bad_text is not written as Prometheus"), ("one_line", "no one_line"), ("dns", "no dns"),
 ])  # fmt: skip
-def test_what_is_not_there(series: str, why: str) -> None:
+def test_a_missing_or_invalid_series_is_named(series: str, why: str) -> None:
     (found,) = values_in(PAGE.encode(), [series])
     assert isinstance(found, MetricError) and str(found).startswith(why)
 
@@ -83,7 +83,7 @@ def test_a_line_of_a_page(line: str, read: bool) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(["m", 'm{a="b"}', 'm{a="\\"",b="c"}']))
-def test_whatever_a_page_has(noise: bytes, series: str) -> None:
+def test_random_pages_are_read_or_refused(noise: bytes, series: str) -> None:
     for page in (noise, b"m" + noise, b"m{" + noise, b'm{a="' + noise, b"m " + noise):
         (found,) = values_in(page, [series])
         assert isinstance(found, float | MetricError)
@@ -121,7 +121,7 @@ def test_pages_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("text", ["", "1a", "rate(x[1m])", "a{b}", "a{b=c}", 'a{b="c" d="e"}', 'a{b="c"'])
-def test_what_is_no_series(text: str) -> None:
+def test_a_malformed_series_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(text) + "$"):
         parse_series(text)
 
@@ -132,7 +132,7 @@ def backend(name: str, address: str) -> Backend:
     })  # fmt: skip
 
 
-def test_urls() -> None:
+def test_urls_are_filled_in_for_each_backend() -> None:
     source = MetricSource.model_validate({"prometheus": "http://{address}:9/{pool}/{backend}", "metric": "m"})
     assert url_of(source, "p", backend("a", "192.0.2.1")) == "http://192.0.2.1:9/p/a"
     assert url_of(source, "p", backend("a", "2001:db8::1")) == "http://[2001:db8::1]:9/p/a"
@@ -212,14 +212,14 @@ def test_a_page_is_scraped() -> None:
     (page(PAGE, "503 Service Unavailable"), "status 503"), (page("", "302 Found", "location: /other\r\n"), "status 302"),
     (slow, "no whole page within 0.3 s"), (endless, "the page has more than 1048576 bytes"), (nothing, "disconnected"),
 ])  # fmt: skip
-def test_what_is_no_page_says_so_in_time(answer: Answer, why: str) -> None:
+def test_a_bad_or_slow_page_fails_in_time(answer: Answer, why: str) -> None:
     began = time.monotonic()
     found = scraped(answer, "300ms" if answer is slow else "5s")
     assert isinstance(found, MetricError) and why in str(found), found
     assert time.monotonic() - began < 4
 
 
-def test_a_refused_connection_is_said() -> None:
+def test_a_refused_connection_is_named() -> None:
     source = MetricSource.model_validate({"prometheus": "http://127.0.0.1:1/metrics", "metric": "m"})
     found = asyncio.run(Scraper().scrape(source, "p", [backend("a", "192.0.2.1"), backend("b", "192.0.2.2")]))
     assert all(isinstance(value, MetricError) for value in found.values()) and set(found) == {"a", "b"}
@@ -267,7 +267,7 @@ OTHERS: dict[str, object] = {"push": True, "allow": ["198.51.100.0/24"], "full":
     ("/load/farm/a", "192.0.2.1", PUSH, 0.5), ("/load/farm/a", "::ffff:192.0.2.1", PUSH, 0.5),
     ("/load/farm/b", "2001:db8::2", PUSH, 0.5), ("/load/farm/a", "198.51.100.7", OTHERS, 0.5),
 ])  # fmt: skip
-def test_who_may_push(path: str, sender: str, source: dict[str, object], value: float) -> None:
+def test_allowed_senders_may_push(path: str, sender: str, source: dict[str, object], value: float) -> None:
     assert pushed(path, "0.5\n", sender, source) == (204, [("farm", path[-1], value)], [])
 
 
@@ -276,7 +276,7 @@ def test_who_may_push(path: str, sender: str, source: dict[str, object], value: 
     ("/load/farm/c", "192.0.2.1", PUSH), ("/load/other/a", "192.0.2.1", PUSH),
     ("/load/farm/a", "192.0.2.1", {"probe": "latency"}),
 ])  # fmt: skip
-def test_who_may_not(path: str, sender: str, source: dict[str, object]) -> None:
+def test_other_senders_are_refused(path: str, sender: str, source: dict[str, object]) -> None:
     status, took, refused = pushed(path, "0.5", sender, source)
     assert (status, took) == (403, []) and len(refused) == 1 and refused[0].endswith(f"from {sender} was refused")
 
@@ -285,5 +285,5 @@ def test_who_may_not(path: str, sender: str, source: dict[str, object]) -> None:
     ("body", "status"),
     [("much", 400), ("", 400), ("-1", 400), ("1" * 65, 413), ("0x10", 400), ("1_000", 400)],
 )
-def test_what_is_no_number(body: str, status: int) -> None:
+def test_a_pushed_text_that_is_no_number_is_refused(body: str, status: int) -> None:
     assert pushed("/load/farm/a", body, "192.0.2.1", PUSH) == (status, [], [])

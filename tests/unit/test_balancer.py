@@ -57,7 +57,7 @@ def made(observer: AgentObserver | None = None) -> Balancer:
     return Balancer(SimpleNamespace(client=lambda _: None), observer or AgentObserver())  # type: ignore[arg-type]
 
 
-def test_a_pool_that_no_vip_uses_is_looked_at_in_vain(counters: Mapping[int, int]) -> None:
+def test_a_pool_without_vips_moves_no_slot(counters: Mapping[int, int]) -> None:
     one = made()
     one.adopt(following(spec("client-hash", used=False)), 0.0)
     assert set(one.pools) == {"unused", "resolvers"} and one.due_in(0.0) == 0
@@ -65,7 +65,7 @@ def test_a_pool_that_no_vip_uses_is_looked_at_in_vain(counters: Mapping[int, int
     asyncio.run(one.close())
 
 
-def test_what_is_due_and_how_many_slots_may_move(counters: dict[int, int]) -> None:
+def test_balancing_is_due_at_the_interval_within_the_move_limit(counters: dict[int, int]) -> None:
     one, loaded = made(), spec("client-hash")
     assert one.due_in(0.0) > 60, "nothing is balanced"
     one.adopt(following(loaded), 0.0)
@@ -80,7 +80,7 @@ def test_what_is_due_and_how_many_slots_may_move(counters: dict[int, int]) -> No
     asyncio.run(one.close())
 
 
-def test_no_more_slots_move_within_a_minute_than_may(counters: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moves_within_a_minute_are_limited(counters: dict[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it looks: what has moved is counted."""
     one, overlay, moved = made(), NO_OVERLAY, list[int]()
 
@@ -127,7 +127,7 @@ def test_a_slot_with_more_than_may_move_at_once_waits(
     asyncio.run(one.close())
 
 
-def test_what_was_counted_stays_while_slots_are_the_same(counters: dict[int, int]) -> None:
+def test_counts_are_kept_while_the_slots_are_unchanged(counters: dict[int, int]) -> None:
     one, loaded = made(), spec("client-hash")
     one.adopt(following(loaded), 0.0)
     before = one.pools["resolvers"]
@@ -147,7 +147,9 @@ def test_what_was_counted_stays_while_slots_are_the_same(counters: dict[int, int
     "answer",
     [{}, {"vips": 3}, {"vips": [{}]}, {"vips": [{"name": 3}]}, {"vips": [{"name": "resolver/192.0.2.53/udp/53"}]}],
 )
-def test_a_strange_answer_of_the_extension_is_an_error(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+def test_a_malformed_answer_of_the_extension_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
     program = SimpleNamespace(name="the extension at x", slots=lambda: answer)
     monkeypatch.setattr(extension, "extension_client", lambda *_: program)
     loaded = spec("client-hash")
@@ -155,7 +157,7 @@ def test_a_strange_answer_of_the_extension_is_an_error(monkeypatch: pytest.Monke
         extension.take_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
 
 
-def test_what_was_decided_counts_unless_the_overlay_is_another_one(
+def test_a_decision_is_dropped_if_the_overlay_changed(
     counters: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deciding about many slots takes long, and failover waits for the lock."""

@@ -27,7 +27,7 @@ def seen(*queries: float, lost: int = 0, slower: int = 1) -> Seen:
     return Seen([0.005] * round(sum(queries)), lost, [*queries], busy, 0.2)
 
 
-def test_figures_of_a_load() -> None:
+def test_the_figures_of_a_load_are_computed() -> None:
     even = figures(seen(100, 100, 100, 100))
     assert (even["cv_queries"], even["cv_busy"], even["p99_ms"], even["lost"]) == (0.0, 0.0, 5.0, 0.0)
     slow = figures(seen(50, 100, 100, 100, slower=2))
@@ -47,7 +47,7 @@ def test_the_plot_has_all_ways() -> None:
         for load in (60, 80)
         for way in WAYS
     ]
-    from bench.workers_plot import svg  # here, as matplotlib takes a second to load
+    from bench.plots import workers_svg  # here, as matplotlib takes a second to load
 
-    text = svg(summary(rows))
+    text = workers_svg(summary(rows))
     assert text.startswith("<?xml") and all(way.name.split(", ")[-1] in text for way in WAYS)

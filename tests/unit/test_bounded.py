@@ -27,11 +27,11 @@ def test_reasons_that_say_the_same_are_bounded_kind_by_kind() -> None:
     ]  # fmt: skip
 
 
-def test_what_shows_all_is_not_said_where_nothing_does() -> None:
+def test_no_option_is_named_where_none_shows_all() -> None:
     assert bounded_alike(texts(50), how="")[-1] == f"and {50 - FEW} more of which this is said"
 
 
-def test_names_in_a_sentence() -> None:
+def test_lists_of_names_are_bounded_in_a_sentence() -> None:
     assert some_of(["a", "b"]) == "a, b"
     assert some_of(range(8)) == "0, 1, 2, 3, 4, 5, 6, 7"
     assert some_of(range(500)) == "0, 1, 2, 3, 4, 5, 6 and 493 more"

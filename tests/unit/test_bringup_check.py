@@ -21,7 +21,7 @@ def bluefield(tmp_path: Path) -> BlueField:
     return BlueField(tmp_path)
 
 
-def test_nothing_is_missing_where_all_is_there(bluefield: BlueField) -> None:
+def test_a_complete_machine_has_no_finding(bluefield: BlueField) -> None:
     found = bluefield.look()
     assert bluefield.wrong() == {}
     assert len(found) > 25
@@ -29,7 +29,7 @@ def test_nothing_is_missing_where_all_is_there(bluefield: BlueField) -> None:
     assert found["DOCA in Open vSwitch"].found == "3.2.1"
 
 
-def test_nothing_at_all_is_there(tmp_path: Path) -> None:
+def test_an_empty_machine_lacks_everything(tmp_path: Path) -> None:
     items = inspect(
         Machine(tmp_path, lambda argv: RunResult(None, err=f"{argv[0]} is not installed")), setup(DOCA), REMOTE
     )
@@ -37,7 +37,7 @@ def test_nothing_at_all_is_there(tmp_path: Path) -> None:
     assert all(i.todo for i in items if i.state == "missing")
 
 
-def test_the_look_writes_nothing(bluefield: BlueField) -> None:
+def test_the_check_writes_nothing(bluefield: BlueField) -> None:
     before = sorted((p, p.lstat().st_mtime_ns) for p in bluefield.root.rglob("*"))
     asked: list[str] = []
     inspect(
@@ -69,19 +69,19 @@ def test_the_tracker_of_a_datapath_that_doca_names_itself_is_asked(bluefield: Bl
     assert of_tracker[-1] == "doca@ovs-doca"
 
 
-def test_a_connection_tracker_that_drops_small_fragments(bluefield: BlueField) -> None:
+def test_a_minimum_fragment_size_that_drops_fragments_is_named(bluefield: BlueField) -> None:
     bluefield.says(ASKED, "min v4 frag size: 1200\nmin v6 frag size: 1280\n")
     one(bluefield, "smallest IPv4 fragment", "missing", "1200 bytes; should be 400", "run 40-bridge.sh")
     bluefield.answers[ASKED] = RunResult(2, err="ovs-vswitchd: datapath not found (Invalid argument)")
     one(bluefield, "smallest IPv4 fragment", "unknown", "datapath not found", "is there a bridge")
 
 
-def test_too_few_pages(bluefield: BlueField) -> None:
+def test_too_few_huge_pages_are_named(bluefield: BlueField) -> None:
     bluefield.pages.write_text("512\n")
     one(bluefield, "huge pages, node 0", "missing", "512 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")
 
 
-def test_pages_that_others_hold_are_none_for_a_switch_that_does_not_run(bluefield: BlueField) -> None:
+def test_huge_pages_held_by_others_do_not_count_for_a_stopped_switch(bluefield: BlueField) -> None:
     (bluefield.root / "proc/4711/comm").unlink()
     (bluefield.root / "proc/4711").rmdir()
     one(bluefield, "huge pages, node 0", "missing", "3072 of 3072 pages of 2048 kB, 100 free", "run 10-hugepages.sh")
@@ -89,18 +89,18 @@ def test_pages_that_others_hold_are_none_for_a_switch_that_does_not_run(bluefiel
     assert bluefield.wrong() == {}
 
 
-def test_pages_of_a_size_that_the_machine_lacks(bluefield: BlueField) -> None:
+def test_a_page_size_that_the_machine_lacks_is_named(bluefield: BlueField) -> None:
     wrong = bluefield.wrong(("mtu: 9000", "hugepages: {size: 512M}"))
     assert wrong["huge pages, node 0"].found == "no pages of 524288 kB; sizes here: 2048kB"
     assert wrong["hugetlbfs"].found == "none with pages of 512M"
 
 
-def test_more_pages_than_memory(bluefield: BlueField) -> None:
+def test_more_huge_pages_than_memory_are_named(bluefield: BlueField) -> None:
     bluefield.file("proc/meminfo", "MemTotal: 8000000 kB\n")
     one(bluefield, "memory", "missing", "7812 MB, of which 6144 MB", "fewer pages")
 
 
-def test_cores_that_are_not_there(bluefield: BlueField) -> None:
+def test_missing_cores_are_named(bluefield: BlueField) -> None:
     cores = ("mtu: 9000", "pmd_cores: [4, 40]")
     bluefield.ovsdb(pmd_cpu_mask="0x10000000010")
     assert bluefield.look(("mtu: 9000", "pmd_cores: [4]"))["cores"].found.startswith("4; 4 not isolated")
@@ -116,11 +116,11 @@ def test_cores_that_are_not_there(bluefield: BlueField) -> None:
     ("text", "cores"),
     [("0-3,5", {0, 1, 2, 3, 5}), ("0", {0}), ("", set()), (None, None), ("0-", None), ("all", None)],
 )
-def test_lists_of_cores(text: str | None, cores: set[int] | None) -> None:
+def test_core_lists_are_parsed(text: str | None, cores: set[int] | None) -> None:
     assert cores_in(text) == cores
 
 
-def test_a_function_that_is_another_vendors_or_another_generations(bluefield: BlueField) -> None:
+def test_a_function_of_another_vendor_or_generation_is_named(bluefield: BlueField) -> None:
     device = bluefield.root / "sys/devices/pci0000:00" / P0
     (device / "device").write_text("0xa2d6\n")
     one(bluefield, f"function {P0}", "missing", "bluefield-2, but the spec says bluefield-3", "switch.hardware")
@@ -133,21 +133,21 @@ def test_a_function_that_is_gone_is_named_once(bluefield: BlueField) -> None:
     one(bluefield, f"function {P1}", "missing", "there is none (uplink p1)", "lspci")
 
 
-def test_a_driver_that_took_the_function_away(bluefield: BlueField) -> None:
+def test_a_function_bound_to_another_driver_is_named(bluefield: BlueField) -> None:
     link = bluefield.root / "sys/devices/pci0000:00" / P0 / "driver"
     link.unlink()
     link.symlink_to(bluefield.root / "sys/bus/pci/drivers/vfio-pci")
     one(bluefield, f"function {P0}", "missing", "driver vfio-pci", "bind it to mlx5_core")
 
 
-def test_an_iommu_in_the_way(bluefield: BlueField) -> None:
+def test_an_iommu_in_the_wrong_mode_is_named(bluefield: BlueField) -> None:
     bluefield.file("sys/kernel/iommu_groups/7/type", "DMA\n")
     wrong = bluefield.wrong()
     assert set(wrong) == {f"function {P0}, IOMMU", f"function {P1}, IOMMU"}
     assert "iommu.passthrough=1" in wrong[f"function {P0}, IOMMU"].todo
 
 
-def test_legacy_mode_by_devlink(bluefield: BlueField) -> None:
+def test_legacy_mode_is_read_by_devlink(bluefield: BlueField) -> None:
     bluefield.says(f"devlink -j dev eswitch show pci/{P0}", json.dumps({"dev": {f"pci/{P0}": {"mode": "legacy"}}}))
     one(bluefield, f"function {P0}, eSwitch", "missing", "mode legacy", "run 20-eswitch.sh")
 
@@ -162,7 +162,7 @@ def test_without_privileges_the_mode_is_read_from_the_interface(bluefield: BlueF
     one(bluefield, f"function {P0}, eSwitch", "unknown", "devlink does not show it", "run as root")
 
 
-def test_multiport_that_is_off_or_not_known(bluefield: BlueField) -> None:
+def test_multiport_that_is_off_or_unknown_is_named(bluefield: BlueField) -> None:
     command = f"devlink dev param show pci/{P1} name esw_multiport"
     bluefield.says(command, "values:\n cmode runtime value false\n")
     one(bluefield, f"function {P1}, multiport", "missing", "off", "LAG_RESOURCE_ALLOCATION=1")
@@ -170,20 +170,20 @@ def test_multiport_that_is_off_or_not_known(bluefield: BlueField) -> None:
     one(bluefield, f"function {P1}, multiport", "missing", "no parameter esw_multiport", "Linux 6.3")
 
 
-def test_a_scalable_function_that_is_missing(bluefield: BlueField) -> None:
+def test_a_missing_scalable_function_is_named(bluefield: BlueField) -> None:
     bluefield.says("devlink -j port show", json.dumps({"port": {f"pci/{P0}/32768": {"sfnum": 10}}}))
     one(bluefield, "scalable function 10 of p1", "missing", "there is none", "25-functions.sh")
     bluefield.answers["devlink -j port show"] = RunResult(1, err="no")
     assert {i.state for i in bluefield.wrong().values()} == {"unknown"}
 
 
-def test_an_interface_that_is_missing(bluefield: BlueField) -> None:
+def test_a_missing_interface_is_named(bluefield: BlueField) -> None:
     (bluefield.root / "sys/class/net/pf0vf0/operstate").unlink()
     (bluefield.root / "sys/class/net/pf0vf0").rmdir()
     one(bluefield, "interface pf0vf0", "missing", "there is none", "network interface")
 
 
-def test_what_the_bluefields_own_configuration_would_undo(bluefield: BlueField) -> None:
+def test_bluefield_settings_that_undo_bringup_are_named(bluefield: BlueField) -> None:
     bluefield.file("etc/mellanox/mlnx-ovs.conf", 'CREATE_OVS_BRIDGES="yes"\n# OVS_DOCA="yes"\n')
     wrong = bluefield.wrong()
     assert {n: i.found for n, i in wrong.items()} == {
@@ -192,12 +192,12 @@ def test_what_the_bluefields_own_configuration_would_undo(bluefield: BlueField) 
     }
 
 
-def test_an_open_vswitch_without_doca(bluefield: BlueField) -> None:
+def test_an_open_vswitch_without_doca_is_named(bluefield: BlueField) -> None:
     bluefield.says("ovs-vswitchd --version", "ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11.3\n")
     one(bluefield, "DOCA in Open vSwitch", "missing", "built without", "doca-openvswitch-switch")
 
 
-def test_settings_that_differ(bluefield: BlueField) -> None:
+def test_differing_ovsdb_settings_are_named(bluefield: BlueField) -> None:
     bluefield.ovsdb(hw_offload_ct_size="0", max_idle="10000")
     wrong = bluefield.wrong()
     assert {n: i.found for n, i in wrong.items()} == {
@@ -206,7 +206,7 @@ def test_settings_that_differ(bluefield: BlueField) -> None:
     }
 
 
-def test_a_switch_that_waits_for_its_flows(bluefield: BlueField) -> None:
+def test_a_switch_waiting_for_its_flows_is_named(bluefield: BlueField) -> None:
     bluefield.ovsdb(flow_restore_wait="true")
     one(bluefield, "flow-restore-wait", "missing", "forwards nothing", "dnsteer restore")
 
@@ -228,7 +228,7 @@ def test_a_switch_that_waits_for_its_flows(bluefield: BlueField) -> None:
         (RunResult(0, "no JSON"), "unknown", "could not be parsed"),
     ],
 )
-def test_a_database_that_cannot_be_read(bluefield: BlueField, result: RunResult, state: str, found: str) -> None:
+def test_an_unreadable_database_is_named(bluefield: BlueField, result: RunResult, state: str, found: str) -> None:
     columns = ("other_config", "external_ids", "dpdk_initialized", "dpdk_version")
     bluefield.answers[bluefield.list_command("Open_vSwitch", columns)] = result
     wrong = bluefield.wrong()
@@ -248,19 +248,19 @@ def test_a_database_that_cannot_be_read(bluefield: BlueField, result: RunResult,
         ({"ofport": -1}, "is not open"),
     ],
 )
-def test_a_port_that_is_otherwise(bluefield: BlueField, changed: dict[str, object], found: str) -> None:
+def test_a_differing_port_is_named(bluefield: BlueField, changed: dict[str, object], found: str) -> None:
     bluefield.interfaces(**changed)
     one(bluefield, "port p0", "missing", found, "")
 
 
-def test_units_that_are_not_installed(bluefield: BlueField) -> None:
+def test_missing_units_are_named(bluefield: BlueField) -> None:
     (bluefield.root / "etc/systemd/system/ovs-vswitchd.service.d/dnsteer.conf").unlink()
     one(bluefield, "unit for flow-restore-wait", "missing", "no ovs-vswitchd.service.d/dnsteer.conf", "install.yml")
     bluefield.unit.unlink()
     assert bluefield.wrong()["unit for bring-up"].found == f"no {UNIT}"
 
 
-def test_a_unit_for_bring_up_that_is_not_enabled(bluefield: BlueField) -> None:
+def test_a_disabled_bringup_unit_is_named(bluefield: BlueField) -> None:
     bluefield.enabled.unlink()
     one(bluefield, "unit for bring-up", "missing", f"{UNIT} is not enabled", f"systemctl enable {UNIT}")
     bluefield.unit.write_text(bluefield.unit.read_text().replace("WantedBy=ovs-vswitchd", "RequiredBy=network"))
@@ -270,7 +270,7 @@ def test_a_unit_for_bring_up_that_is_not_enabled(bluefield: BlueField) -> None:
     assert bluefield.wrong() == {}
 
 
-def test_a_unit_for_bring_up_whose_script_cannot_run(bluefield: BlueField) -> None:
+def test_a_bringup_unit_without_its_script_is_named(bluefield: BlueField) -> None:
     bluefield.script.chmod(0o644)
     script = f"/etc/dnsteer/bringup/bringup.sh, which {UNIT} runs,"
     one(bluefield, "unit for bring-up", "missing", f"{script} cannot be executed", "")
@@ -278,7 +278,7 @@ def test_a_unit_for_bring_up_whose_script_cannot_run(bluefield: BlueField) -> No
     one(bluefield, "unit for bring-up", "missing", f"{script} is not there", "-o /etc/dnsteer/bringup")
 
 
-def test_the_kernels_flavor(tmp_path: Path) -> None:
+def test_ovs_kernel_checks_offload_and_module(tmp_path: Path) -> None:
     machine = BlueField(tmp_path, KERNEL)
     machine.says("ethtool -k p0", "Features for p0:\nhw-tc-offload: off\n")
     wrong = machine.wrong()

@@ -135,7 +135,7 @@ def test_scripts_unit_and_program_are_there_where_there_are_functions() -> None:
     assert [s.value for s in setup(EXT).settings if s.key == "dpdk-max-memzones"] == ["50000"]
 
 
-def test_notes_say_what_has_not_run() -> None:
+def test_notes_name_what_was_never_run_on_hardware() -> None:
     (note,) = [n for n in setup(EXT).notes if "the extension" in n]
     assert (
         "ingress: function 53 of p0, egress: function 54 of p0" in note and "none of it has run on a BlueField" in note
@@ -201,7 +201,7 @@ def test_the_scripts_are_good_shell(changes: tuple[tuple[str, str], ...], tmp_pa
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_names_that_shells_read_otherwise_do_no_harm(tmp_path: Path) -> None:
+def test_names_with_shell_characters_are_refused(tmp_path: Path) -> None:
     """The schema takes none of them."""
     for name in ("'$(reboot)'", "a b", "-x"):
         with pytest.raises(SpecError):
@@ -243,7 +243,7 @@ def machine(tmp_path: Path) -> BlueField:
     return found
 
 
-def test_a_machine_that_has_all_of_it(machine: BlueField) -> None:
+def test_a_complete_machine_has_no_finding(machine: BlueField) -> None:
     assert {*machine.wrong()} == {"port p0", "port ext-in", "port ext-out"}  # the synthetic database has another MTU
     one(machine, "scalable function 53 of p0, representor", "ok", "ext-in")
     one(machine, "scalable function 53 of p0, device", "ok", "ext-in (mlx5_core.sf.2)")
@@ -256,7 +256,7 @@ def test_a_machine_that_has_all_of_it(machine: BlueField) -> None:
     one(machine, "extension running", "ok", "active")
 
 
-def test_what_is_missing_of_it_is_said(machine: BlueField) -> None:
+def test_missing_extension_parts_are_named(machine: BlueField) -> None:
     ports = {f"pci/{P0}/32753": {"sfnum": 53, "netdev": "en3f0pf0sf53", "function": {"trust": "off"}}}
     machine.says("devlink -j port show", json.dumps({"port": ports}))
     one(machine, "scalable function 53 of p0, trust", "missing", "off", "trust on")
@@ -285,7 +285,7 @@ def test_what_is_missing_of_it_is_said(machine: BlueField) -> None:
     one(machine, "extension running", "unknown", "")
 
 
-def test_other_vips_in_the_program_are_not_missed(machine: BlueField) -> None:
+def test_other_vips_in_the_program_are_no_finding(machine: BlueField) -> None:
     """They are the record's, and loaded by apply."""
     file = machine.root / PROGRAM[1:]
     file.write_text(file.read_text().replace("198.51.100.53", "198.51.100.99"))

@@ -115,7 +115,7 @@ def test_a_function_of_others_that_is_not_trusted_is_refused(tree: Tree) -> None
     assert tree.run("25-functions.sh").code == 0
 
 
-def test_devices_that_do_not_come_are_named(tree: Tree) -> None:
+def test_devices_that_do_not_appear_are_named(tree: Tree) -> None:
     devices(tree)
     (tree.root / f"sys/devices/pci0000:00/{P0}/mlx5_core.sf.2/infiniband/mlx5_2").rmdir()
     tree.render(EXT)
@@ -140,7 +140,7 @@ def test_the_extension_is_set_up_and_started_once(tree: Tree) -> None:
     assert extension(tree) == (0, [], [])
 
 
-def test_other_vips_need_no_restart_and_other_budgets_do(tree: Tree) -> None:
+def test_changed_vips_need_no_restart_and_changed_budgets_do(tree: Tree) -> None:
     tree.render(EXT)
     extension(tree)
     tree.render(EXT, ("198.51.100.53", "198.51.100.54"))
@@ -152,7 +152,7 @@ def test_other_vips_need_no_restart_and_other_budgets_do(tree: Tree) -> None:
     assert extension(tree) == (0, [], [])
 
 
-def test_a_restart_by_hand_counts(tree: Tree) -> None:
+def test_a_manual_restart_counts(tree: Tree) -> None:
     tree.render(EXT)
     extension(tree)
     tree.render(EXT, ("device: enp3s0f0s54", "device: mlx5_9"))
@@ -161,7 +161,7 @@ def test_a_restart_by_hand_counts(tree: Tree) -> None:
     assert extension(tree) == (0, [], [])
 
 
-def test_a_unit_of_somebody_else_stays(tree: Tree) -> None:
+def test_a_foreign_unit_is_left_alone(tree: Tree) -> None:
     tree.file(UNIT[1:], "[Unit]\n# mine\n")
     tree.render(EXT)
     code, changed, _ = extension(tree)
@@ -169,7 +169,7 @@ def test_a_unit_of_somebody_else_stays(tree: Tree) -> None:
     assert (tree.root / UNIT[1:]).read_text() == "[Unit]\n# mine\n"
 
 
-def test_what_is_not_installed_or_does_not_start_is_said(tree: Tree) -> None:
+def test_a_missing_or_failing_program_is_named(tree: Tree) -> None:
     tree.render(EXT)
     (tree.state / "fails").touch()
     result = tree.run("50-extension.sh")
@@ -181,7 +181,7 @@ def test_what_is_not_installed_or_does_not_start_is_said(tree: Tree) -> None:
     )
 
 
-def test_teardown_takes_it_back(tree: Tree) -> None:
+def test_teardown_removes_the_extension(tree: Tree) -> None:
     devices(tree)
     tree.render(EXT)
     assert tree.run("25-functions.sh").code == 0

@@ -30,7 +30,7 @@ def states(shown: str) -> dict[str, str]:
 
 
 @VERBS
-def test_an_empty_folder_is_not_the_current_one(verb: str, spec: Path, command: Command) -> None:
+def test_an_empty_output_option_is_refused(verb: str, spec: Path, command: Command) -> None:
     code, shown, said = command(verb, str(spec), "-o", "")
     assert (code, shown) == (64, "")
     assert "found an empty name; expected a folder" in " ".join(said.replace("│", " ").split())
@@ -41,9 +41,7 @@ def test_an_empty_folder_is_not_the_current_one(verb: str, spec: Path, command: 
 @pytest.mark.parametrize(
     ("verb", "name"), [("bringup", "teardown.sh"), ("bringup", "README.md"), ("render", "flows.txt")]
 )
-def test_a_file_of_somebody_else_stays_and_nothing_is_written(
-    verb: str, name: str, spec: Path, command: Command
-) -> None:
+def test_a_foreign_file_stays_and_nothing_is_written(verb: str, name: str, spec: Path, command: Command) -> None:
     folder = spec.parent / "out"
     folder.mkdir()
     (folder / name).write_text("mine\n")
@@ -59,7 +57,7 @@ def test_a_file_of_somebody_else_stays_and_nothing_is_written(
 
 
 @VERBS
-def test_a_folder_in_a_files_place_is_not_forced(verb: str, spec: Path, command: Command) -> None:
+def test_a_directory_in_place_of_a_file_is_refused(verb: str, spec: Path, command: Command) -> None:
     name = {"bringup": "bringup.sh", "render": "bridge.sh"}[verb]
     (spec.parent / "out" / name).mkdir(parents=True)
     code, shown, said = command(verb, str(spec), "-o", "out", "--force")
@@ -69,7 +67,7 @@ def test_a_folder_in_a_files_place_is_not_forced(verb: str, spec: Path, command:
 
 
 @VERBS
-def test_what_became_of_each_file_is_said(verb: str, spec: Path, command: Command) -> None:
+def test_the_state_of_each_file_is_listed(verb: str, spec: Path, command: Command) -> None:
     assert set(states(command(verb, str(spec), "-o", "out")[1]).values()) == {"new"}
     assert set(states(command(verb, str(spec), "-o", "out")[1]).values()) == {"unchanged"}
     spec.write_text(DOCA.replace("mtu: 9000", "mtu: 1500").replace("10.53.0.12", "10.53.0.13"))
@@ -79,7 +77,7 @@ def test_what_became_of_each_file_is_said(verb: str, spec: Path, command: Comman
     assert set(said.values()) == {"changed", "unchanged"}
 
 
-def test_scripts_that_a_later_spec_has_no_use_for_go_and_others_stay(spec: Path, command: Command) -> None:
+def test_unneeded_scripts_are_removed_and_foreign_files_stay(spec: Path, command: Command) -> None:
     command("bringup", str(spec), "-o", "out")
     folder = spec.parent / "out"
     (folder / "notes.txt").write_text("mine, by dnsteer 1\n")

@@ -203,7 +203,7 @@ def test_eswitches_become_switchdev_and_then_one(tree: Tree, pci: list[tuple[str
     assert (again.code, again.changed, tree.calls()) == (0, [], [])
 
 
-def test_one_physical_function_needs_no_multiport_even_where_the_spec_says_so(tree: Tree) -> None:
+def test_one_physical_function_gets_no_multiport(tree: Tree) -> None:
     (tree.root / "sys/class/net/p1/device").unlink()
     tree.link("sys/class/net/p1/device", tree.root / "sys/devices/pci0000:00" / P0)
     tree.render(DOCA, ASKED)
@@ -230,7 +230,7 @@ def test_a_virtual_function_in_use_stops_it_before_anything_changes(tree: Tree) 
         ("param set", "mlxconfig -d 0000:03:00.0 set LAG_RESOURCE_ALLOCATION=1"),
     ],
 )
-def test_what_the_driver_refuses_is_said_with_what_to_do(tree: Tree, refuse: str, said: str) -> None:
+def test_a_refusal_of_the_driver_is_named_with_its_remedy(tree: Tree, refuse: str, said: str) -> None:
     tree.render(DOCA)
     (tree.state / "refuse").write_text(refuse)
     ran = tree.run("20-eswitch.sh")
@@ -285,7 +285,7 @@ def test_firmware_without_scalable_functions_is_named(tree: Tree) -> None:
     assert f"mlxconfig -d {P0} set PF_BAR2_ENABLE=0 PER_PF_NUM_SF=1" in ran.err
 
 
-def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
+def test_teardown_reverts_only_what_was_changed(tree: Tree) -> None:
     (tree.state / f"mode-{P1}").write_text("switchdev\n")  # that one was so before
     tree.render(DOCA)
     for number, physical in ((2, P0), (3, P1)):
@@ -315,7 +315,7 @@ def test_teardown_takes_back_what_was_changed_and_only_that(tree: Tree) -> None:
     assert (again.code, again.changed, tree.calls()) == (0, [], [])
 
 
-def test_teardown_takes_back_what_the_scripts_of_an_earlier_spec_changed(tree: Tree) -> None:
+def test_teardown_reverts_changes_by_scripts_of_an_earlier_spec(tree: Tree) -> None:
     tree.render(DOCA)
     for number, physical in ((2, P0), (3, P1)):
         tree.function(physical, number)
@@ -368,7 +368,7 @@ def test_a_scalable_function_without_a_device_is_named(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("script", ["bringup.sh", "20-eswitch.sh", "30-openvswitch.sh", "40-bridge.sh", "teardown.sh"])
-def test_every_script_wants_root(tree: Tree, script: str) -> None:
+def test_every_script_requires_root(tree: Tree, script: str) -> None:
     (tree.bin / "id").write_text("#!/bin/sh\necho 1000\n")
     (tree.bin / "id").chmod(0o755)
     tree.render(DOCA)

@@ -49,7 +49,7 @@ def test_each_flavor_has_the_scripts_that_it_needs() -> None:
     assert "20-eswitch.sh" in scripts_of(setup(DPDK, representor))
 
 
-def test_every_key_says_why_and_by_whose_advice() -> None:
+def test_every_setting_has_a_reason_and_a_source() -> None:
     known = {v for k, v in vars(sources).items() if k.isupper()}
     for text in ALL.values():
         values = setup(text)
@@ -61,7 +61,7 @@ def test_every_key_says_why_and_by_whose_advice() -> None:
             assert script.count(f"\nwant {s.key} ") == 1
 
 
-def test_connection_tracking_is_off_where_the_hash_needs_that_and_where_nobody_needs_it() -> None:
+def test_connection_tracking_is_off_where_the_hash_forbids_it_or_unused() -> None:
     key = "hw-offload-ct-size"
     assert settings(DOCA)[key] == "4096"
     assert settings(DOCA, NO_FRAGMENTS)[key] == "0"
@@ -147,7 +147,7 @@ def test_pages_of_ovs_doca_are_those_that_nvidia_reserves() -> None:
     assert "dpdk-socket-mem" not in settings(DOCA)
 
 
-def test_cores() -> None:
+def test_pmd_and_lcore_masks_follow_the_spec() -> None:
     cores = ("mtu: 9000", "pmd_cores: [3, 2]\n    main_core: 0")
     found = settings(DOCA, cores)
     assert (found["pmd-cpu-mask"], found["dpdk-lcore-mask"]) == ("0xc", "0x1")
@@ -155,7 +155,7 @@ def test_cores() -> None:
     assert settings(NETDEV) == {"flow-limit": "200000"}
 
 
-def test_what_the_operator_says_to_dpdk_comes_last_and_stays_one_argument() -> None:
+def test_dpdk_extra_comes_last_as_one_argument() -> None:
     change = ("mtu: 9000", "dpdk_extra: --iova-mode=va -v")
     assert settings(DOCA, change)["dpdk-extra"] == "-a 0000:00:00.0 --iova-mode=va -v"
     assert (
@@ -174,7 +174,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert analyzed(unit) == (0, "")
 
 
-def test_the_command_writes_says_what_changed_and_wants_to_know_what_to_do(tmp_path: Path) -> None:
+def test_the_command_writes_files_and_lists_changes(tmp_path: Path) -> None:
     spec, folder = tmp_path / "spec.yaml", tmp_path / "out"
     spec.write_text(DOCA)
     first = run("bringup", spec, "-o", folder, "--json")

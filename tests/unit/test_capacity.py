@@ -156,7 +156,7 @@ def test_backends_on_ports_of_their_own_leave_the_link_to_the_clients() -> None:
     assert found.most.value == pytest.approx(100_000 / 8 / (890 + 20))  # answers out; queries in are smaller
 
 
-def test_all_is_the_vips_in_equal_parts() -> None:
+def test_the_total_has_the_vips_in_equal_parts() -> None:
     slow = replace(BASE, vip="slow", depth=25)
     found = asked([BASE, slow], text=TWICE.replace("other:", "slow:"))
     one, other = (v.queries.most.value for v in found.vips if v.queries)
@@ -200,17 +200,17 @@ def test_latency_goes_up_by_tables_tracking_and_cores() -> None:
     ("text", "bytes_"),
     [("64", 64), ("QUERY", 100), ("answer", 890), ("imix", 361.8), ("jumbo", 9018), ("9600", 9600)],
 )
-def test_frames(text: str, bytes_: float) -> None:
+def test_frame_mixes_have_their_mean_size(text: str, bytes_: float) -> None:
     assert mean(mix(parse_frame(text), "ipv4", "udp", DnsSizes())) == pytest.approx(bytes_, abs=0.05)
 
 
 @pytest.mark.parametrize("text", ["", "63", "9601", "-64", "64.5", "tiny", "٦٤", "1e3"])
-def test_frames_that_are_none(text: str) -> None:
+def test_malformed_frame_options_are_refused(text: str) -> None:
     with pytest.raises(FrameError, match="expected query, answer, imix, jumbo or a size of 64 to 9600 bytes"):
         parse_frame(text)
 
 
-def test_messages_in_frames() -> None:
+def test_message_sizes_become_frame_sizes() -> None:
     assert message(54, "ipv4", "udp") == 14 + 20 + 8 + 54 + 4
     assert message(54, "ipv6", "tcp") == 14 + 40 + 32 + 2 + 54 + 4
     assert message(1, "ipv4", "udp") == 64
@@ -264,7 +264,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("setting", WRONG)
-def test_settings_that_cannot_be(setting: str) -> None:
+def test_impossible_settings_are_refused(setting: str) -> None:
     with pytest.raises(SpecError) as caught:
         what_if(load(SPEC), [setting])
     assert WRONG[setting] in str(caught.value)
@@ -332,7 +332,7 @@ def test_json_has_no_infinities(verdict: Verdict) -> None:
         json.dumps(asked(paths, hardware).as_json(), allow_nan=False)
 
 
-def test_limits_that_are_passed_are_named() -> None:
+def test_exceeded_limits_are_named() -> None:
     loaded = load(DOCA)
     setup = card_setup(loaded, [replace(BASE, rules=5_000_000)], hardware=THREE)
     said = list(beyond_limits(setup, profile("ovs-doca"), 600_000))
@@ -343,7 +343,7 @@ def test_limits_that_are_passed_are_named() -> None:
     assert list(beyond_limits(card_setup(loaded, [BASE], hardware=THREE), profile("ovs-doca"), 200_000)) == []
 
 
-def test_notes_tell_what_is_not_in_the_figures() -> None:
+def test_notes_name_what_the_figures_leave_out() -> None:
     def notes(paths: Sequence[PacketPath] = (BASE,), text: str = DOCA, **more: Any) -> str:
         return " ".join(asked(paths, text=text, **more).notes)
 

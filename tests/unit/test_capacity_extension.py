@@ -79,7 +79,7 @@ def test_times_of_all_passes_add_up(hardware: Hardware) -> None:
     assert f"{hardware.value} depth-rate" in found.rate.rests_on
 
 
-def test_such_a_figure_is_the_most_it_can_be() -> None:
+def test_an_extrapolated_figure_is_shown_as_an_upper_bound() -> None:
     text = shown(small(SPRAYED, "spray"))
     row = next(line for line in text.splitlines() if " 64 " in line and "eSwitch passes" in line)
     assert "<= " in row and "not known" in row and "extrapolation" in row
@@ -159,7 +159,7 @@ def test_on_the_cores_a_packet_passes_twice() -> None:
     assert "each packet passes the cores twice" in twice.rate.because[0]
 
 
-def test_where_offload_is_not_known_the_range_has_the_passes() -> None:
+def test_unknown_offload_spans_from_zero_to_all_passes() -> None:
     found = small(replace(SPRAYED, offloaded="unknown"), "spray").groups[0].frames["64"]
     assert found.limit == "arm" and found.rate.low == 0
     assert found.rate.high == pytest.approx(small(SPRAYED, "spray").groups[0].frames["64"].rate.high)

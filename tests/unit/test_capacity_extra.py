@@ -35,7 +35,7 @@ def test_capacity_says_what_to_install() -> None:
 @pytest.mark.parametrize(
     "verb", ["lint", "lint of a named card", "check --help", "capacity --help", "render", "bringup"]
 )
-def test_other_verbs_work(verb: str, tmp_path: Path) -> None:
+def test_other_verbs_work_without_the_extra(verb: str, tmp_path: Path) -> None:
     named = tmp_path / "named.yaml"  # its card's published limits are read, too
     named.write_text(Path(SPEC).read_text().replace("switch:\n", "switch:\n  hardware: bluefield-3\n", 1))
     args = {

@@ -80,7 +80,7 @@ def test_two_readings_of_one_state_are_their_mean_and_range(left_out: list[LeftO
 
 
 @pytest.mark.parametrize("card", CARDS)
-def test_what_is_smoothed_stays_near_the_rows(card: Hardware) -> None:
+def test_smoothed_predictions_stay_near_the_rows(card: Hardware) -> None:
     for _, row in published(card).rows("engine-latency"):
         assert MODELS[card].predict("engine-latency", row) == pytest.approx(row.value, rel=0.1)
     for _, row in published(card).rows("core-latency"):
@@ -119,7 +119,7 @@ def test_more_work_is_never_quicker(card: Hardware, counters: bool, rewrites: in
     assert all(0 < b <= a * NOISE for a, b in itertools.pairwise(bandwidths))
 
 
-def test_what_a_state_is_called() -> None:
+def test_rates_are_readings_or_extrapolations_of_their_state() -> None:
     model = MODELS[Hardware.BLUEFIELD_3]
     assert model.rate(SwitchState(depth=5)).kind == "reading"
     assert model.rate(SwitchState(depth=5)).value == pytest.approx(66.82)
@@ -153,7 +153,7 @@ def test_waiting_is_that_of_queueing_theory() -> None:
     assert waiting(10, 0.99) == pytest.approx(495)
 
 
-def test_solving_finds_what_is_there_borrows_what_is_not_and_nothing_is_negative() -> None:
+def test_solved_costs_use_readings_borrow_missing_ones_and_stay_positive() -> None:
     rows = [{"a": 1.0, "b": float(n)} for n in range(4)]
     exact = solve(("a", "b", "c"), rows, [3.0 + 2 * n for n in range(4)], {"c": 7.0})
     assert exact.values == pytest.approx({"a": 3.0, "b": 2.0, "c": 7.0})
@@ -214,7 +214,7 @@ BAD: dict[str, tuple[Callable[[str], str], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_data_are_named_with_their_place(name: str, tmp_path: Path) -> None:
+def test_bad_data_is_named_with_its_line(name: str, tmp_path: Path) -> None:
     change, message = BAD[name]
     text = (hardware_dir() / "bluefield-3.yaml").read_text()
     file = tmp_path / "bluefield-3.yaml"
@@ -226,7 +226,7 @@ def test_bad_data_are_named_with_their_place(name: str, tmp_path: Path) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_data_that_are_not_there(tmp_path: Path) -> None:
+def test_missing_data_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(HardwareError, match="no such file"):
         load_published(tmp_path / "bluefield-3.yaml")
 

@@ -30,7 +30,7 @@ def words(picture: bytes) -> str:
 
 
 @pytest.mark.parametrize("hardware", list(Hardware))
-def test_it_says_what_it_shows(hardware: Hardware) -> None:
+def test_the_plot_labels_what_it_shows(hardware: Hardware) -> None:
     shown = words(draw(asked([BASE, TCP, replace(BASE, family="ipv6", depth=2)], hardware)))
     for word in (
         "Rate against frame size", "Rate and latency against pipe depth", "frame, bytes", "link, 100 Gb/s", "this spec",
@@ -39,7 +39,7 @@ def test_it_says_what_it_shows(hardware: Hardware) -> None:
         assert word in shown, word
 
 
-def test_what_was_before_is_drawn_too() -> None:
+def test_the_plot_draws_the_earlier_figures() -> None:
     before, after = asked(), asked([replace(BASE, depth=9)])
     assert "before" in words(draw(after, before))
     assert "before" not in words(draw(after))

@@ -36,7 +36,7 @@ def test_a_rate_of_the_cores_is_the_most_and_nothing_below_is_known() -> None:
     assert re.search(r"dns +IPv4 +<= \d+\.\d M \(not known\) ", text)
 
 
-def test_where_offload_is_not_known_the_range_has_both_ends() -> None:
+def test_unknown_offload_shows_a_range_of_rates() -> None:
     text = shown(asked([UNKNOWN]))
     assert re.search(r" 64 +24\.9 +0\.0 \.\. 96\.7 +12\.8 ", text)
     assert re.search(r"dns +IPv4 +\d+\.\d M \(0\.0 \.\. 95\.0\) ", text)
@@ -44,7 +44,7 @@ def test_where_offload_is_not_known_the_range_has_both_ends() -> None:
     assert "<=" not in text
 
 
-def test_a_what_if_of_which_only_the_range_is_another_is_not_the_same() -> None:
+def test_a_what_if_with_only_another_range_is_shown_as_different() -> None:
     assert re.search(r"dns IPv4 +<= 23\.0 M -> 23\.0 M \(0\.0 \.\. 95\.0\) ", shown(asked([UNKNOWN]), asked([CORES])))
     assert re.search(r"dns IPv4 +23\.0 M \(same\) ", shown(asked([UNKNOWN]), asked([UNKNOWN])))
 
@@ -53,7 +53,7 @@ def of(report: CapacityReport) -> Figures:
     return figures(report.setup, report.groups[0].path, ((64, 1),))
 
 
-def test_where_offload_is_not_known_latency_spans_both() -> None:
+def test_unknown_offload_shows_a_range_of_latencies() -> None:
     report = asked([UNKNOWN])
     found, cores, hard = (latencies(report.setup, replace(BASE, offloaded=o), of(report).rate)  # type: ignore[arg-type]
                           for o in ("unknown", "no", "yes"))  # fmt: skip
@@ -101,7 +101,7 @@ def many(vips: int, pools: int) -> CapacityReport:
     return asked([replace(p, vip=name) for name in names for p in (BASE, TCP)], text=text)
 
 
-def test_totals_come_first_and_fit_on_a_screen_whatever_the_number_of_vips() -> None:
+def test_totals_come_first_and_fit_a_screen_for_many_vips() -> None:
     report = many(300, 12)
     lines = shown(report, width=120, detail=False).splitlines()
     assert lines[2] == "totals: VIPs in equal parts, each pool as if the card were for it alone"
@@ -128,7 +128,7 @@ def test_the_total_of_a_pool_is_that_of_its_vips_alone() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_no_figure_is_cut_on_a_narrow_screen(width: int) -> None:
+def test_no_figure_is_truncated_on_a_narrow_screen(width: int) -> None:
     lines = shown(many(30, 3), many(30, 3), width=width).splitlines()
     assert all(len(line) <= width and "\u2026" not in line for line in lines)
     heading = next(line for line in lines if line.startswith("pool ") and "basis" in line)

@@ -64,7 +64,7 @@ def test_backends_without_an_address_in_the_family_count_for_nothing() -> None:
     assert ("p0", "out") in uplink_shares(spec, NAT)
 
 
-def test_more_uplinks_are_said_to_be_more_link_only_where_they_are() -> None:
+def test_uplinks_add_bandwidth_only_where_they_are_separate_links() -> None:
     def notes(text: str, paths: list[PacketPath]) -> str:
         return " ".join(asked(paths, text=text).notes)
 
@@ -88,7 +88,7 @@ def test_packets_of_a_connection_without_data_have_the_headers_of_their_family()
         assert connections(both(path), ONE_ARMED) == (pytest.approx(LINK / size), "link")
 
 
-def test_what_nobody_measured_together_is_no_reading() -> None:
+def test_combined_traffic_is_an_extrapolation() -> None:
     # In the first, answers alone fill what binds; yet queries pass as well.
     for pair in (queries(both(NAT), CROSSED), queries(both(NAT), ONE_ARMED)):
         assert pair.kind == "extrapolation"

@@ -77,12 +77,12 @@ VIP = select(spec_of(FARM).spec, "dns")
         (ends("203.0.113.1", "192.0.2.53") / ICMP(type=8) / udp("192.0.2.53", CLIENT, 53, 4000), False),
     ],
 )  # fmt: skip
-def test_whose_a_packet_is(packet: Packet, own: bool) -> None:
+def test_a_packet_is_assigned_to_its_vip(packet: Packet, own: bool) -> None:
     assert takes(VIP, packet) is own
     assert VIP.addresses == {ip_address(a).packed for a in ("192.0.2.53", "2001:db8::53")}
 
 
-def test_frames_that_are_cut_are_nobodys() -> None:
+def test_truncated_frames_belong_to_no_vip() -> None:
     frame = bytes(Ether(src=ROUTER, dst=SWITCH) / udp(CLIENT6, "2001:db8::53"))
     assert not any(VIP.takes(frame[:n]) for n in range(14 + 40))
     quoting = bytes(Ether() / ends("203.0.113.1", "192.0.2.53") / ICMP(type=3) / udp("192.0.2.53", CLIENT, 53, 4000))
@@ -110,7 +110,7 @@ def test_nat_is_seen_before_and_after() -> None:
     assert not takes(select(spec, "straight"), after)
 
 
-def test_tunnels_are_looked_into() -> None:
+def test_tunneled_packets_are_matched_by_their_inner_header() -> None:
     spec = load_spec(EXAMPLES / "ipip.yaml").spec
     vip, one, three = (select(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns3"))
     inner = udp(CLIENT, "198.51.100.53")
@@ -155,7 +155,7 @@ vips:
 """
 
 
-def test_backups_serve_too() -> None:
+def test_backups_are_selected_with_their_pool() -> None:
     health = "    backup: spare\n    health: {check: dns, query: {name: example.com}}\n"
     text = LARGE.replace("    slots: 32\n", f"    slots: 32\n{health}").replace("vips:\n", SPARE)
     spec = check_document(parse_document("spec.yaml", text)).spec
@@ -164,7 +164,7 @@ def test_backups_serve_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/", "dns/", "/ns1", "farm", "farm/ns1/x", "dns "])
-def test_names_that_are_none(name: str) -> None:
+def test_unknown_names_are_refused(name: str) -> None:
     with pytest.raises(SwitchError, match="found"):
         select(spec_of(FARM).spec, name)
 
@@ -231,7 +231,7 @@ def test_a_file_is_read_by_others(tmp_path: Path) -> None:
     assert found[1].wirelen == 9000
 
 
-def test_a_file_that_did_not_come_to_a_capture_goes(tmp_path: Path) -> None:
+def test_the_file_of_a_failed_start_is_removed(tmp_path: Path) -> None:
     with PcapFile(tmp_path / "x.pcap") as sink:
         sink.open()
     assert list(tmp_path.iterdir()) == []
@@ -263,7 +263,7 @@ def dns(**more: object) -> Packet:
          "192.0.2.2 > 192.0.2.11 tunnel with 198.51.100.7:4000 > 198.51.100.53:53 udp"),
     ],
 )  # fmt: skip
-def test_a_packet_in_a_line(packet: Packet, said: str) -> None:
+def test_a_packet_is_summarised_in_one_line(packet: Packet, said: str) -> None:
     found = line(captured(packet))
     assert found.startswith("08:00:00.123456 in  02:00:00:00:00:fe > 02:00:00:00:00:53 ")
     assert said in found
@@ -276,7 +276,7 @@ def test_names_of_ports_differ_and_fit() -> None:
     assert len(names) == 8 and all(len(name) <= 15 for name in names)
 
 
-def test_a_capture_says_until_when() -> None:
+def test_a_capture_states_its_end_time() -> None:
     note = Capture("VIP dns", "ann@a", 7, "2026-11-23T22:00:00+01:00")
     assert note.text == "capture of VIP dns by ann@a (process 7) until 2026-11-23 21:00:00 UTC"
     assert Capture("x", "y", 1, "").overdue

@@ -30,7 +30,9 @@ NOTE = "\N{CYRILLIC SMALL LETTER YA}\N{CYRILLIC SMALL LETTER DE}"
         ("utf-8", f"{NOTE}\udcff", f"{NOTE}\\udcff"),  # a file name that is no UTF-8
     ],
 )
-def test_what_a_stream_writes(encoding: str, text: str, printed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_escape_characters_outside_their_charset(
+    encoding: str, text: str, printed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict", write_through=True)
     monkeypatch.setattr(sys, "stdout", stream)
     set_up_streams()
@@ -77,7 +79,7 @@ def test_parts_of_a_text_keep_their_style() -> None:
     ],
     ids=str,
 )
-def test_a_name_that_the_charset_lacks(environment: dict[str, str]) -> None:
+def test_names_outside_the_charset_are_escaped(environment: dict[str, str]) -> None:
     done = dnsteer("check", f"{NOTE}.yaml", **environment)
     assert done.returncode == 1
     assert ".yaml: found no such file" in done.stderr and "Traceback" not in done.stderr

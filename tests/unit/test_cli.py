@@ -143,13 +143,13 @@ def test_a_bad_spec_is_1_and_says_where(verb: str, tmp_path: Path, command: Comm
 
 
 @pytest.mark.parametrize("verb", ["check", "apply", "render -o x"])
-def test_a_file_that_is_not_there(verb: str, tmp_path: Path, command: Command) -> None:
+def test_a_missing_file_is_named(verb: str, tmp_path: Path, command: Command) -> None:
     code, _, said = command(*verb.split(), str(tmp_path / "none.yaml"))
     assert code == 1
     assert "none.yaml: found no such file" in said
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, command: Command) -> None:
+def test_an_unwritable_directory_is_named(tmp_path: Path, command: Command) -> None:
     (tmp_path / "file").write_text("")
     done = command("render", SPEC, "-o", str(tmp_path / "file"))
     assert done == (1, "", f"dnsteer: {tmp_path / 'file'}: File exists\n")
@@ -173,7 +173,7 @@ def test_json_of_every_verb_that_has_it(tmp_path: Path, command: Command) -> Non
 
 
 @pytest.mark.parametrize("verb", ["schema", "version", "version --json"])
-def test_who_does_not_read_to_the_end_is_not_bothered(verb: str) -> None:
+def test_a_closed_pipe_prints_no_error(verb: str) -> None:
     done = shell(f'dnsteer {verb} | true; echo "${{PIPESTATUS[0]}}"')
     assert (done.stdout, done.stderr) == ("1\n", "")
 
@@ -183,7 +183,7 @@ def test_a_broken_pipe_is_no_error_of_the_switch() -> None:
         raise BrokenPipeError
 
 
-def test_no_output_at_all() -> None:
+def test_a_closed_standard_output_is_no_error() -> None:
     closed = shell("dnsteer version >&-; echo $?")
     assert (closed.stdout, closed.stderr) == ("0\n", "")
 
@@ -215,12 +215,12 @@ def test_completion_of_a_shell_that_is_named(kind: str, command: Command) -> Non
 @pytest.mark.parametrize(
     ("code", "words"), [(3, "exit status 3"), (-1, "terminating with signal 1 (Hangup)")]
 )  # fmt: skip
-def test_how_a_program_of_open_vswitch_ended_is_said(code: int, words: str) -> None:
+def test_exit_codes_of_ovs_programs_are_described(code: int, words: str) -> None:
     """As those programs say it themselves, if they have begun."""
     assert tools._how_it_ended(code) == words
 
 
-def test_completion_completes(place: Path, command: Command) -> None:
+def test_completion_offers_verbs(place: Path, command: Command) -> None:
     program = place / "dnsteer"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m dnsteer "$@"\n')
     program.chmod(0o755)
@@ -246,7 +246,7 @@ def test_completion_is_installed(shell: str, file: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("home", ["", "none", "relative", "file", "loop"])
-def test_completion_without_a_home(home: str, tmp_path: Path) -> None:
+def test_completion_without_a_home_directory_is_refused(home: str, tmp_path: Path) -> None:
     """The path is named with what to do about it, and no home directory is made."""
     (tmp_path / "file").write_text("")
     (tmp_path / "loop").symlink_to("loop")
@@ -276,7 +276,7 @@ def test_completion_that_cannot_be_installed_leaves_the_settings_of_the_shell(
     assert settings.read_text() == "alias ll='ls -l'\n" * 20
 
 
-def test_the_version(command: Command) -> None:
+def test_version_is_printed(command: Command) -> None:
     assert command("--version") == (0, f"dnsteer {__version__}\n", "")
 
 
@@ -326,7 +326,7 @@ def test_ctrl_c_while_waiting_for_a_switch(place: Path) -> None:
             peer.close()
 
 
-def test_a_request_to_end_that_was_to_be_ignored_is_ignored(place: Path) -> None:
+def test_an_ignored_signal_stays_ignored(place: Path) -> None:
     """As with nohup."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{place}/db.sock")
@@ -360,7 +360,7 @@ main.run()
 
 
 @pytest.mark.parametrize("where", ["Thing()", "exec('os.kill(os.getpid(), 2); time.sleep(1)')"])
-def test_interrupts_are_not_lost_where_python_loses_or_repeats_them(where: str, tmp_path: Path) -> None:
+def test_interrupts_are_not_lost_or_repeated(where: str, tmp_path: Path) -> None:
     """In destructors it only reports them; after one inside of exec() it ends itself by the signal."""
     (tmp_path / "work.py").write_text(WORK.format(where))
     env = {**ENV, "PYTHONPATH": f"{tmp_path}:{ENV['PYTHONPATH']}"}

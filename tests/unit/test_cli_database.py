@@ -20,7 +20,7 @@ from tests.unit.commands import ENV, RUN, SPEC, Command
 
 
 @pytest.mark.parametrize("verb", ["apply", "verify"])
-def test_no_database(verb: str, place: Path, command: Command) -> None:
+def test_a_missing_socket_is_named(verb: str, place: Path, command: Command) -> None:
     said = f"dnsteer: OVSDB at unix:{place}/db.sock: there is no such socket; is it running?\n"
     assert command(verb, SPEC, "--db", f"unix:{place}/db.sock") == (69, "", said)
 
@@ -31,7 +31,7 @@ def test_a_database_from_the_environment(place: Path, command: Command, monkeypa
 
 
 @pytest.mark.parametrize("verb", ["history", "status", "bringup"])
-def test_the_directory_of_open_vswitch(
+def test_the_default_socket_follows_ovs_rundir(
     verb: str, place: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DNSTEER_DB", raising=False)
@@ -63,7 +63,7 @@ def test_the_switch_of_a_lab_is_named(place: Path, command: Command, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["unix", "file", "tcp"])
-def test_a_dead_database(kind: str, place: Path, command: Command) -> None:
+def test_a_dead_database_is_named(kind: str, place: Path, command: Command) -> None:
     remote = f"unix:{place}/db.sock"
     with socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) as dead:
         if kind == "file":
@@ -115,14 +115,14 @@ def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) 
     assert time.monotonic() - start < 5
 
 
-def test_errors_as_json(place: Path, command: Command) -> None:
+def test_errors_are_printed_as_json(place: Path, command: Command) -> None:
     code, shown, said = command("apply", SPEC, "--db", f"unix:{place}/db.sock", "--json")
     assert (code, said) == (69, "")
     message = f"OVSDB at unix:{place}/db.sock: there is no such socket; is it running?"
     assert json.loads(shown) == {"ok": False, "error": message}
 
 
-def test_a_database_of_somebody_else(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_without_permission_is_named(place: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_remote: str, _timeout: float) -> socket.socket:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -132,7 +132,7 @@ def test_a_database_of_somebody_else(place: Path, command: Command, monkeypatch:
 
 
 @pytest.mark.parametrize("verb", ["check", "explain"])
-def test_without_open_vswitch(verb: str, place: Path) -> None:
+def test_verbs_without_ovs_programs_name_them(verb: str, place: Path) -> None:
     query = ["--client", "198.51.100.7:40001", "--vip", "198.51.100.53:53/udp"] if verb == "explain" else []
     done = subprocess.run(
         [sys.executable, "-c", RUN, verb, SPEC, *query], capture_output=True, text=True, check=False,
@@ -154,13 +154,13 @@ def test_without_open_vswitch(verb: str, place: Path) -> None:
         ("ssl:[::1]:6640", "ssl:[::1]:6640"),
     ],
 )
-def test_remotes(text: str, remote: str) -> None:
+def test_remotes_are_parsed(text: str, remote: str) -> None:
     assert parse_remote(text) == remote
 
 
 @pytest.mark.parametrize("text", ["", "unix:", "db.sock", "tcp:1.2.3.4", "tcp:1.2.3.4:0", "tcp:1.2.3.4:65536",
                                   "tcp:host:1", "ssl:1.2.3.4", "ssl:1.2.3.4:0", "ssl:host:1", "ssl:::1:6640", "ssl:",
                                   "ptcp:6640", "pssl:6640", "punix:x"])  # fmt: skip
-def test_what_is_no_remote(text: str) -> None:
+def test_malformed_remotes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected unix:PATH"):
         parse_remote(text)

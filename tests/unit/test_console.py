@@ -33,7 +33,7 @@ def items(page: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def test_all_is_well() -> None:
+def test_a_healthy_switch_needs_no_attention() -> None:
     page = Console(known()).get()
     assert items(page) == []
     assert "Nothing needs attention." in page
@@ -102,7 +102,7 @@ def test_the_most_urgent_comes_first() -> None:
     assert levels == ["critical", "warning", "warning", "note", "note"], "farm/ns3 is the last one, ns2 is unhealthy"
 
 
-def test_a_panic_names_who_fails_and_why() -> None:
+def test_a_panic_names_failing_backends_and_reasons() -> None:
     console = Console(known())
     for name in ("ns1", "ns2"):
         console.recorder.turned(CheckTurn(("farm", name, "dns"), healthy=False, why=f"{name} says SERVFAIL"))
@@ -118,7 +118,7 @@ def test_a_panic_names_who_fails_and_why() -> None:
     assert '<span class="state failing">failing</span>' in pool.get("/pools/farm")
 
 
-def test_of_many_unhealthy_backends_some_are_named() -> None:
+def test_many_unhealthy_backends_are_named_up_to_a_limit() -> None:
     backends = "".join(
         f"      - {{name: b{n}, ipv4: 198.51.100.{n}, mac: '02:00:00:00:03:{n:02x}'}}\n" for n in range(1, 41)
     )
@@ -153,7 +153,7 @@ def test_a_change_needs_attention_when_it_takes_too_long() -> None:
     assert level == "critical" and "A change was interrupted" in text and command == "dnsteer reconcile"
 
 
-def test_a_switch_that_is_away() -> None:
+def test_an_unreachable_switch_needs_attention() -> None:
     console = Console(known())
     console.recorder.failed("no OVSDB at unix:/x (No such file)")
     console.recorder.took("loop", 0.1)
@@ -180,7 +180,7 @@ def test_tables_that_differ_and_a_switch_that_does_not_answer() -> None:
     assert "The switch does not answer" in items(console.get())[0][1]
 
 
-def test_empty_states() -> None:
+def test_pages_without_a_spec_say_so() -> None:
     nothing = Console()
     for path in ("/", "/pools", "/changes"):
         nothing.get(path)
@@ -230,7 +230,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/pools"])
-def test_only_pools_that_changed_are_made_anew(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_only_changed_pools_are_rendered_again(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     console, made = Console(known()), list[str]()
     macros, health = console.live.pages._macros, console.live.pages._macros.health
     monkeypatch.setattr(macros, "health", lambda views, seen: (made.append(views[0].name), health(views, seen))[1])
@@ -271,13 +271,13 @@ def test_the_page_of_a_pool() -> None:
     assert moved is not None and moved[1].count("M") == 8
 
 
-def test_no_backend_is_left_and_queries_are_dropped() -> None:
+def test_a_pool_without_backends_shows_dropped_slots() -> None:
     text = SPEC.replace("    slots: 16\n", "    slots: 16\n    on_all_down: drop\n")
     page = Console(known(text), entry("sp1", pool="spare")).get("/pools/spare")
     assert re.findall(r'data-owners="([^"]*)"', page)[0].split() == ["0"] * 16
 
 
-def test_changes_that_the_agent_saw() -> None:
+def test_changes_seen_by_the_agent_are_listed() -> None:
     console = Console(known())
     for entries in (
         (entry("ns1", gone=0, over=60.0),),

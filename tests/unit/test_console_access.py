@@ -57,7 +57,7 @@ def file_of(folder: Path, text: str | bytes) -> Path:
     return file
 
 
-def test_a_file_of_tokens(tmp_path: Path) -> None:
+def test_a_token_file_is_read(tmp_path: Path) -> None:
     file = file_of(tmp_path, f"# for people\n\nalice change {HASH}  # on call\nprometheus\tread {'b' * 64}\n")
     assert read_tokens(file) == (Token("alice", "change", HASH), Token("prometheus", "read", "b" * 64))
 
@@ -78,7 +78,7 @@ def test_a_file_of_tokens(tmp_path: Path) -> None:
         ("#" * ((1 << 20) + 1), "found more than 1 MiB"),
     ],
 )
-def test_a_wrong_file_of_tokens(tmp_path: Path, text: str | bytes, why: str) -> None:
+def test_a_malformed_token_file_is_named_by_line(tmp_path: Path, text: str | bytes, why: str) -> None:
     with pytest.raises(SwitchError) as caught:
         read_tokens(file_of(tmp_path, text))
     assert why in str(caught.value) and str(tmp_path) in str(caught.value) and "secret" not in str(caught.value)
@@ -151,7 +151,7 @@ def test_a_token_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_the_verb_that_makes_tokens(tmp_path: Path) -> None:
+def test_console_token_makes_a_token(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     done = in_process("console-token", "alice", "--role", "change", "--append", str(file))
     assert done.returncode == 0, done.stderr
@@ -170,7 +170,7 @@ def test_the_verb_that_makes_tokens(tmp_path: Path) -> None:
         assert (done.returncode, why in " ".join((done.stderr + done.stdout).replace("│", "").split())) == (code, True)
 
 
-def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_expire_and_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, token = Clock(), Token("alice", "change", HASH)
     held = Sessions(clock)
     name = held.begin(token)
@@ -199,7 +199,7 @@ def test_sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held.find(names[-1]) is None
 
 
-def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_are_limited_per_caller_and_in_total(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     limit = RateLimit(AllowedRate(2, 6), AllowedRate(5, 60), clock)
     for _ in range(2):
@@ -242,7 +242,7 @@ def test_a_host_is_one_caller() -> None:
         ({"sec-fetch-site": "cross-site", "origin": "https://dpu-1:9853"}, False),
     ],
 )
-def test_where_a_form_comes_from(headers: dict[str, str], own: bool) -> None:
+def test_only_forms_of_the_same_origin_are_accepted(headers: dict[str, str], own: bool) -> None:
     raw = [(name.encode(), value.encode()) for name, value in {"host": "dpu-1:9853", **headers}.items()]
     assert is_same_origin({"scheme": "https", "headers": raw}) is own
     assert not is_same_origin({"scheme": "https", "headers": [*raw, (b"origin", b"https://dpu-1:9853")] * 2})
@@ -251,7 +251,7 @@ def test_where_a_form_comes_from(headers: dict[str, str], own: bool) -> None:
 @pytest.mark.parametrize(
     "path", ["", "x", "//evil", "/\\evil", "/a\nb", "/sign-in?next=/", "/" + "a" * 500, "http://evil"]
 )
-def test_a_way_back_leads_nowhere_else(path: str) -> None:
+def test_return_addresses_stay_on_the_console(path: str) -> None:
     assert local_path(path) == "/" and local_path("/pools/farm") == "/pools/farm"
 
 
@@ -271,7 +271,7 @@ def test_addresses_are_left_out(text: str, left: str | None) -> None:
     assert masked(text) == (text if left is None else left)
 
 
-def test_a_request_as_a_verb() -> None:
+def test_requests_become_verbs() -> None:
     fields = {
         "verb": "drain",
         "about": "farm/ns1",
@@ -292,7 +292,7 @@ def test_a_request_as_a_verb() -> None:
         request_of({**fields, "about": "farm/ns2"}, ["farm/ns1"])
 
 
-def test_what_a_preview_found() -> None:
+def test_previews_show_the_result_or_error_of_a_verb() -> None:
     assert preview_of(VerbOutcome(1, "", "dnsteer: no\n")).error == "dnsteer: no"
     assert preview_of(VerbOutcome(1, '{"ok": false, "error": "it is down"}')).error == "it is down"
     assert (

@@ -49,7 +49,7 @@ def wrong_field(page: str) -> tuple[str, str]:
         ("/sign-in", 404, "/"),
     ],
 )
-def test_a_page_that_is_not_there(path: str, status: int, back: str) -> None:
+def test_an_unknown_page_leads_back(path: str, status: int, back: str) -> None:
     console = Console(known())
     answer = console.ask(path, **PAGE)
     assert (answer.status_code, back_of(answer.text)) == (status, back)
@@ -61,7 +61,7 @@ def test_a_page_that_is_not_there(path: str, status: int, back: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/pools/farm", "/vips/dns", "/attention?pool=farm"])
-def test_pages_are_not_denied_where_the_spec_is_not_known(path: str) -> None:
+def test_without_a_known_spec_pages_are_unavailable_not_missing(path: str) -> None:
     standby = Console(known())
     standby.recorder.bridge_is("br-dns", held=False)
     for console, why in ((standby, "This agent is on standby"), (Console(), "No spec is applied yet")):
@@ -70,18 +70,18 @@ def test_pages_are_not_denied_where_the_spec_is_not_known(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/events?page=none", "/assets/none", "/metrics/none"])
-def test_what_programs_and_scripts_ask_for_is_answered_in_a_line(path: str) -> None:
+def test_programs_get_errors_in_one_line(path: str) -> None:
     answer = Console(known()).ask(path, **({} if path.startswith("/metrics") else PAGE))
     assert (answer.status_code, "<" in answer.text) == (404, False)
 
 
-def test_a_method_that_is_not_there() -> None:
+def test_an_unknown_method_is_refused_with_a_page() -> None:
     answer = Console(known()).ask("/pools/farm", "POST", **PAGE)
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
     assert NAV in answer.text and "Not possible here" in answer.text
 
 
-def test_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_requests_get_a_page_with_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_module, "MAX_REQUESTS", 0)
     answer = Console(known()).ask("/", **PAGE)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")

@@ -132,7 +132,7 @@ def vars_of(spec: Spec) -> dict[str, Any]:
     return spec.model_dump(mode="json", exclude_unset=True)
 
 
-def test_what_is_too_large_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spec_too_large_to_plan_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     text = spec_of(100, 4096)
     why = too_large("farm.yaml", text, None)
     assert len(text) < 20_000 and why.startswith("farm.yaml: found about 41") and "at most 200,000" in why, why
@@ -211,7 +211,7 @@ def test_the_thread_ends_with_the_console(tmp_path: Path) -> None:
     of.run(test)
 
 
-def test_who_only_reads_keeps_nobody_from_changes(tmp_path: Path) -> None:
+def test_read_tokens_do_not_use_the_limits_of_changes(tmp_path: Path) -> None:
     of = SignedIn(tmp_path, bob="read", carol="read", dave="read", alice="change", adam="change")
 
     async def test() -> None:

@@ -84,7 +84,7 @@ def page_of(look: OffloadLook) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
-def test_what_the_switch_says_counts_and_each_flow_once() -> None:
+def test_each_flow_is_counted_once_by_its_reported_layer() -> None:
     both = flow(3, more="offloaded:partial, ")
     found = read(offloaded=[flow(1), both], partially_offloaded=[both], non_offloaded=[flow(2), flow(4, port="other")])
     assert found.in_hardware == {"yes": 1, "partial": 1, "no": 1}
@@ -134,7 +134,7 @@ def test_rows_are_made_once_for_a_reading_and_rates_for_each_picture(monkeypatch
     assert made == [first, second]
 
 
-def test_what_should_be_in_hardware_and_is_not_is_marked_when_it_stays_away() -> None:
+def test_flows_missing_from_hardware_for_long_are_marked() -> None:
     found = read(offloaded=[flow(1)], non_offloaded=[flow(2)])
     assert "should be" not in page(found), "it may be on its way"
     late = frozenset((each.flow.thread, each.flow.ufid) for each in found.flows if each.missing)
@@ -151,18 +151,18 @@ def test_reasons_have_their_source() -> None:
     assert source in said and "though the profile says it cannot be" in said and "Should not 2" in said
 
 
-def test_lines_that_cannot_be_read_are_there() -> None:
+def test_unreadable_lines_are_shown() -> None:
     said = page(read(non_offloaded=[flow(1), f"ufid:1, recirc_id(0),in_port(p0),{SCRIPT}, packets:1, no flow("]))
     assert "Unreadable 1" in said and "cannot be read" in said and SCRIPT in said
 
 
-def test_no_more_rows_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload_content, "MAX_ROWS", 3)
     said = page(read(offloaded=[flow(n) for n in range(9)]))
     assert "3 of 9 are shown" in said and said.count("queries of dns over ipv4 (udp/53)") == 3
 
 
-def test_without_a_reading_it_says_why() -> None:
+def test_a_missing_reading_is_explained() -> None:
     assert "The datapath flows are being read for the first time" in page_of(OffloadLook(None, None))
     assert "The datapath flows cannot be read it is away" in page(None, error="it is away")
     assert "30,000 datapath flows More than 20,000 are not read here" in page(None)

@@ -26,7 +26,7 @@ def test_programs_that_a_reading_runs_count() -> None:
 
 
 @pytest.mark.parametrize("steps", range(6))
-def test_it_ends_where_a_browser_comes_at_that_moment(steps: int) -> None:
+def test_cancellation_is_kept_when_a_browser_connects(steps: int) -> None:
     """Until 3.11 asyncio.wait_for loses a cancellation that comes when what it waits for is done."""
 
     async def ends() -> bool:

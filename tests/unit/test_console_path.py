@@ -137,7 +137,7 @@ def test_equal_questions_are_one_page() -> None:
     assert is_key(key_of({"client": "a&b=c é%"})), "any text goes both ways"
 
 
-def test_what_is_not_said_is_the_first() -> None:
+def test_missing_fields_default_to_the_first_choice() -> None:
     spec = known().spec
     query = query_of("path?client=198.51.100.7&port=7&vip=other", spec)
     assert (str(query.vip), query.port, query.protocol.value, query.uplink) == ("192.0.2.54", 53, "udp", "p0")
@@ -152,7 +152,7 @@ def test_a_vip_by_its_name_is_chosen_in_the_list() -> None:
     assert page.count(" selected") == 1 and '<option value="2001:db8::53" selected>' in page
 
 
-def test_of_many_addresses_one_is_typed() -> None:
+def test_many_vips_are_typed_not_listed() -> None:
     page = Console(known(many_vips(MAX_LISTED + 1))).get("/path")
     assert '<select name="vip"' not in page and '<input name="vip"' in page and len(page) < 10_000
     assert form_of(KEY, known().spec).vips == (("192.0.2.53", "dns"), ("192.0.2.54", "other")), "else they are listed"
@@ -165,7 +165,7 @@ def test_without_a_spec_there_is_a_form_and_no_error() -> None:
     assert "No spec is applied yet." in Console().get("/offload")
 
 
-def test_a_switch_that_is_away_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_switch_is_named_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "WAIT", 20.0)
     page = Console(known()).get("/path?client=198.51.100.7&port=7&vip=dns")
     assert "The path cannot be traced" in page and re.search(r"/nowhere|no control socket", page)
@@ -187,7 +187,7 @@ class Reader(PathReader):
         return PathReading(START)
 
 
-def test_a_path_is_traced_so_often_and_no_more() -> None:
+def test_traces_of_a_path_are_limited_in_rate() -> None:
     clock = [100.0]
     reader, side = Reader(clock), Side(known(), Overlay(), START)
     for at, count in ((0.0, 1), (0.1, 1), (AGAIN - 0.1, 1), (AGAIN, 2), (AGAIN + 0.1, 2), (2 * AGAIN, 3)):
@@ -213,7 +213,7 @@ def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int
         assert len(reader.traced) == count, at
 
 
-def test_so_many_paths_are_followed() -> None:
+def test_followed_paths_are_limited() -> None:
     clock = [100.0]
     reader, side = Reader(clock), Side(known(), Overlay(), START)
     keys = [f"path?{n}" for n in range(MAX_FOLLOWED + 2)]
@@ -227,7 +227,7 @@ def test_so_many_paths_are_followed() -> None:
     assert reader.traced.count(keys[-1]) == 2, "there is room again"
 
 
-def test_paths_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwatched_paths_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_reading, "_KEPT", 3)
     reader, side = Reader([100.0]), Side(known(), Overlay(), START)
     for key in "abcdab":
@@ -250,7 +250,7 @@ class Stuck(Reader):
 PATH = "path?client=198.51.100.7&port=7&vip=dns"
 
 
-def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_pages_do_not_wait_for_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pace.WAIT < 1, "pages are to be painted within a second"
     console, reader = Console(known()), Stuck()
 
@@ -278,13 +278,13 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
     asyncio.run(test())
 
 
-def test_what_is_wrong_with_a_question_needs_no_switch() -> None:
+def test_a_malformed_query_is_refused_without_the_switch() -> None:
     console = Console(known())
     console.live._on_demand._paths._begin = None  # type: ignore[assignment, method-assign]
     assert console.ask("/path?client=x&port=7").status_code == 400
 
 
-def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_one_page_is_shown_there_and_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     def broken(*_: object) -> None:
@@ -306,7 +306,7 @@ def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: py
 
 
 @pytest.mark.parametrize("part", ["content", "page"])
-def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_the_console_continues_when_one_page_fails(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     said: list[str] = []
     console = Console(known(), say=said.append)
     make = getattr(console.live.pages, part)
@@ -344,7 +344,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
     ("part", "what", "lacks"),
     [("read", "counters are not read", ""), ("picture", "the present state cannot be shown", "farm")],
 )
-def test_the_console_goes_on_though_all_pages_lack_something(
+def test_the_console_continues_when_all_pages_lack_data(
     monkeypatch: pytest.MonkeyPatch, part: str, what: str, lacks: str
 ) -> None:
     said: list[str] = []

@@ -65,7 +65,7 @@ def test_the_page_of_a_pool_does_not_say_that_nothing_needs_attention() -> None:
     assert "Nothing needs attention" not in console.get("/pools/farm")
 
 
-def test_an_agent_that_has_just_begun_has_asked_no_bridge() -> None:
+def test_a_starting_agent_marks_no_page_stale() -> None:
     console = Console(known())
     up = GaugeMetricFamily("dnsteer_switch_up", "", labels=("bridge",))
     up.add_metric([""], 0)
@@ -78,7 +78,7 @@ def test_an_agent_that_has_just_begun_has_asked_no_bridge() -> None:
     assert "The switch does not answer" in banner(console.get())
 
 
-def test_what_is_wrong_with_a_pool_is_no_banner() -> None:
+def test_a_panic_of_a_pool_makes_no_banner() -> None:
     console = Console(known())
     console.reads()
     console.recorder.panicked("farm", ("",))
@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_pool_is_no_banner() -> None:
     assert "PANIC" in page and banner(page) == ""
 
 
-def test_a_reading_that_hangs_is_said_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_reading_is_shown_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "LATE", 0.01)
     console = Console(known())
     console.reads()
@@ -113,7 +113,7 @@ def test_a_reading_that_hangs_is_said_before_it_ends(monkeypatch: pytest.MonkeyP
     live(console, test)
 
 
-def test_browsers_are_told_how_old_it_is_what_they_see() -> None:
+def test_browsers_get_the_age_of_the_page() -> None:
     console = Console(known())
 
     async def test(of: LivePages) -> None:

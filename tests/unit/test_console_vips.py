@@ -16,7 +16,7 @@ from dnsteer.console.links import link_vips
 from dnsteer.console.offload_reading import OffloadWatch
 from dnsteer.console.vip_filter import filter_key, is_overview
 from dnsteer.status.agent_knowledge import UnannouncedVip
-from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record
+from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, words_of
 from tests.unit.many_vips import two_hundred_vips
 
 
@@ -69,7 +69,7 @@ def test_rows_are_bounded_and_all_can_be_had() -> None:
     assert len(rows(calm)) == 4 and '<div id="more"></div>' in calm
 
 
-def test_those_with_trouble_come_first_then_those_with_most_queries(clock: type[_Time]) -> None:
+def test_vips_with_trouble_come_first_then_the_busiest(clock: type[_Time]) -> None:
     text = many_vips(24, pools=4, backends=2)
     console = Console(known(text), entry("ns0", pool="pool1"), entry("ns0", pool="pool2"), entry("ns1", pool="pool2"))
     assert rows(console.get())[:3] == ["vip2", "vip6", "vip10"], "without rates in the order of the spec"
@@ -173,7 +173,7 @@ def test_rows_are_made_anew_only_where_they_have_changed(monkeypatch: pytest.Mon
     assert made == [40]
 
 
-def test_what_needs_attention_is_bounded_and_all_can_be_had() -> None:
+def test_attention_items_are_bounded_with_a_link_to_all() -> None:
     console = two_hundred_vips()
     page = console.get()
     assert page.count('<li class="item ') == 5
@@ -188,18 +188,13 @@ def test_what_needs_attention_is_bounded_and_all_can_be_had() -> None:
     assert console.ask("/attention?pool=nowhere").status_code == 404
 
 
-def text_of(page: str) -> str:
-    """What a page says, without markup."""
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
-
-
-def test_the_page_of_a_vip() -> None:
+def test_the_page_of_a_vip_shows_its_services_and_backends() -> None:
     console = Console(known(), entry("ns3", "health", note="late"))
     console.packets["dns", "53/tcp"] = 0.0
     for _ in range(3):
         console.reads(dns=1234.0)
     page = console.get("/vips/dns")
-    said = text_of(page)
+    said = words_of(page)
     assert "192.0.2.53" in said and "53/udp 1.23 k packets/s" in said and "53/tcp 0 packets/s" in said
     assert "farm/ns3 is unhealthy" in said and "sp1" not in said
     assert said.index("ns3 unhealthy late") < said.index("ns1 up"), "those that are out come first"
@@ -223,13 +218,13 @@ def test_the_page_of_a_vip() -> None:
         ({"by_people": True, "withdrawn": False}, "Announced by BGP withdrawn", "dnsteer announce dns"),
     ],
 )
-def test_whether_a_vip_is_announced(more: dict[str, Any] | None, said: str, command: str) -> None:
+def test_the_announcement_of_a_vip_is_shown(more: dict[str, Any] | None, said: str, command: str) -> None:
     announce = "announce: {via: bird}"
     console = Console(known(SPEC.replace("uplinks: {p0: }}", f"uplinks: {{p0: }}, {announce}}}")))
     if more is not None:
         console.recorder.announces({}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)})
     page = console.get("/vips/dns")
-    assert said in text_of(page)
+    assert said in words_of(page)
     assert f"<code>{command}</code>" in page
     tile = console.get().split("<h3>")[1]
     assert ('class="word bad"' in tile) == (more is not None)
@@ -257,9 +252,9 @@ def test_names_in_texts_become_links_and_nothing_else() -> None:
     assert link_vips("queries of dns over ipv4", names, "of") == 'queries of <a href="/vips/dns">dns</a> over ipv4'
 
 
-def test_no_page_has_words_that_only_its_makers_know() -> None:
+def test_pages_use_no_internal_words() -> None:
     console = Console(known(), entry("ns3"), entry("ns1", gone=300, over=60.0))
-    pages = " ".join(text_of(console.get(path)) for path in ("/", "/pools", "/pools/farm", "/vips/dns", "/changes"))
+    pages = " ".join(words_of(console.get(path)) for path in ("/", "/pools", "/pools/farm", "/vips/dns", "/changes"))
     for words in (r"\bown \d", r"\bacts\b", r"\brecord(ed)?\b", r"\d % gone"):
         assert re.search(words, pages) is None, words
     assert "8 when all are up" in pages and "Agent active since" in pages and "30.0 % of its slots moved away" in pages
@@ -296,5 +291,5 @@ def test_the_page_of_a_state_is_folded() -> None:
 
 def test_a_defect_in_reading_datapath_flows_leaves_the_page_of_a_vip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OffloadWatch, "_look", lambda *_: 1 / 0)
-    page = text_of(Console(known()).get("/vips/dns"))
+    page = words_of(Console(known()).get("/vips/dns"))
     assert "cannot be read because of a defect of dnsteer" in page and "ns1 up" in page

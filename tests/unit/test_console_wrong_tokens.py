@@ -56,7 +56,7 @@ def run(test: Any) -> None:
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_a_right_token_is_let_in_whatever_others_at_its_address_show(tmp_path: Path) -> None:
+def test_a_right_token_is_accepted_despite_wrong_ones_from_its_address(tmp_path: Path) -> None:
     of = Guessed(tmp_path)
 
     async def test() -> None:

@@ -57,7 +57,7 @@ async def ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def test_the_agent_that_stands_by_leaves_the_socket_to_the_one_that_acts(tmp_path: Path) -> None:
+def test_a_standby_agent_leaves_the_socket_to_the_active_one(tmp_path: Path) -> None:
     async def test() -> None:
         one, other = Case(tmp_path, name="one"), Case(tmp_path, name="other")
         other.acts = False

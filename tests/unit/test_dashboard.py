@@ -68,7 +68,7 @@ def test_grafana_knows_all_that_the_dashboard_has() -> None:
         (lambda board: board["templating"]["list"][1].update(multi="yes"), "$.templating.list_val[1].multi"),
     ],
 )  # fmt: skip
-def test_what_grafana_does_not_know_is_noticed(change: Callable[[Any], None], path: str) -> None:
+def test_fields_unknown_to_grafana_are_found(change: Callable[[Any], None], path: str) -> None:
     board = copy.deepcopy(BOARD)
     change(board)
     assert [found for found in mistakes(board) if path in found]
@@ -107,7 +107,7 @@ def test_the_first_row_says_whether_the_switches_serve_and_rows_of_details_are_c
     }  # fmt: skip
 
 
-def test_everything_is_by_switch_and_bridge_but_pairs() -> None:
+def test_panels_group_by_switch_and_bridge_except_pairs() -> None:
     for title, panel in PANELS.items():
         for target in panel["targets"]:
             outer = re.findall(r"\bby \(([^)]*)\)", target["expr"])
@@ -116,7 +116,7 @@ def test_everything_is_by_switch_and_bridge_but_pairs() -> None:
                 assert {"switch", "bridge"} <= set(by.split(", ")) or by == "pair", (title, by)
 
 
-def test_no_value_is_green_by_grafanas_own_thresholds() -> None:
+def test_panels_set_their_own_thresholds() -> None:
     """Those are green below 80. What is 0 or 1 has words, and a colour for each."""
     for title, panel in PANELS.items():
         defaults = panel["fieldConfig"]["defaults"]
@@ -150,7 +150,7 @@ def test_the_limit_is_beside_the_megaflows_and_each_console_has_a_link() -> None
     assert BOARD["links"][0]["url"] == "${console}"
 
 
-def test_changes_are_annotations() -> None:
+def test_changes_are_shown_as_annotations() -> None:
     for annotation in BOARD["annotations"]["list"]:
         refuse_unknown(annotation["expr"])
         assert annotation["enable"] and set(annotation["tagKeys"].split(",")) == {"switch", "bridge", "kind"}
@@ -334,7 +334,7 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
 
 @needs_promtool
 @pytest.mark.parametrize(("title", "series", "said"), SAID, ids=[f"{title}-{n}" for n, (title, *_) in enumerate(SAID)])
-def test_what_a_panel_says(
+def test_panels_show_the_expected_values(
     tmp_path: Path, title: str, series: dict[str, str], said: list[tuple[dict[str, str], float]]
 ) -> None:
     samples = [

@@ -88,7 +88,7 @@ def test_a_record_without_decisions_and_one_that_an_earlier_release_changed() ->
 
 
 @pytest.mark.parametrize("text", ["", " ", "x", "00000000 a,b", "\n", "x" * 10_000])
-def test_decisions_that_make_no_sense_are_none(text: str) -> None:
+def test_invalid_decisions_are_ignored(text: str) -> None:
     overlay = Overlay((entry("ns1", decision=""),))
     assert [a.decision for a in overlay.with_decisions(text)] == [""]
     digest = entry_digest(overlay)
@@ -99,7 +99,7 @@ def entry_digest(overlay: Overlay) -> str:
     return Overlay(tuple(replace(a, decision=FIRST) for a in overlay)).decisions().split()[0]
 
 
-def test_a_change_that_is_pending_keeps_them() -> None:
+def test_a_pending_change_keeps_its_decisions() -> None:
     pending = Pending(3, "digest", Overlay((entry("ns1"),)))
     found = _record({"dnsteer-pending": pending.to_json()}).pending
     assert found == pending and found is not None
@@ -110,7 +110,7 @@ def test_a_change_that_is_pending_keeps_them() -> None:
     assert [a.decision for a in before.overlay] == [""]
 
 
-def test_a_state_keeps_its_own_and_an_old_one_has_none() -> None:
+def test_a_state_keeps_its_decision_and_an_old_state_has_none() -> None:
     state = AppliedState("f", "text", "digest", "0.1.0", START.isoformat(), "ann", (), {}, number=1, decision=FIRST)
     assert AppliedState.from_ids(state.to_ids(), "").decision == FIRST
     assert "decision" not in replace(state, decision="").to_ids()  # the record is as it was before there were ids
@@ -149,14 +149,14 @@ def test_a_life_of_a_backend_has_one_id_for_each_decision() -> None:
     assert last[-1] == (("f",), []) and {found[0] for found in last} == {("f",)}
 
 
-def test_what_ends_at_once_was_ended_by_the_new_decision() -> None:
+def test_removed_maintenance_ends_by_the_new_decision() -> None:
     before, after = Overlay((entry("ns1"), entry("ns2", "drain", until=START.isoformat()))), NO_OVERLAY
     assert decisions_between(before, after, SECOND) == (SECOND,)
     assert decisions_between(before, after) == ()
     assert decisions_between(NO_OVERLAY, before, SECOND) == (FIRST,)
 
 
-def test_a_note_or_a_time_that_changes_is_a_decision_and_progress_is_none() -> None:
+def test_a_changed_note_or_time_is_a_decision_and_progress_is_not() -> None:
     drain = entry("ns1", "drain", over=60.0, gone=100)
     assert not is_decided(drain, replace(drain, gone=500, paced=START.isoformat()))
     assert is_decided(drain, replace(drain, note="a disk"))
@@ -209,7 +209,7 @@ def test_services_that_go_out_and_back_are_changes_of_their_own() -> None:
     ]
 
 
-def test_a_panic_is_behind_the_end_of_what_was_coming_back() -> None:
+def test_a_slow_start_ended_by_another_decision_has_both() -> None:
     back = Overlay((entry("ns1", gone=500, over=9.0, returns=START.isoformat()),))
     assert seen_of((back, FIRST), (NO_OVERLAY, FIRST)).changes[0].decisions == (FIRST,)
     assert seen_of((back, FIRST), (NO_OVERLAY, SECOND)).changes[0].decisions == (FIRST, SECOND)

@@ -86,7 +86,7 @@ def test_the_timeline_has_each_query_in_the_step_in_which_it_was_sent() -> None:
     assert timeline["answered"]["ns2"][14:16] == [1, 2]
 
 
-def test_both_parts() -> None:
+def test_the_page_shows_load_and_failover() -> None:
     text = demo_page({**LOAD, "agent": failover()})
     Page(text)
     assert "36,000, 0 lost" in text and "9,000 queries/s" in text and "25.00 %" in text and "24.00 %" in text
@@ -105,7 +105,7 @@ def test_both_parts() -> None:
     assert moments == ["0.0", "1.9", "2.0", "4.0", "5.0", "6.0"]
 
 
-def test_each_part_alone() -> None:
+def test_the_page_shows_either_part_alone() -> None:
     text = demo_page(LOAD)
     Page(text)
     assert "fails and comes back" not in text and "Shares against weights" in text

@@ -79,7 +79,7 @@ def test_every_option_that_is_named_alone_belongs_to_some_verb(page: Path) -> No
     assert alone - known - {"--monitor", "--no-monitor"} == set()
 
 
-def test_what_does_not_exist_is_found() -> None:
+def test_unknown_verbs_and_options_in_docs_are_found() -> None:
     text = "    dnsteer drian a/b\n\nTry `dnsteer drain a/b --ovr 60s` and `dnsteer drain a/b --over 60s`.\n"
     assert [wrong(line) for line in dnsteer_lines(text)] == [["dnsteer drian"], ["dnsteer drain --ovr"], []]
 
@@ -96,7 +96,7 @@ def test_every_verb_is_in_the_runbook_or_the_readme() -> None:
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES, *ROOT.glob("docs/*.md")}), ids=lambda p: str(p.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_of_docs_have_targets(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
     assert [t for t in targets if not (page.parent / t).exists()] == []
 
@@ -119,7 +119,7 @@ def test_the_table_of_the_record_has_the_keys_that_are_written() -> None:
     assert f"`flow_tables` {session._FIRST} to {session._FIRST + session._RING - 1}" in text
 
 
-def test_the_first_thing_to_do_is_to_look() -> None:
+def test_the_runbook_begins_with_status() -> None:
     head = (ROOT / "docs" / "operations.md").read_text().split("\n\n")[:4]
     assert "    dnsteer status" in head
 

@@ -63,7 +63,7 @@ def read_logfmt(line: str) -> dict[str, str]:
 
 
 @given(st.text(st.characters(codec=None)))
-def test_any_value_is_one_line_and_comes_back(text: str) -> None:
+def test_random_values_are_one_line_and_read_back(text: str) -> None:
     for made in (as_text, event_as_json, as_logfmt):
         line = made(event(text, reason=text))
         assert line.isprintable()  # no newline, nothing that a terminal obeys
@@ -114,7 +114,7 @@ def test_the_journal_gets_fields() -> None:
 
 
 @given(st.text(st.characters(codec=None)))
-def test_no_value_becomes_another_field_of_the_journal(text: str) -> None:
+def test_values_cannot_forge_journal_fields(text: str) -> None:
     one = event(text, reason=text)
     found = read_journal(encoded(one, as_text(one)))
     assert set(found) - {"DNSTEER_REASON"} == {"MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "DNSTEER_EVENT"}
@@ -122,7 +122,7 @@ def test_no_value_becomes_another_field_of_the_journal(text: str) -> None:
         assert found["DNSTEER_REASON"] == text.encode(errors="backslashreplace")
 
 
-def test_lines_go_to_the_journal_and_where_it_is_not_to_the_stream(tmp_path: Path) -> None:
+def test_lines_go_to_the_journal_or_else_to_the_stream(tmp_path: Path) -> None:
     path, stream = tmp_path / "journal", io.StringIO()
     log = Log(stream, Format.TEXT, Journal(str(path)), lambda: TIME)
     log.say("nobody listens", "trouble")
@@ -160,7 +160,7 @@ def test_whether_a_stream_is_the_journal(tmp_path: Path) -> None:
     assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": "1:1"})
 
 
-def test_what_libraries_log_are_events_too() -> None:
+def test_library_logs_become_events() -> None:
     stream, logger = io.StringIO(), logging.Logger("quic")
     Log(stream, Format.JSON, clock=lambda: TIME).take_over(logger)
     logger.info("left out")

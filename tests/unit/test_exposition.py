@@ -50,7 +50,7 @@ def readings(draw: st.DrawFn) -> list[list[Metric]]:
 
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 @given(readings())
-def test_a_page_is_what_the_library_makes(accept: str, pages: list[list[Metric]]) -> None:
+def test_a_page_equals_that_of_the_library(accept: str, pages: list[list[Metric]]) -> None:
     encode, kind = choose_encoder(accept)
     exposition = Exposition(kind)
     for page in pages:

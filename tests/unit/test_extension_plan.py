@@ -69,7 +69,7 @@ def test_exits_are_by_mac_where_there_are_several_places() -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_one_exit_where_there_is_one_place(name: str) -> None:
+def test_a_single_place_has_a_single_exit(name: str) -> None:
     exits = [(row.came_by, row.mac, row.port) for row in exits_of(example(name))]
     assert exits == [("ext-out", "", "p0")] + ([("ext-in", "", "p0")] if name == "siit" else [])
 
@@ -172,7 +172,7 @@ def test_a_server_in_several_pools_is_one_target() -> None:
     assert "near/n1/10.0.0.31" in SERVICES["spread/192.0.2.8/udp/5353"].slots
 
 
-def test_services_of_a_pool_with_nobody_left_are_not_in_the_program() -> None:
+def test_services_of_an_empty_pool_are_not_in_the_program() -> None:
     assert SERVICES["gone/192.0.2.9/udp/53"].slots == ()
     names = {vip["name"] for vip in program_of(ALL)["vips"]}
     assert names == {name for name in SERVICES if not name.startswith(("gone/", "lost/"))}
@@ -191,7 +191,7 @@ def programs() -> list[Any]:
 
 
 @pytest.mark.parametrize("loaded", programs())
-def test_the_program_has_its_form(loaded: Loaded) -> None:
+def test_the_program_fits_its_schema(loaded: Loaded) -> None:
     extension = extension_of(loaded)
     program = program_of(extension)
     jsonschema.validate(program, SCHEMA)
@@ -221,7 +221,7 @@ def test_the_program_says_what_the_spec_says() -> None:
 
 
 @pytest.mark.parametrize("loaded", programs())
-def test_cookies_name_what_they_stand_for(loaded: Loaded) -> None:
+def test_cookies_name_their_subject(loaded: Loaded) -> None:
     plan = build_plan(loaded)
     named = {flow.cookie: plan.subject(flow.cookie) for flow in flows_of(plan)}
     assert all(subject is not None and subject.cookie == cookie for cookie, subject in named.items())
@@ -279,12 +279,12 @@ SIIT = (ROOT / "examples" / "siit.yaml").read_text()
         ),
     ],
 )  # fmt: skip
-def test_warnings(text: str, warnings: list[str]) -> None:
+def test_extension_specs_have_their_warnings(text: str, warnings: list[str]) -> None:
     found = [w.text("x") for w in load(text).warnings if "slots, which give" not in w.text("x")]
     assert len(found) == len(warnings)
     assert [given for given, text in zip(warnings, found, strict=True) if given not in text] == []
 
 
-def test_the_hint_about_a_pool_with_nobody_left_says_what_happens() -> None:
+def test_the_hint_about_an_empty_pool_says_what_happens() -> None:
     (drop,) = [w for w in EVERYTHING.warnings if "every backend down" in w.text("x")]
     assert "queries are dropped" in str(drop.hint)

@@ -33,7 +33,7 @@ def summed(*queries: tuple[float, int, str | None]) -> Failover:
 GOOD = ((100.5, 0, None), (102.05, 0, None), (103.0, 0, "ns2"), (106.0, 0, "ns2"), (118.0, 0, "ns1"))
 
 
-def test_a_good_failover() -> None:
+def test_a_good_failover_has_no_problem() -> None:
     found = summed(*GOOD)
     assert (found.noticed, found.moved, found.healthy, found.whole) == (2.0, 2.1, 2.0, 12.0)
     assert (found.own.clients, found.own.asked, found.own.lost, found.own.last_lost) == (1, 5, 2, 2.05)
@@ -52,7 +52,7 @@ def test_a_good_failover() -> None:
         (GOOD[:-1], "1 clients of ns1 did not come back to it"),
     ],
 )
-def test_what_should_not_be_is_named(queries: tuple[tuple[float, int, str | None], ...], problem: str) -> None:
+def test_problems_of_a_failover_are_named(queries: tuple[tuple[float, int, str | None], ...], problem: str) -> None:
     found = summed(*queries)
     assert found.problems == [problem] and not found.ok
 
@@ -83,7 +83,7 @@ def test_the_report_of_the_demo_keeps_its_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[1]"])
-def test_a_file_that_is_no_report_stays(tmp_path: Path, text: str) -> None:
+def test_a_foreign_report_file_is_not_overwritten(tmp_path: Path, text: str) -> None:
     file = tmp_path / "report.json"
     file.write_text(text)
     with pytest.raises(LabError, match="another --report"):

@@ -28,13 +28,13 @@ LINES = flow_lines(render_table(PLAN, FORWARD, notes=False))
 
 
 @pytest.mark.parametrize("spec", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.stem)
-def test_flows_of_the_examples(spec: object) -> None:
+def test_flows_of_the_examples_pass_the_checks(spec: object) -> None:
     plan = build_plan(load_spec(spec))  # type: ignore[arg-type]
     assert lines_of(plan, check=True) == lines_of(plan)
 
 
 @pytest.mark.parametrize("cookie", ["0x5", "0xd453080000000005", "0x0"])
-def test_a_cookie_that_nothing_has(cookie: str) -> None:
+def test_a_flow_with_an_unknown_cookie_is_refused(cookie: str) -> None:
     """The switch would take such a flow for somebody else's, and `check` would not compare it."""
     _, _, rest = LINES[0].partition(",")
     with pytest.raises(TemplateError) as error:
@@ -44,12 +44,12 @@ def test_a_cookie_that_nothing_has(cookie: str) -> None:
 
 
 @pytest.mark.parametrize("actions", ["", ",goto_table:60"])
-def test_two_flows_with_one_match(actions: str) -> None:
+def test_flows_with_one_match_are_refused(actions: str) -> None:
     with pytest.raises(TemplateError, match=r"^tables/forward\.j2(:14)?: two flows have the same priority and match"):
         check_flows(PLAN, FORWARD, [*LINES, LINES[1] + actions])
 
 
-def test_a_group_that_no_row_makes() -> None:
+def test_a_group_without_a_row_is_refused() -> None:
     line = LINES[0].partition(" actions=")[0].replace("reg0=0x", "reg0=0x9") + " actions=group:99"
     with pytest.raises(
         TemplateError, match=r"^tables/forward\.j2: group 99 is not there; groups are made from the rows of"
@@ -57,12 +57,12 @@ def test_a_group_that_no_row_makes() -> None:
         check_flows(PLAN, FORWARD, [*LINES, line])
 
 
-def test_a_table_without_a_flow_for_all_other_packets() -> None:
+def test_a_table_without_a_miss_flow_is_refused() -> None:
     with pytest.raises(TemplateError, match=r"^tables/forward\.j2: no flow for all other packets: none of priority=0"):
         check_flows(PLAN, FORWARD, LINES[:-1])
 
 
-def test_the_line_of_the_template() -> None:
+def test_errors_name_the_line_of_the_template() -> None:
     assert template_line("tables/forward.j2", LINES[0]) == "tables/forward.j2:14"
     assert template_line("tables/forward.j2", LINES[-1]) == "tables/forward.j2"
     assert template_line("tables/forward.j2", "something else") == "tables/forward.j2"
@@ -95,7 +95,7 @@ def test_groups_are_one_line_each(
         groups_of(grouped)
 
 
-def test_what_the_switch_refuses() -> None:
+def test_a_flow_refused_by_the_switch_is_explained() -> None:
     flow = "ADD table:40 priority=100,reg0=0x1 cookie:0xd453 actions=group:99"
     line = LINES[0].partition(" actions=")[0] + " actions=group:99"
     said = rejected(RejectedError("OFPBAC_BAD_OUT_GROUP", flow), [line])
@@ -116,7 +116,7 @@ def test_what_the_switch_refuses() -> None:
     assert "set_field:5->ip_dscp without ip" in rejected(RejectedError("a flow writes", ""), [])
 
 
-def test_two_flows_of_one_match() -> None:
+def test_a_table_that_shows_two_flows_of_one_match_is_explained() -> None:
     other = LINES[0].rpartition(" actions=")[0] + " actions=drop"
     said = shown_differently([LINES[0], other], [], Tables(set()))
     assert said.startswith("tables/forward.j2: two flows of one table have the same priority and match: ")

@@ -47,7 +47,7 @@ DNS6 = "udp6,ipv6_dst=2001:db8::53,tp_dst=53"
         ("ip,nw_tos=192", DNS, True, False),
     ],
 )
-def test_what_two_flows_have_in_common(one: str, other: str, both: bool, whole: bool) -> None:
+def test_overlap_and_cover_of_two_matches(one: str, other: str, both: bool, whole: bool) -> None:
     a, b = parse_match(one), parse_match(other)
     assert (overlap(a, b), overlap(b, a), covers(a, b)) == (both, both, whole)
     assert covers(a, a) and overlap(a, a)

@@ -68,7 +68,7 @@ def test_a_flow_of_the_userspace_datapath_in_full() -> None:
     assert (source.value, source.mask, source.bits, source.exact, port.exact) == (10360, 0x7E, 16, False, True)
 
 
-def test_nested_actions() -> None:
+def test_nested_actions_are_read() -> None:
     found = flow(
         "recirc_id(0),in_port(1),eth_type(0x0800),ipv4(frag=no), packets:0, bytes:0, used:never, actions:"
         "clone(push_vlan(vid=5,pcp=0),2),check_pkt_len(size=1500,gt(clone(trunc(9),3)),le(drop)),"
@@ -110,7 +110,7 @@ def test_nested_actions() -> None:
         ("brand_new(12/0xf)", "brand_new", 12, 0xF),
     ],
 )
-def test_values_and_masks(printed: str, key: str, value: int, mask: int) -> None:
+def test_values_and_masks_are_read(printed: str, key: str, value: int, mask: int) -> None:
     found = flow(f"in_port(1),{printed}, packets:0, bytes:0, used:never, actions:2").get(key)
     assert found is not None
     assert (found.value, found.mask) == (value, mask)
@@ -142,7 +142,7 @@ NEARLY_WILDCARDED = (
         *(pytest.param(line, id=f"nearly {number}") for number, line in enumerate(NEARLY_WILDCARDED)),
     ],
 )
-def test_what_is_wildcarded_may_be_left_out(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wildcarded_fields_may_be_skipped(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else is: a flow is the same as when the library reads all of it."""
     found = list(read_flows(text))
     assert found and not [f for f in found if isinstance(f, Unreadable)]
@@ -202,7 +202,7 @@ def test_tags_do_not_hide_the_packet_behind_them() -> None:
         ("in_port(1)," + "x" * MAX_LINE, "characters"),
     ],
 )
-def test_what_is_no_flow_says_why(line: str, problem: str) -> None:
+def test_an_unreadable_line_has_its_reason(line: str, problem: str) -> None:
     found = read_flow(line)
     assert isinstance(found, Unreadable)
     assert problem in found.problem and "\n" not in found.problem
@@ -229,14 +229,14 @@ def test_reading_leaves_the_library_as_strict_as_it_was() -> None:
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=200))
 @example("ufid:,actions:")
 @example("in_port(1), actions:()")
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_random_text_is_read_or_refused(text: str) -> None:
     assert isinstance(read_flow(text), DatapathFlow | Unreadable)
     assert all(isinstance(found, DatapathFlow | Unreadable) for found in read_flows(text))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(LINES), st.integers(0, 400), st.integers(0, 40), st.text("()/,:=0x1-+ab{}|", max_size=8))
-def test_any_damage_to_a_line_is_read_or_refused(line: str, at: int, gone: int, instead: str) -> None:
+def test_damaged_lines_are_read_or_refused(line: str, at: int, gone: int, instead: str) -> None:
     found = read_flow(line[:at] + instead + line[at + gone :])
     assert judge(found, profile("ovs-doca")).verdict in ("yes", "no", "partial", "unknown")
 

@@ -19,7 +19,7 @@ EXAMPLES = sorted(p.stem for p in (ROOT / "examples").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_flows_are_as_before(name: str, pytestconfig: pytest.Config) -> None:
+def test_flows_of_examples_equal_the_golden_files(name: str, pytestconfig: pytest.Config) -> None:
     plan = build_plan(load_spec(ROOT / "examples" / f"{name}.yaml"))
     flows, groups = flows_of(plan), groups_of(plan)
     file = GOLDEN / f"{name}.txt"
@@ -31,7 +31,7 @@ def test_flows_are_as_before(name: str, pytestconfig: pytest.Config) -> None:
     assert [line for line in lines if line.startswith("group")] == [g.text for g in groups]
 
 
-def test_no_golden_file_without_example() -> None:
+def test_every_example_has_a_golden_file() -> None:
     assert sorted(p.stem for p in GOLDEN.glob("*.txt")) == EXAMPLES
 
 

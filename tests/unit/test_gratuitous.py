@@ -17,7 +17,7 @@ MACS = st.binary(min_size=6, max_size=6).map(lambda b: ":".join(f"{octet:02x}" f
 
 
 @given(st.integers(0, 2**32 - 1).map(IPv4Address), MACS)
-def test_an_arp_announcement(address: IPv4Address, mac: str) -> None:
+def test_an_ipv4_address_is_announced_by_arp(address: IPv4Address, mac: str) -> None:
     data = announcement_frame(address, mac, router=False)
     frame = Ether(data)
     assert (len(data), frame.dst, frame.src) == (60, "ff:ff:ff:ff:ff:ff", mac)
@@ -27,7 +27,7 @@ def test_an_arp_announcement(address: IPv4Address, mac: str) -> None:
 
 
 @given(st.integers(0, 2**128 - 1).map(IPv6Address), MACS, st.booleans())
-def test_an_unsolicited_advertisement(address: IPv6Address, mac: str, router: bool) -> None:
+def test_an_ipv6_address_is_announced_by_neighbor_advertisement(address: IPv6Address, mac: str, router: bool) -> None:
     data = announcement_frame(address, mac, router=router)
     frame = Ether(data)
     assert (frame.dst, frame.src) == ("33:33:00:00:00:01", mac)

@@ -36,7 +36,7 @@ def test_no_file_is_long() -> None:
     assert {name: count for name, count in lines.items() if count > LINES} == {}
 
 
-def test_what_benchmarks_and_tools_of_the_docs_import_exists() -> None:
+def test_imports_of_benchmarks_and_docs_exist() -> None:
     """Nothing else looks at those that no test runs."""
     files = [file for folder in ("bench", "docs", "datapath_ext") for file in sorted((ROOT / folder).rglob("*.py"))]
     names = [

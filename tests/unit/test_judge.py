@@ -43,7 +43,7 @@ def judged(flavor: str, match: str = QUERY, actions: str = "p1", recirc: str | i
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["row"] for row in ROWS])
-def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
+def test_every_case_of_the_matrix_has_its_verdict(row: dict[str, Any]) -> None:
     given = {key: value for key, value in row.items() if key in ("match", "actions", "recirc")}
     found = {f: judged(f, **given, **row.get("context", {})) for f in (*FLAVORS, "ovs-netdev")}
     assert {f: j.verdict for f, j in found.items()} == {
@@ -76,7 +76,7 @@ def test_every_entry_and_case_of_the_profiles_is_met_by_a_row() -> None:
                 assert found, f"no row meets {name} of {flavor}: {note}"
 
 
-def test_reasons_say_what_is_wrong_worst_first_and_from_where() -> None:
+def test_reasons_name_the_worst_first_with_its_source() -> None:
     judgement = judged("ovs-doca", "eth_type(0x0800),ipv4(proto=17,frag=later)", "trunc(100),p1")
     assert [(r.kind, r.name, r.verdict, r.certainty) for r in judgement.reasons] == [
         ("match", "ipv4.frag=later", "no", "test-suite"),
@@ -89,7 +89,7 @@ def test_reasons_say_what_is_wrong_worst_first_and_from_where() -> None:
     assert "test-ovs-dpdk-frag.sh" in profile("ovs-doca").sources[judgement.reasons[0].source].place
 
 
-def test_what_is_said_of_several_fields_is_said_once_and_the_slow_path_first() -> None:
+def test_reasons_of_several_fields_are_joined_slow_path_first() -> None:
     judgement = judged(
         "ovs-doca", "eth_type(0x0806),arp(sip=192.0.2.1,tip=192.0.2.2,op=1)", "userspace(pid=0,slow_path(action))"
     )
@@ -162,14 +162,14 @@ def test_a_line_that_cannot_be_read_is_unknown() -> None:
         ("tunnel(tun_id=0x5,src=192.0.2.1,dst=192.0.2.2),eth_type(0x0800),ipv4(frag=no)", 0, 4 + 8 + 4 + 4 + 2, 2),
     ],
 )  # fmt: skip
-def test_size_of_a_match_and_its_rules(match: str, recirc: int, size: int, rules: int) -> None:
+def test_the_size_of_a_match_decides_its_rules(match: str, recirc: int, size: int, rules: int) -> None:
     judgement = judged("ovs-doca", match, recirc=recirc)
     assert (judgement.match_bytes, judgement.rules, judgement.tables) == (size, rules, rules)
     assert all(part.size <= 32 for part in judgement.parts)
     assert judged("ovs-dpdk", match).rules <= 1  # nobody has published a width
 
 
-def test_the_first_rule_of_a_split_has_what_flows_of_a_direction_share() -> None:
+def test_the_first_rule_of_a_split_has_the_shared_fields() -> None:
     from_network = judged("ovs-doca", IPV6_QUERY).parts
     assert [f.key for f in from_network[0].fields] == [
         "recirc_id", "in_port", "ipv6.frag", "eth.dst", "eth_type", "ipv6.dst", "ipv6.proto", "udp.dst",
@@ -180,7 +180,7 @@ def test_the_first_rule_of_a_split_has_what_flows_of_a_direction_share() -> None
     assert {"eth.src", "udp.src"} <= {f.key for f in from_host[0].fields}
 
 
-def test_wide_entries_take_what_others_split() -> None:
+def test_wide_entries_hold_matches_that_others_split() -> None:
     assert judged("ovs-doca", IPV6_QUERY, wide_entries=True).rules == 1
     both = IPV6_QUERY.replace("dst=2001:db8::53", "src=2001:db8::1,dst=2001:db8::53")
     assert judged("ovs-doca", both, wide_entries=True).rules == 2

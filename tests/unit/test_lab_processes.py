@@ -24,7 +24,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("by", ["id", "module"])
-def test_the_address_of_one_that_was_killed_is_free(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_killed_process_is_free(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "listens.py").write_text(_LISTENS)
     argv = [sys.executable, "-m", "listens"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
@@ -39,7 +39,7 @@ def test_the_address_of_one_that_was_killed_is_free(by: str, tmp_path: Path, mon
             other.bind(("127.0.0.1", port))
 
 
-def test_one_that_has_ended_is_no_error() -> None:
+def test_killing_an_ended_process_is_no_error() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     processes.kill([process.pid])

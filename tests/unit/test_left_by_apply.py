@@ -16,7 +16,7 @@ LEFT = [
 
 
 @pytest.mark.parametrize("drift", LEFT, ids=lambda drift: drift.kind)
-def test_what_does_not_work_is_left(drift: Drift) -> None:
+def test_differences_that_apply_cannot_repair_are_left(drift: Drift) -> None:
     assert left_by_apply([Drift("flow missing", "VIP dns", "table=20"), drift]) == [drift]
 
 

@@ -120,7 +120,7 @@ def test_a_finding_is_accepted_everywhere_or_at_a_path_and_below() -> None:
     assert worst_severity([f for f in out if f.accepted]) is None
 
 
-def test_what_is_accepted_and_does_not_occur_is_found_with_its_line() -> None:
+def test_an_accepted_code_that_does_not_occur_is_found_with_its_line() -> None:
     loaded = with_lint("  accept:\n    - {code: DNS010, at: pools.b, reason: old}\n")
     (out,) = mark_accepted([], loaded, CODES)
     line = next(n for n, text in enumerate(loaded.document.text.splitlines(), 1) if "DNS010" in text)

@@ -61,7 +61,7 @@ def differing(one: Sequence[str], other: Sequence[str]) -> set[int]:
 
 @MANY
 @given(pools(), st.integers(0, 7))
-def test_one_more_moves_exactly_its_own_share(pool: Pool, before: int) -> None:
+def test_taking_one_more_out_moves_only_its_own_share(pool: Pool, before: int) -> None:
     *earlier, last = pool.order[: before + 1]
     was = pool.table([out(n) for n in earlier])
     now = pool.table([out(n) for n in (*earlier, last)])
@@ -76,7 +76,7 @@ def test_one_more_moves_exactly_its_own_share(pool: Pool, before: int) -> None:
 
 @MANY
 @given(pools())
-def test_all_back_in_is_the_base_again_in_any_order(pool: Pool) -> None:
+def test_returning_all_in_any_order_restores_the_base(pool: Pool) -> None:
     first = pool.table([])
     overlay = Overlay()
     for name in pool.order:
@@ -120,7 +120,7 @@ def _rounding(pool: Pool, away: Sequence[str]) -> float:
 
 
 @pytest.mark.parametrize("weights", [{"a": 1, "b": 1, "c": 2}, {"a": 3, "b": 2, "c": 1, "d": 4}, {"a": 1, "b": 5}])
-def test_one_out_of_a_pool_leaves_shares_within_one_slot(weights: dict[str, int]) -> None:
+def test_one_backend_out_leaves_shares_within_one_slot(weights: dict[str, int]) -> None:
     for name in weights:
         held = Counter(owners(weights, 128, [], [out(name)], drop=False))
         rest = {n: w for n, w in weights.items() if n != name}
@@ -157,7 +157,7 @@ def test_a_gradual_drain_moves_only_its_own_slots_also_when_others_went_after_it
 
 @MANY
 @given(pools())
-def test_with_everybody_out_keep_stays_and_drop_is_empty(pool: Pool) -> None:
+def test_with_all_out_keep_keeps_the_slots_and_drop_empties_them(pool: Pool) -> None:
     tables = [pool.table([out(n) for n in pool.order[:number]]) for number in range(len(pool.order) + 1)]
     all_down = next((i for i in range(len(tables)) if not pool.takers(pool.order[:i])), None)
     assert all_down is not None
@@ -167,7 +167,7 @@ def test_with_everybody_out_keep_stays_and_drop_is_empty(pool: Pool) -> None:
         assert dropped == (() if number >= all_down else tables[number])
 
 
-def test_a_drain_on_its_way_does_not_darken_a_pool() -> None:
+def test_a_gradual_drain_leaves_the_pool_serving() -> None:
     for drop in (True, False):
         assert owners({"a": 1}, 8, [], [out("a", 999, "drain")], drop=drop) == ("a",) * 8
     assert owners({"a": 1}, 8, [], [out("a", DRAINED, "drain")], drop=True) == ()
@@ -196,7 +196,9 @@ def test_drain_and_down_of_one_backend_are_as_down_alone(pool: Pool, number: int
     pools(),
     st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["drain", "down"]), st.integers(0, DRAINED)), max_size=5),
 )
-def test_nobody_who_is_out_has_a_slot_while_somebody_is_there(pool: Pool, found: list[tuple[int, str, int]]) -> None:
+def test_no_backend_out_of_service_has_a_slot_while_another_serves(
+    pool: Pool, found: list[tuple[int, str, int]]
+) -> None:
     maintenance: dict[tuple[str, str], Maintenance] = {}
     for number, kind, gone in found:
         name = pool.order[number % len(pool.order)]
@@ -220,7 +222,7 @@ def test_the_last_but_one_takes_over_while_it_is_drained() -> None:
 
 @MANY
 @given(pools(), st.integers(1, 8), st.integers(0, 7), st.integers(0, DRAINED))
-def test_other_tables_have_another_marker(pool: Pool, number: int, which: int, gone: int) -> None:
+def test_the_overlay_marker_differs_when_the_tables_differ(pool: Pool, number: int, which: int, gone: int) -> None:
     maintenance = [out(n) for n in pool.order[:number]]
     one = maintenance[which % len(maintenance)]
     other = [a for a in maintenance if a is not one]
@@ -293,7 +295,7 @@ def test_a_drain_at_once_that_another_clock_has_in_the_future_is_done() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(-1, False), (0, True), (1, True), (10**8, True)])
-def test_it_ends_when_its_time_comes(seconds: int, over: bool) -> None:
+def test_maintenance_ends_at_its_time(seconds: int, over: bool) -> None:
     entry = out("a", until=(START + timedelta(hours=2)).isoformat())
     moment = START + timedelta(hours=2, seconds=seconds)
     assert entry.expired(moment) is over
@@ -304,7 +306,7 @@ def test_it_ends_when_its_time_comes(seconds: int, over: bool) -> None:
     assert expire(Overlay((entry, keeps)), east) == left
 
 
-def test_without_an_end_it_stays() -> None:
+def test_maintenance_without_an_end_stays() -> None:
     assert not out("a").expired(datetime.max.replace(tzinfo=timezone.utc))
 
 

@@ -82,7 +82,7 @@ def of_three_ways() -> Loaded:
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 @example(of_three_ways())
-def test_no_spec_makes_masks_for_prefix_lengths(loaded: Loaded) -> None:
+def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     """Every packet's way through the tables makes one mask, whatever its values."""
     found = mask_bound(build_plan(loaded))
     assert not [str(part) for part in found.parts if part.many]
@@ -127,7 +127,7 @@ def test_each_number_of_slots_is_a_mask() -> None:
     assert totals[1:] == [totals[0] + 1, totals[0] + 3]
 
 
-def test_what_makes_the_masks_many_is_said_of_the_spec() -> None:
+def test_the_spec_keys_that_multiply_masks_are_named() -> None:
     loaded = several_slot_counts([4, 8, 16])
     found = mask_bound(build_plan(loaded))
     one = mask_bound(build_plan(several_slot_counts([16]))).total
@@ -137,7 +137,7 @@ def test_what_makes_the_masks_many_is_said_of_the_spec() -> None:
     assert why_many(loaded, found) == [said]
 
 
-def test_both_ways_behind_a_hash_are_said_too_and_all_together() -> None:
+def test_several_reasons_for_many_masks_are_named_together() -> None:
     """Pools of both selections with several numbers of slots, and both ways of forwarding for the hash."""
     base = load_spec(ROOT / "examples" / "own-ports.yaml")
     pools, vips = dict(base.spec.pools), dict(base.spec.vips)
@@ -156,7 +156,7 @@ def test_both_ways_behind_a_hash_are_said_too_and_all_together() -> None:
     assert int(together.rsplit(" ", 1)[1]) < min(most) <= max(most) < total
 
 
-def test_where_the_spec_is_no_reason_the_tables_are_named() -> None:
+def test_tables_are_named_where_no_spec_key_multiplies_masks() -> None:
     loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
     found = mask_bound(build_plan(loaded))
     said = why_many(loaded, found)
@@ -166,7 +166,7 @@ def test_where_the_spec_is_no_reason_the_tables_are_named() -> None:
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
-def test_there_is_a_reason_for_every_spec(loaded: Loaded) -> None:
+def test_every_random_spec_has_a_reason_for_its_masks(loaded: Loaded) -> None:
     assert why_many(loaded, mask_bound(build_plan(loaded)))
 
 
@@ -202,7 +202,7 @@ def test_the_bound_of_small_tables(what: str) -> None:
     assert seen <= bound(*rows).total <= most
 
 
-def test_only_prefixes_are_in_the_trees() -> None:
+def test_only_prefixes_use_prefix_trees() -> None:
     """An address mask with a gap is looked at as a whole."""
     gap = (0, 100, "ipv6,ipv6_dst=a000::/a000::", "output:p1")
     masks = {
@@ -213,20 +213,20 @@ def test_only_prefixes_are_in_the_trees() -> None:
     assert masks == {"nothing else", f"ipv6_dst/0x{0xA000 << 112:x} nw_frag", "nw_frag"}
 
 
-def test_why_names_what_multiplies() -> None:
+def test_the_reasons_name_the_fields_that_multiply() -> None:
     found = bound((0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP)
     assert found.why[0].startswith("IPv4, ending in table ingress: 258 masks (16 of tp_src times 16 of tp_dst)")
     assert found.by_kind["IPv4"] > 256 > found.by_kind["IPv6"]
 
 
-def test_a_miss_that_looks_at_the_field_leaves_one_mask() -> None:
+def test_a_miss_flow_matching_the_field_leaves_one_mask() -> None:
     look = "move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]"
     rows = [(0, 100, "udp,nw_frag=no,tp_dst=53", "output:p1"), (0, 10, "udp,nw_frag=no", look), DROP]
     masks = {show_mask(m) for mask_set in bound(*rows).mask_sets for m in masks_in(mask_set)}
     assert masks == {"nw_frag nw_proto tp_dst", "nw_frag nw_proto", "nw_frag", "nothing else"}
 
 
-def test_a_forgotten_look_is_found() -> None:
+def test_a_table_without_a_needed_match_is_named() -> None:
     """The templates' own flows, with one look left out: the bound shows which table it is."""
     flows = flows_of(build_plan(load_spec(ROOT / "examples" / "quickstart.yaml")))
     broken = [f for f in flows if not (f.table == 20 and f.priority == 10 and f.match == "udp")]
@@ -277,12 +277,12 @@ def test_release_differences_of_the_hash_count_the_worse() -> None:
         ("tcp,tcp_flags=+syn", "drop"),
     ],
 )
-def test_what_the_model_does_not_cover_is_refused(match: str, actions: str) -> None:
+def test_unsupported_matches_and_actions_are_refused(match: str, actions: str) -> None:
     with pytest.raises(UnknownError):
         bound((0, 1, match, actions))
 
 
-def test_matches() -> None:
+def test_matches_are_parsed() -> None:
     assert parse_match('udp6,in_port="p 0",ipv6_dst=2001:db8::/32,nw_frag=not_later,tp_src=0x2/0xe,reg0=0x5') == {
         "dl_type": FieldBits(0x86DD, 0xFFFF),
         "nw_proto": FieldBits(17, 0xFF),
@@ -297,7 +297,7 @@ def test_matches() -> None:
     assert parse_match("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00")["dl_dst"] == FieldBits(1 << 40, 1 << 40)
 
 
-def test_actions() -> None:
+def test_actions_are_parsed() -> None:
     assert parse_actions("set_field:0x1/0xf->reg6,move:NXM_OF_TCP_SRC[1..6]->NXM_NX_REG1[0..5],resubmit(,40)") == (
         SetField("reg6", 0xF, 1),
         MoveBits(BitRange("tp_src", 1, 6), BitRange("reg1", 0, 6)),
@@ -308,7 +308,7 @@ def test_actions() -> None:
     assert parse_actions("drop") == ()
 
 
-def test_mask_sets() -> None:
+def test_mask_sets_are_counted_and_contain_masks() -> None:
     mask_set = unwildcarded(unwildcarded(EMPTY, {"nw_dst": [prefix(32, n) for n in (1, 2)]}), {"dl_dst": 1, "reg0": 7})
     assert size(mask_set) == 2
     assert contains(mask_set, mask_of({"nw_dst": prefix(32, 2), "dl_dst": 1}))
@@ -337,14 +337,14 @@ DUMPED = {
 
 
 @pytest.mark.parametrize("match", DUMPED)
-def test_masks_of_a_dump(match: str) -> None:
+def test_masks_of_a_dump_are_counted(match: str) -> None:
     seen = ObservedMasks()
     lines = [f"ufid:{n}, {HEAD}{match}, packets:0, bytes:0, used:never, actions:drop" for n in (1, 2)]
     assert seen.add(["flow-dump from the main thread:", *lines]) == 2
     assert {show_mask(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
 
 
-def test_a_field_that_no_table_looks_at_is_in_no_bound() -> None:
+def test_a_field_that_no_table_matches_is_in_no_bound() -> None:
     mask = read_mask("recirc_id(0),tunnel(tun_id=0x1,src=1.2.3.4,dst=5.6.7.8),in_port(p0)")
     assert "tunnel.tun_id" in show_mask(mask)
     assert not mask_bound(build_plan(load_spec(EXAMPLES[0]))).allows(mask)

@@ -64,7 +64,7 @@ def mixed(sorts: Sequence[str], forwarding: str, siit: bool) -> Loaded:
         (["slots", "hashed", "client"], "nat", True, 0, 20),
     ],
 )  # fmt: skip
-def test_masks_of_all_sorts_of_queries_together(
+def test_masks_of_all_extension_queries_are_bounded(
     sorts: list[str], forwarding: str, siit: bool, bits: int, most: int
 ) -> None:
     """None of them multiplies with another, and the low bits of ports come first where there is room for their mask."""
@@ -85,7 +85,7 @@ def test_the_extensions_vips_are_named_where_they_are_too_many() -> None:
     ]
 
 
-def test_what_comes_back_from_the_extension_shares_masks_with_what_is_dropped() -> None:
+def test_packets_from_the_extension_add_no_masks_to_dropped_ones() -> None:
     """Also where it leaves by several ports, told by the backend's MAC address."""
     text = (ROOT / "examples" / "spray.yaml").read_text()
     several = text.replace("    p0:\n", "    p0:\n    p1:\n")

@@ -66,11 +66,13 @@ def sums(*readings: tuple[float, int, float | None]) -> list[int]:
         ([(0, 5, 1), (0.02, 6, 1.02), (0.1, 8, 1.05)], [5, 6, 8]),
     ],
 )
-def test_totals(readings: list[tuple[float, int, float | None]], expected: list[int]) -> None:
+def test_totals_add_the_differences_of_readings(
+    readings: list[tuple[float, int, float | None]], expected: list[int]
+) -> None:
     assert sums(*readings) == expected
 
 
-def test_a_counter_that_was_away_begins_at_0_and_others_are_added() -> None:
+def test_a_missing_counter_restarts_at_0_and_others_add_up() -> None:
     totals: Totals[str] = Totals(Clock())
     label = {"a": "vip", "b": "vip", "c": None}.get
     totals.add([("a", CounterReading((5, 50))), ("b", CounterReading((1, 10))), ("c", CounterReading((9, 90)))], label)  # type: ignore[arg-type]
@@ -176,14 +178,14 @@ def test_the_datapath_of_doca_3_5_is_found_by_its_own_name() -> None:
     assert set(switch.named) == {"doca@ovs-doca"}
 
 
-def test_what_the_threads_tell_in_another_form_is_left_out_and_said() -> None:
+def test_unknown_thread_statistics_are_left_out_and_named() -> None:
     found = DatapathReader(Clock()).read(netdev("main thread:\n  packets in: 7\n"), "netdev")
     assert "recirculations" not in found.counters and not found.workers
     assert "pmd-stats-show answers in a form that dnsteer does not know" in found.not_understood
     assert DatapathReader(Clock()).read(netdev(JUST_CLEARED), "netdev").not_understood == ""
 
 
-def test_a_trouble_of_the_datapath_is_said_once_and_metrics_of_it_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_datapath_trouble_is_reported_once_and_its_metrics_end(monkeypatch: pytest.MonkeyPatch) -> None:
     switch, texts = netdev(UP_TO_3_7), list[str]()
 
     class Here(contextlib.nullcontext[Switch]):
@@ -315,7 +317,7 @@ def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
     assert "farm" not in text_of(metrics)
 
 
-def test_changes_are_counted_by_kind_and_not_what_was_there_at_the_start() -> None:
+def test_changes_are_counted_by_kind_without_those_at_the_start() -> None:
     metrics = AgentMetrics()
     entry = Maintenance("farm", "ns1", "drain", "2026-01-01T00:00:00+00:00", "me")
     down = Maintenance("farm", "ns2", "down", "2026-01-01T00:00:00+00:00", "me")
@@ -381,7 +383,7 @@ def test_series_have_a_value_for_each_label_of_the_family() -> None:
         _Made({"switch": "dpu-1", "bridge": "br-dns"}, {}).add("dnsteer_pool_slots", ("farm", "farm", "4"), 1)
 
 
-def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
+def test_a_panic_of_one_service_is_a_panic_of_the_pool() -> None:
     told: list[tuple[str, bool]] = []
 
     class Told(AgentObserver):

@@ -101,7 +101,7 @@ def test_a_switch_that_is_renamed_has_its_new_name_in_all_that_is_kept_between_r
     assert switches(of.collect()) == {"dpu-2"}
 
 
-def test_maintenance_that_ends_by_itself_tells_when() -> None:
+def test_timed_maintenance_exports_its_end() -> None:
     end = START + timedelta(hours=2)
     of, _ = collector(entry("ns1", until=end.isoformat()), entry("ns2"), entry("ns3", kind="weight", weight=1))
     found = series(of.collect(), "dnsteer_maintenance_end_timestamp_seconds")
@@ -109,7 +109,7 @@ def test_maintenance_that_ends_by_itself_tells_when() -> None:
 
 
 @pytest.mark.parametrize(("name", "active"), [("active", 1.0), ("standby", 0.0)])
-def test_a_switch_with_a_role_tells_of_which_pair_it_is(name: str, active: float) -> None:
+def test_a_switch_with_a_role_exports_its_pair(name: str, active: float) -> None:
     role = Role(name, START.isoformat(), "alice@dpu-1", "")  # type: ignore[arg-type]
     of, _ = collector(role=role)
     assert series(of.collect(), "dnsteer_pair_active") == {(("pair", "192.0.2.53"),): active}
@@ -133,7 +133,7 @@ def test_a_pair_does_not_change_the_digest_of_a_spec_without_one() -> None:
     assert load(paired).digest != load(changed()).digest
 
 
-def test_vips_that_are_not_announced_say_whose_doing_it_is() -> None:
+def test_unannounced_vips_export_their_cause() -> None:
     of, agent = collector()
     agent.announces({}, {}, {
         "asked": UnannouncedVip("asked", "asked by alice", START, None, by_people=True, withdrawn=False),
@@ -150,7 +150,7 @@ def test_vips_that_are_not_announced_say_whose_doing_it_is() -> None:
     assert series(of.collect(), name) == {}
 
 
-def test_the_certificate_and_the_console_are_told_where_there_are_any() -> None:
+def test_the_certificate_and_console_are_exported_where_configured() -> None:
     of, _ = collector()
     end, where = "dnsteer_certificate_end_timestamp_seconds", "dnsteer_console_info"
     assert (series(of.collect(), end), series(of.collect(), where)) == ({}, {})
@@ -162,7 +162,7 @@ def test_the_certificate_and_the_console_are_told_where_there_are_any() -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "application/openmetrics-text; version=1.0.0"])
-def test_the_page_is_valid_with_all_that_the_record_tells(kind: str) -> None:
+def test_the_page_is_valid_with_every_recorded_value(kind: str) -> None:
     """In both formats; promtool's check, which also looks at names and help, is of the classic one."""
     of, agent = collector(
         entry("ns1", until=(START + timedelta(hours=2)).isoformat()),

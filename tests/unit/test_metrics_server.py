@@ -60,7 +60,7 @@ async def number(pages: MetricsPages, accept: str = "") -> float:
 
 
 @pytest.mark.parametrize(("takes", "kept"), [(0.0, 1.0), (0.02, 1.0), (0.2, 4.0), (3.0, LONGEST)])
-def test_a_reading_is_shared_for_as_long_as_it_is_worth(takes: float, kept: float) -> None:
+def test_a_reading_is_shared_while_it_is_fresh(takes: float, kept: float) -> None:
     async def work() -> None:
         source = Source(takes)
         pages = MetricsPages(source, source.clock)
@@ -75,7 +75,7 @@ def test_a_reading_is_shared_for_as_long_as_it_is_worth(takes: float, kept: floa
     run(work())
 
 
-def test_who_comes_while_a_reading_is_under_way_gets_it_and_who_leaves_does_not_end_it() -> None:
+def test_concurrent_requests_share_a_reading_that_a_leaving_client_does_not_end() -> None:
     async def work() -> None:
         source = Source()
         source.goes.clear()
@@ -95,7 +95,7 @@ def test_who_comes_while_a_reading_is_under_way_gets_it_and_who_leaves_does_not_
     run(work())
 
 
-def test_a_series_of_no_family_is_said_to_whoever_asks() -> None:
+def test_a_series_without_a_family_is_reported_to_the_client() -> None:
     class Misspelt(Source):
         def collect(self) -> list[Metric]:
             metric_family("dnsteer_backend_slot")
@@ -186,7 +186,7 @@ def test_connections_end_with_their_clients(monkeypatch: pytest.MonkeyPatch) -> 
     run(work())
 
 
-def test_whatever_version_is_asked_for_few_pages_are_kept() -> None:
+def test_few_pages_are_cached_for_any_requested_version() -> None:
     async def work() -> None:
         source = Source()
         pages = MetricsPages(source, source.clock)

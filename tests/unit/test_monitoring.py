@@ -64,7 +64,7 @@ def test_rules_use_what_is_served(rule: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "wrong", ["rate(dnsteer_nothing_total[5m])", 'dnsteer_switch_up{vip="a"}', "sum by (vip) (dnsteer_switch_up)"]
 )
-def test_what_is_not_served_is_noticed(wrong: str) -> None:
+def test_rules_with_unknown_series_are_found(wrong: str) -> None:
     with pytest.raises(AssertionError):
         refuse_unknown(wrong)
 
@@ -97,7 +97,7 @@ def test_alerts_lead_to_their_section_of_the_page() -> None:
         assert alert["annotations"]["runbook_url"] == f"https://docs.example.net/dnsteer/alerts.md#{name.lower()}"
 
 
-def test_what_is_summed_is_summed_by_switch_and_bridge() -> None:
+def test_rules_sum_by_switch_and_bridge() -> None:
     """But of pairs, whose switches are taken together on purpose."""
     for rule in rules():
         for by in _BY.findall(rule["expr"]):
@@ -120,7 +120,7 @@ def test_every_alert_is_tried_firing_and_silent() -> None:
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
-def test_promtool_agrees() -> None:
+def test_promtool_accepts_the_rules() -> None:
     for argv in (["check", "rules", str(RULES)], ["test", "rules", str(ALERTS)]):
         done = subprocess.run(["promtool", *argv], capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -32,9 +32,7 @@ def by_port(members: Membership) -> list[str]:
 
 @pytest.mark.parametrize("selection", ["source-port", "dp-hash", "client", "spray"])
 @pytest.mark.parametrize(("was", "becomes"), [(4, 8), (8, 4), (64, 128), (128, 64), (64, 1024), (4, 4096), (4096, 4)])
-def test_another_number_of_slots_moves_the_hash_values_whose_backend_changes(
-    was: int, becomes: int, selection: str
-) -> None:
+def test_another_slot_count_moves_the_ports_whose_backend_changes(was: int, becomes: int, selection: str) -> None:
     old, new = pool(was, 1, 2, 3, selection=selection), pool(becomes, 1, 2, 3, selection=selection)
     [move] = moves(assignment(old), assignment(new))
     pairs = Counter((a, b) for a, b in zip(by_port(old), by_port(new), strict=True) if a != b)
@@ -44,14 +42,14 @@ def test_another_number_of_slots_moves_the_hash_values_whose_backend_changes(
     assert f"pool farm has {becomes} slots instead of {was}: " in move.text()
 
 
-def test_another_number_of_slots_and_another_weight_at_once() -> None:
+def test_another_slot_count_and_weight_move_their_exact_share() -> None:
     old, new = pool(64, 1, 1), pool(128, 1, 3)
     [move] = moves(assignment(old), assignment(new))
     differ = sum(a != b for a, b in zip(by_port(old), by_port(new), strict=True))
     assert move.share == differ / PORTS
 
 
-def test_another_number_of_slots_of_one_backend_moves_nothing() -> None:
+def test_another_slot_count_of_a_single_backend_moves_nothing() -> None:
     assert moves(assignment(pool(64, 1)), assignment(pool(128, 1))) == []
 
 
@@ -67,7 +65,7 @@ def test_a_pool_without_backends_before_or_after(before: bool, after: bool) -> N
     [((1,), (1,), None), ((1, 1), (1, 1), 1.0), ((3, 1), (3, 1), 0.5), ((1,), (3, 1), 0.25), ((3, 1), (1, 3), 1.0)],
 )
 @pytest.mark.parametrize("rehashed", [False, True])
-def test_other_slots_for_all_move_no_more_than_backends_can_lose(
+def test_another_hash_moves_at_most_what_backends_can_lose(
     was: tuple[int, ...], becomes: tuple[int, ...], most: float | None, rehashed: bool
 ) -> None:
     old = pool(64, *was, selection="client")
@@ -127,7 +125,7 @@ def test_the_last_backend_is_that_of_a_family_or_service() -> None:
     assert [each.planned for each in last] == [True, False], "people have ns0 out; that ns2 fails on 853 is not planned"
 
 
-def test_one_backend_by_the_spec_or_two_in_service_are_no_warning() -> None:
+def test_a_single_backend_by_spec_or_two_in_service_give_no_warning() -> None:
     for members, entries in ((pool(64, 1), ()), (pool(64, 1, 0), ()), (pool(64, 1, 1, 1), (out("ns0"),))):
         now = Assignment([members], Overlay(entries))
         assert now.with_one_backend({}) == [] and last_backends_left(now, now) == []
@@ -140,7 +138,7 @@ def test_a_spec_with_fewer_backends_leaves_the_last_one() -> None:
     assert said == ["pool farm: ns0 would be the last backend in service; if it fails, none of the pool's own is left"]
 
 
-def test_who_is_out_for_one_service_is_there_for_the_others() -> None:
+def test_a_backend_out_for_one_service_serves_the_others() -> None:
     rest, tls = pool(64, 1, 1), pool(64, 1, 1, title="pool farm 853/tcp")._replace(service="853/tcp")
     ill = [out(name, "health", service="853/tcp") for name in ("ns0", "ns1")]
     assert Assignment([rest, tls], Overlay(tuple(ill))).without_backends() == [tls]

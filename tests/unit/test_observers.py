@@ -47,7 +47,7 @@ class Case:
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_each_event_reaches_all_observers_as_it_is_told(event: str) -> None:
+def test_every_event_reaches_all_observers(event: str) -> None:
     one, other = Keeps(), Keeps()
     getattr(Observers(one, other), event)("a", 1, b=2)  # type: ignore[arg-type]
     assert one.told == other.told == [(event, ("a", 1), {"b": 2})]
@@ -66,7 +66,7 @@ def test_an_observer_that_fails_keeps_nothing_from_the_others() -> None:
     assert [event for event, *_ in last.told] == ["failed"]
 
 
-def test_checks_that_fail_already_are_known_but_not_said_when_a_state_is_adopted() -> None:
+def test_checks_failing_at_adoption_are_known_but_not_reported() -> None:
     case, turn = Case(), CheckTurn(CHECK, False, "late", at="A")
     case.all.adopted(known(), [CHECK, ("spare", "sp1", "dns")], [turn])
     assert case.lines == [("adopted", "info", "bridge br-dns: state 1, pools with health checks: 2, targets: 2")]
@@ -75,7 +75,7 @@ def test_checks_that_fail_already_are_known_but_not_said_when_a_state_is_adopted
     assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == 0
 
 
-def test_a_check_that_turns_is_said_known_and_counted() -> None:
+def test_a_changed_check_is_reported_known_and_counted() -> None:
     case = Case()
     case.all.adopted(known(), [CHECK])
     for healthy in (False, True):
@@ -92,7 +92,7 @@ def test_a_check_that_turns_is_said_known_and_counted() -> None:
     ]  # fmt: skip
 
 
-def test_a_trouble_is_said_and_known_once_until_it_is_over() -> None:
+def test_a_trouble_is_reported_once_until_it_is_over() -> None:
     case, changes = Case(), list[int]()
     case.seen.changed = lambda: changes.append(1)
     for said in ("gone", "gone", "away"):
@@ -114,7 +114,7 @@ def test_a_trouble_that_is_forgotten_ends_without_a_word() -> None:
     assert [about for about, _ in case.troubles()] == ["monitor"] and len(case.lines) == 4
 
 
-def test_what_other_events_tell_already_is_no_trouble_of_its_own() -> None:
+def test_claim_and_switch_events_are_not_repeated_as_troubles() -> None:
     """The claim and the switch: whether the agent stands by, and what keeps it from its work, are told by these."""
     case = Case()
     case.all.failed("OVSDB is away")
@@ -147,7 +147,7 @@ def test_an_event_that_is_a_trouble_is_one_to_all(tell: Any, about: str, metric:
     assert [event for event, *_ in case.lines] == ["trouble", "trouble_over"]
 
 
-def test_a_defect_is_counted_and_a_trouble_unless_it_is_told_otherwise() -> None:
+def test_a_defect_is_counted_and_is_a_trouble_by_default() -> None:
     case = Case()
     case.all.defect("the balance", "a defect in the balance")
     case.all.defect("adopting a state")
@@ -156,7 +156,7 @@ def test_a_defect_is_counted_and_a_trouble_unless_it_is_told_otherwise() -> None
     assert case.metric("dnsteer_agent_defects_total", part="adopting a state") == 1
 
 
-def test_a_panic_and_backends_that_are_kept_are_said_only_where_they_were_decided() -> None:
+def test_panics_and_kept_backends_are_reported_only_by_their_decider() -> None:
     case = Case()
     begins = PanicChange("853/tcp", True, ("ns1", "ns2"), ("ns1",), ("ns3",))
     case.all.panicked("farm", ("853/tcp",), "d1", begins)
@@ -176,7 +176,7 @@ def test_a_panic_and_backends_that_are_kept_are_said_only_where_they_were_decide
     assert not case.seen.seen().panics and case.metric("dnsteer_pool_panic", pool="farm") == 0
 
 
-def test_the_role_is_said_when_it_changes() -> None:
+def test_a_changed_role_is_reported() -> None:
     case = Case()
     for standby in (False, True, True, False):
         case.all.role(standby=standby)

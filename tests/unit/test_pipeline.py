@@ -186,7 +186,7 @@ def test_a_table_is_added_in_two_files_and_a_line(templates: Path) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
-def test_what_no_flow_matches_goes_where_the_table_says(table: Table) -> None:
+def test_the_miss_flow_goes_where_the_table_says(table: Table) -> None:
     """The flow for it is added unless the template has its own."""
     source = (templates_dir() / "tables" / f"{table.name}.j2").read_text()
     own = "priority=0 actions=" in source
@@ -338,7 +338,7 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
         ),
     ],
 )
-def test_what_jinja_refuses_is_said_with_its_line(
+def test_template_errors_name_their_line(
     templates: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, message: str
 ) -> None:
     file = templates / "tables" / "state.j2"
@@ -444,7 +444,7 @@ def test_numbers_run_out_loudly() -> None:
         number_names("abcd", 2)
 
 
-def test_cookie_layout() -> None:
+def test_cookies_have_prefix_category_and_index() -> None:
     assert cookie(Category.POOL, 0x1234) == 0xD453_06_0000001234
 
 

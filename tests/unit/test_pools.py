@@ -30,13 +30,13 @@ def backends(members: Membership, *maintenance: Maintenance) -> dict[str, Backen
     return {b.name: b for b in found.backends}
 
 
-def test_without_anybody_out_everyone_has_their_own_slots() -> None:
+def test_with_none_out_each_backend_has_its_own_slots() -> None:
     assert {n: (b.state, b.slots, b.own) for n, b in backends(pool(A, B)).items()} == {
         "a": ("up", 21, 21), "b": ("up", 43, 43),
     }  # fmt: skip
 
 
-def test_what_the_spec_has_down_holds_no_slots() -> None:
+def test_a_backend_down_in_the_spec_holds_no_slots() -> None:
     found = backends(pool(A, B, C))
     assert (found["c"].state, found["c"].in_spec, found["c"].slots, found["c"].own) == ("down", True, 0, 16)
     assert (found["a"].slots or 0) + (found["b"].slots or 0) == 64
@@ -55,13 +55,13 @@ def test_a_drain_says_how_far_it_is(gone: int, state: str) -> None:
     assert (found.state, found.drained, found.slots) == (state, gone / 1000, 43 - -(-43 * gone // 1000))
 
 
-def test_down_outdoes_drained_and_either_may_be_overdue() -> None:
+def test_down_overrides_drained_and_either_may_be_overdue() -> None:
     found = backends(pool(A, B), entry("b", until=-5), entry("b", "down"))["b"]
     assert (found.state, found.overdue, found.entry) == ("down", True, entry("b", "down"))
     assert backends(pool(A, B), entry("b", until=5))["b"].overdue is False
 
 
-def test_without_a_readable_overlay_only_what_is_certain_is_said() -> None:
+def test_without_a_readable_overlay_only_certain_states_are_shown() -> None:
     rates = Rates({BackendKey(7, 1, "udp"): 3.0, BackendKey(7, 1, "tcp"): 1.0})
     (found,) = view_pools([pool(A, C)], None, rates, NOW)
     assert [(b.state, b.slots, b.own) for b in found.backends] == [("unknown", None, 32), ("down", None, 32)]

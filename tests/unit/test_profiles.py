@@ -73,7 +73,7 @@ def test_a_base_is_taken_over_entry_by_entry() -> None:
     assert set(two.actions) == set(three.actions)
 
 
-def test_what_the_issue_asks_for_is_in_the_data() -> None:
+def test_profiles_have_the_limits_of_each_release() -> None:
     limits = profile("ovs-doca-2").limits
     assert (limits["dp_hash_bits"].value, limits["match_bytes_per_rule"].value, limits["split_depth"].value) == (
         4,
@@ -195,7 +195,7 @@ BAD: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_said_of_a_broken_profile(case: str, tmp_path: Path) -> None:
+def test_a_broken_profile_is_named_with_line_and_cause(case: str, tmp_path: Path) -> None:
     old, new, expected = BAD[case]
     file = tmp_path / "small.yaml"
     file.write_text(SMALL.replace(old, new, 1))

@@ -38,7 +38,7 @@ ONE = program(vip("one", "198.51.100.1", A, B), backends=(A, B), tunnel=TUNNEL)
 TWO = program(vip("two", "198.51.100.2", PLAIN, forward="l2"), backends=(PLAIN,))
 
 
-def test_order_spelling_and_origin_make_no_other_program() -> None:
+def test_order_and_spelling_do_not_make_programs_differ() -> None:
     other = copy.deepcopy(ONE)
     other["about"] = "from elsewhere"
     other["backends"] = [{**B, "mac": B["mac"].upper()}, A]
@@ -46,7 +46,7 @@ def test_order_spelling_and_origin_make_no_other_program() -> None:
     assert list(program_diff.program_differences(ONE, other)) == []
 
 
-def test_both_is_the_new_one_with_what_only_the_old_one_serves() -> None:
+def test_the_combined_program_adds_vips_only_in_the_old_one() -> None:
     both = program_diff.combine(ONE, TWO)
     assert [v["name"] for v in both.program["vips"]] == ["two", "one"]
     assert both.program["backends"] == [PLAIN, A, B]
@@ -81,7 +81,7 @@ def test_translated_answers_still_come_through() -> None:
     assert [v["name"] for v in both.program["vips"]] == ["u"]
 
 
-def test_what_only_the_old_one_serves_is_not_probed() -> None:
+def test_vips_only_in_the_old_program_are_not_probed() -> None:
     probed = program(
         vip("one", "198.51.100.1", A, B, probes={A["name"]: 2049, B["name"]: 3000}),
         vip("away", "198.51.100.7", probes={A["name"]: 2049}),
@@ -93,7 +93,7 @@ def test_what_only_the_old_one_serves_is_not_probed() -> None:
     assert program_diff.same(program_diff.combine(ONE, probed).program, probed)
 
 
-def test_probes_that_differ() -> None:
+def test_changed_probes_are_a_difference() -> None:
     have = program(vip("one", "198.51.100.1", A, B, probes={A["name"]: 2049}), backends=(A, B), probe={"mac": "02::1"})
     want = program(
         vip("one", "198.51.100.1", A, B, probes={A["name"]: 2050, B["name"]: 9}),
@@ -115,11 +115,11 @@ def test_names_that_are_taken() -> None:
 
 
 @pytest.mark.parametrize(("have", "want"), list(itertools.product([ONE, TWO], repeat=2)))
-def test_no_difference_is_the_same(have: program_diff.Value, want: program_diff.Value) -> None:
+def test_programs_without_differences_are_the_same(have: program_diff.Value, want: program_diff.Value) -> None:
     assert (not list(program_diff.program_differences(have, want))) == program_diff.same(have, want)
 
 
-def test_what_hardware_does_counts() -> None:
+def test_slots_in_hardware_that_differ_are_a_difference() -> None:
     slots = [{"backend": B["name"]}, {"backend": B["name"]}]
     found = program_diff.readable({"program": ONE, "services": [{"vip": "one", "slots": slots}]}, "it")
     (difference,) = program_diff.program_differences(found, ONE)
@@ -130,6 +130,6 @@ def test_what_hardware_does_counts() -> None:
 @pytest.mark.parametrize(
     "dump", [{}, {"program": {}}, {"program": ONE, "services": [{}]}, {"program": 1, "services": []}]
 )
-def test_a_dump_that_is_none(dump: dict[str, Any]) -> None:
+def test_a_malformed_dump_is_refused(dump: dict[str, Any]) -> None:
     with pytest.raises(SwitchError, match="found no program in its answer"):
         program_diff.readable(dump, "it")

@@ -104,7 +104,7 @@ def test_services_and_backends_are_counted_in_one_round(rounds: tuple[int, ...])
     assert len(found) == 2 and len({count.packets for count in found.values()}) == 1
 
 
-def test_what_cannot_be_told_makes_the_total_so() -> None:
+def test_an_unknown_rate_makes_the_total_unknown() -> None:
     assert total([Rate(1.0, 0.5), Rate(2.0, 2.0)]) == Rate(3.0, 2.5)
     assert total([Rate(1.0, 0.5), Rate(None, 2.0)]) == Rate(None, 2.5)
 

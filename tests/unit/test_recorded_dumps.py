@@ -98,7 +98,7 @@ def test_lines_are_read_and_judged_as_expected(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_was_in_hardware_is_not_judged_impossible(name: str) -> None:
+def test_flows_recorded_in_hardware_are_not_judged_impossible(name: str) -> None:
     """And what was not is not promised, but where the recording is of a switch that could not offload."""
     differing = [
         flow.text
@@ -166,7 +166,7 @@ def test_dumps_by_type_have_every_flow_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_verify_tells_what_the_recording_shows(name: str) -> None:
+def test_verify_reports_the_recorded_dumps(name: str) -> None:
     """Missing is what the profile promises and the recording does not show, surprising the other way round."""
     expected = [w["hardware"] for w, flow in zip(EXPECTED[name]["flows"], flows(name), strict=True) if port(flow)]
     seen = observed(name)

@@ -136,7 +136,7 @@ def test_the_checksum_of_an_answer_may_lack_its_source(way: str) -> None:
         for case in cases
     ],
 )
-def test_case(case: Case) -> None:
+def test_the_reference_forwards_each_case(case: Case) -> None:
     assert outcome(case.port, case.comes) == {(port, raw(frame)) for port, frame in case.leaves}
 
 

@@ -51,7 +51,7 @@ def in_tunnel(to_mac: str, end: str, inner: Packet) -> Packet:
 
 @pytest.mark.parametrize("vip", ["192.0.2.1", "2001:db8::1"])
 @pytest.mark.parametrize("kind", [udp, tcp])
-def test_tunnels(vip: str, kind: object) -> None:
+def test_queries_are_tunneled_in_all_four_combinations(vip: str, kind: object) -> None:
     """All four combinations, slot by slot."""
     version = ip_address(vip).version
     slots = assign({"four": 1, "six": 2, "both": 2, "away": 1}, 16)
@@ -83,7 +83,7 @@ STRANGE = over(C4, "192.0.2.1", options=[IPOption_Router_Alert()], tos=0xBB, ttl
         pytest.param(raw(ether(VIPS) / PLAIN) + bytes(18), raw(PLAIN) + bytes(18), id="padding goes with it"),
     ],
 )
-def test_what_is_in_a_tunnel(frame: bytes, inner: bytes) -> None:
+def test_tunnels_carry_the_inner_packet_with_its_tos(frame: bytes, inner: bytes) -> None:
     expectation = expect("p0", frame)
     assert expectation.backend is not None
     port, mac = FAR[expectation.backend]
@@ -174,7 +174,7 @@ DROPPED = {
 
 
 @pytest.mark.parametrize("what", DROPPED)
-def test_dropped(what: str) -> None:
+def test_unsupported_packets_are_dropped(what: str) -> None:
     port, frame = DROPPED[what]
     assert left(expect(port, frame)) == set()
 
@@ -232,7 +232,7 @@ def test_spray_reaches_any_owner_that_is_reached() -> None:
     assert in_tunnels.hash_key is None
 
 
-def test_what_the_extension_gives_back() -> None:
+def test_packets_from_the_extension_leave_by_their_exit() -> None:
     frame = raw(ether("02:00:00:00:0b:21", VIPS) / udp(MAPPED, 9, S1, 53))
     assert expect("ext-out", frame).options == frozenset((Frame("vf0", frame),))
     assert expect("ext-in", frame).options == frozenset((Frame("p1", frame),))
@@ -248,7 +248,7 @@ vips: {v: {addresses: [192.0.2.1], services: [dns], pool: some}}
 """
 
 
-def test_all_leaves_by_the_one_place() -> None:
+def test_with_one_place_all_packets_leave_by_it() -> None:
     reference = Reference(check_document(parse_document("spec.yaml", ONE_PLACE)).spec)
     frame = raw(Ether(dst="02:00:00:00:0c:99") / Raw(bytes(50)))
     assert reference.expect("o", frame).options == frozenset((Frame("p0", frame),))

@@ -37,7 +37,9 @@ def by_reference(
 
 @settings(max_examples=300, deadline=None)
 @given(weights=WEIGHTS, slots=SIZES, drop=st.booleans(), data=st.data())
-def test_any_pool(weights: dict[str, int], slots: int, drop: bool, data: st.DataObject) -> None:
+def test_the_reference_has_the_owners_of_random_pools(
+    weights: dict[str, int], slots: int, drop: bool, data: st.DataObject
+) -> None:
     """Whoever is down, drained or on the way out, in any order, and twice."""
     names = sorted(weights)
     down = data.draw(st.lists(st.sampled_from(names), unique=True))
@@ -48,7 +50,7 @@ def test_any_pool(weights: dict[str, int], slots: int, drop: bool, data: st.Data
 
 @pytest.mark.parametrize("slots", [256, 4096])
 @pytest.mark.parametrize("backends", [3, 40, 300])
-def test_large_pools(slots: int, backends: int) -> None:
+def test_the_reference_has_the_owners_of_large_pools(slots: int, backends: int) -> None:
     weights = {f"backend-{n}.example": 1 + n * n % 23 for n in range(backends)}
     names = list(weights)
     outages = [outage(names[1], 250), outage(names[2])]
@@ -59,7 +61,7 @@ def test_large_pools(slots: int, backends: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(specs())
-def test_the_number_of_slots(loaded: Loaded) -> None:
+def test_the_reference_has_the_default_slot_count(loaded: Loaded) -> None:
     spec = loaded.spec
     for pool in spec.pools.values():
         assert reference.number_of_slots(spec.switch, pool) == derived.slot_count(spec, pool)
@@ -67,7 +69,7 @@ def test_the_number_of_slots(loaded: Loaded) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(weights=WEIGHTS, slots=SIZES, data=st.data())
-def test_slots_that_balance_load(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
+def test_the_reference_has_balanced_slots(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
     """Beside whoever is out or has another weight; also where two have one slot, or one has more than there are."""
     names = sorted(weights)
     entries = list[Maintenance]()

@@ -82,7 +82,7 @@ def facts(spec: str = SPEC, *entries: Maintenance, **more: Any) -> ReportFacts:
     return ReportFacts(START, "alice@dpu-1", "tcp:192.0.2.1:6640", status, [state])
 
 
-def test_it_needs_nothing_else_and_allows_nothing_else() -> None:
+def test_the_report_is_self_contained() -> None:
     text = report_page(facts(SPEC, entry("ns1", note="upgrade")))
     page = Page(text)
     assert not {"script", "img", "iframe", "link", "object", "form"} & set(page.tags)
@@ -96,14 +96,14 @@ def test_it_needs_nothing_else_and_allows_nothing_else() -> None:
     assert "://" not in text
 
 
-def test_it_says_who_is_out_and_what_to_do() -> None:
+def test_the_report_names_backends_out_and_the_remedy() -> None:
     text = report_page(facts(SPEC, entry("ns2", note="kernel")), options="--bridge br-dns")
     assert "farm/ns2 is drained" in text and "dnsteer undrain farm/ns2 --bridge br-dns" in text
     assert text.count('<svg class="slots"') == 2 and text.count("<text class=") == 32 + 16 + 4
     assert "0 critical" not in text
 
 
-def test_all_text_of_others_is_escaped() -> None:
+def test_foreign_text_is_escaped() -> None:
     hostile = facts(
         SPEC, entry("ns1", note=SCRIPT), entry("ns3", "down", note='"><img src=x>'), note=SCRIPT, file=f"{SCRIPT}.yaml",
         by=SCRIPT, text=f"{SPEC}# {SCRIPT}</pre>\n",
@@ -124,7 +124,7 @@ def test_all_text_of_others_is_escaped() -> None:
 ADDRESSES = ("192.0.2", "2001:db8", "02:00:00")
 
 
-def test_without_addresses_and_notes_and_people() -> None:
+def test_addresses_notes_and_people_can_be_left_out() -> None:
     given_ = facts(SPEC, entry("ns1", note="for ACME"), entry("ns2", "health", note="no answer from [2001:db8::12]:53"))
     given_.ovsdb = SwitchFacts("3.1", "mac_in_use 02:00:00:00:00:53, lookup 192.0.2.53")
     text = report_page(given_, [Maskable.ADDRESSES])
@@ -162,7 +162,7 @@ def test_without_addresses_and_notes_and_people() -> None:
         ("ff:ff:ff:ff:ff:ff ::1 0.0.0.0/0", "ff:ff:ff:ff:ff:ff ::1 0.0.0.0/0"),
     ],
 )
-def test_addresses_in_text(text: str, left: str) -> None:
+def test_addresses_in_text_are_masked(text: str, left: str) -> None:
     assert AddressMask()(text) == left
 
 
@@ -180,14 +180,14 @@ AROUND = st.sampled_from(
 
 
 @given(ANY_ADDRESS, AROUND)
-def test_the_address_is_left_out_and_nothing_else(found: tuple[str, str], around: tuple[str, str]) -> None:
+def test_masking_replaces_only_addresses(found: tuple[str, str], around: tuple[str, str]) -> None:
     (kind, address), (before, after) = found, around
     kept = address in ("::", "::1", "0.0.0.0", "127.0.0.1", "255.255.255.255", "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff")
     assert AddressMask()(f"{before}{address}{after}") == f"{before}{address if kept else f'{kind}-1'}{after}"
     assert masked(f"{before}{address}{after}") == f"{before}{MASK}{after}", "the console finds the same"
 
 
-def test_decisions_are_named() -> None:
+def test_the_report_names_decisions() -> None:
     given_ = facts(SPEC, entry("ns1", decision="d21gepscbjsy"), entry("ns2", "health"), decision="d21geqkwvsdq")
     for left in ([], list(Maskable)):
         text = report_page(given_, left)
@@ -215,7 +215,7 @@ def test_without_a_database_there_is_a_page() -> None:
     assert state_line(away) == "1 critical"
 
 
-def test_without_a_record_there_is_the_rest() -> None:
+def test_a_report_without_a_record_has_the_rest() -> None:
     given_ = facts()
     assert given_.status is not None
     given_.status.reading = replace(given_.status.reading, overlay=None, state=None, damage=("state 1 is damaged",))
@@ -227,7 +227,7 @@ def test_without_a_record_there_is_the_rest() -> None:
     assert "State 1 is damaged" in text and "Bridge br-dns" in text and "cannot be read" in text
 
 
-def test_a_warning_says_what_it_is_about() -> None:
+def test_a_warning_names_its_object() -> None:
     given_ = facts()
     assert given_.status is not None
     given_.status.warnings = ["switch: other_config:flow-limit is 200: too few", "tables are odd"]
@@ -236,7 +236,7 @@ def test_a_warning_says_what_it_is_about() -> None:
     assert "<strong>Warning</strong>" in text and "Tables are odd" in text
 
 
-def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "MAX_VIPS", 20)
     monkeypatch.setattr(content, "MAX_BACKENDS", 5 * 16)
     monkeypatch.setattr(content, "MAX_PICTURES", 3)
@@ -268,7 +268,7 @@ def test_ticks_are_round_and_few(most: float, wanted: int) -> None:
     assert all(0 <= tick <= most * 1.0001 for tick in found)
 
 
-def test_bands_are_stacked() -> None:
+def test_stacked_bands_have_their_heights() -> None:
     chart, x, y = charts.frame(100, 60, (0, 4), 4, title="s")
     x, y = charts.Scale(0, 4, 0, 40), charts.Scale(0, 4, 40, -40)
     first, second = charts.stacked(

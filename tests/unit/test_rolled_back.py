@@ -25,5 +25,5 @@ def state(number: int, restores: int = 0, rolls_back: int = 0) -> AppliedState:
         ([state(5, 2, 4), state(6, 1, 5)], {5}),  # the states before are not kept any more
     ],
 )
-def test_states_that_were_rolled_back_from(states: list[AppliedState], left: set[int]) -> None:
+def test_rolled_back_states_are_found_in_the_history(states: list[AppliedState], left: set[int]) -> None:
     assert rolled_back(reversed(states)) == left

@@ -123,7 +123,7 @@ QUESTION = {
 }  # fmt: skip
 
 
-def test_what_is_asked_is_the_question_unless_a_name_is_given() -> None:
+def test_the_probe_question_is_asked_unless_a_name_is_given() -> None:
     at = ["kdig", "@192.0.2.53", "-p", "53"]
     end = ["+retry=0", "+timeout=1", "+tcp"]
 
@@ -212,7 +212,7 @@ def test_failures_that_are_alike_are_one_line(monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_what_is_to_be_tried_can_be_pasted_into_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_in_messages_are_quoted_for_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     question = {**QUESTION, "query": {"name": r"\@x y.example.org", "type": "A"}}
     found = asking(question)
     monkeypatch.setattr(found, "_run", lambda *_: "response timeout")
@@ -220,7 +220,7 @@ def test_what_is_to_be_tried_can_be_pasted_into_a_shell(monkeypatch: pytest.Monk
     assert r"-q '\@x y.example.org' -t A" in found.problem()
 
 
-def test_many_failures_are_few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_failures_are_summarised(monkeypatch: pytest.MonkeyPatch) -> None:
     each = [{**QUESTION, "port": port} for port in range(1, 101)]
     found = asking(each[0], questions=each)
     monkeypatch.setattr(found, "_run", lambda *_: "response timeout")

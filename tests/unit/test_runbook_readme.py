@@ -32,7 +32,7 @@ def test_every_variable_is_there_with_its_default() -> None:
         assert said == value if isinstance(value, str) else yaml.safe_load(said) == value, name
 
 
-def test_what_the_plays_use_is_what_the_table_says() -> None:
+def test_playbooks_use_the_documented_defaults() -> None:
     """Those defaults stand in the playbooks."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (RUNBOOKS / "playbooks").glob("*.yml")}
     assert all("dnsteer_targets | default('dpus')" in text for text in texts.values())

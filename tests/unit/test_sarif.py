@@ -94,7 +94,7 @@ def test_specs_can_accept_every_code() -> None:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda f: f.stem)
-def test_logs_of_examples(file: Path) -> None:
+def test_sarif_of_examples_fits_the_schema(file: Path) -> None:
     """On OVS-DPDK there are errors too."""
     done = in_process("lint", str(file), "--flavor", "ovs-dpdk", "--sarif", "-")
     assert done.stdout, done.stderr  # without the extension's build it says what to run
@@ -114,12 +114,12 @@ def test_logs_of_examples(file: Path) -> None:
         ("/etc/dns teer/spec.yaml", "file:///etc/dns%20teer/spec.yaml"),
     ],
 )
-def test_any_name_of_a_file_makes_a_uri(file: str, uri: str) -> None:
+def test_every_file_name_makes_a_valid_uri(file: str, uri: str) -> None:
     assert uri_of(file) == uri
     assert unquote(urlsplit(uri).path) == file
 
 
-def test_findings_are_known_again_on_another_line_and_with_other_numbers() -> None:
+def test_fingerprints_do_not_depend_on_lines_and_numbers() -> None:
     def prints(*findings: LintFinding, file: str = "spec.yaml") -> list[dict[str, str]]:
         return [result["partialFingerprints"] for result in check(sarif(file, findings))]
 

@@ -65,7 +65,7 @@ def test_quotas_are_exact_where_floats_are_not() -> None:
 @pytest.mark.parametrize(
     ("weights", "slots"), [({}, 8), ({"a": 0, "b": 0}, 8), ({"a": 2, "b": -1}, 8), ({"a": 1}, 0), ({"a": 1}, -8)]
 )
-def test_no_quotas(weights: dict[str, int], slots: int) -> None:
+def test_invalid_weights_or_slots_are_refused(weights: dict[str, int], slots: int) -> None:
     with pytest.raises(ValueError, match=r"weight|slots"):
         quotas(weights, slots)
     with pytest.raises(ValueError, match=r"weight|slots"):
@@ -145,7 +145,7 @@ def test_choices_are_granted_in_one_order(weights: dict[str, int], slots: int) -
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
-def test_another_process_agrees(seed: str) -> None:
+def test_another_process_makes_the_same_assignment(seed: str) -> None:
     weights, slots, want = GOLDEN["weighted"]
     names = list(weights)
     random.Random(seed).shuffle(names)

@@ -177,20 +177,22 @@ def test_the_rules_give_the_assignment(weights: dict[str, int], slots: int) -> N
 
 
 @pytest.mark.parametrize("slots", [256, 1024, 4096])
-def test_they_give_large_ones(slots: int) -> None:
+def test_the_documented_rules_give_large_assignments(slots: int) -> None:
     weights = {f"backend-{n}.example": 1 + n * n % 23 for n in range(40)}
     assert tuple(assigned(weights, slots)) == assign(weights, slots)
 
 
 @given(WEIGHTS, SLOTS, st.data())
-def test_the_rules_give_what_the_rest_takes_over(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
+def test_the_documented_rules_give_the_takeover(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
     down = data.draw(st.sets(st.sampled_from(sorted(weights))))
     base = assign(weights, slots)
     assert tuple(handed(base, weights, down, down)) == with_members_down(base, weights, down)
 
 
 @given(WEIGHTS, SLOTS, st.data())
-def test_the_rules_give_what_commands_do(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
+def test_the_documented_rules_give_the_tables_of_commands(
+    weights: dict[str, int], slots: int, data: st.DataObject
+) -> None:
     """One backend after the other; somebody with a weight stays."""
     names = sorted(name for name, weight in weights.items() if weight)
     out = data.draw(st.permutations(names))[: data.draw(st.integers(0, len(names) - 1))]

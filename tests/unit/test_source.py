@@ -54,7 +54,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("what", NO_FILES)
-def test_what_is_no_file_is_refused(what: str, reader: str, place: Path, command: Command) -> None:
+def test_anything_but_a_file_is_refused(what: str, reader: str, place: Path, command: Command) -> None:
     file = NO_FILES[what](place)
     code, shown, said = command(*READERS[reader](file))
     assert (code, shown) == (Exit.ERROR, "")
@@ -104,13 +104,13 @@ def test_a_writer_that_is_slow_is_waited_for(place: Path) -> None:
     assert read_whole(file, 100) == b"text"
 
 
-def test_a_writer_that_comes_and_goes_is_an_empty_file(place: Path) -> None:
+def test_a_pipe_closed_without_data_is_an_empty_file(place: Path) -> None:
     file = pipe(place)
     written(file)
     assert read_whole(file, 100) == b""
 
 
-def test_no_more_is_read_than_wanted(place: Path) -> None:
+def test_reading_stops_at_the_limit(place: Path) -> None:
     (place / "file").write_text("x" * 1000)
     assert read_whole(place / "file", 10) == b"x" * 11
     file = pipe(place)
@@ -188,7 +188,7 @@ def test_standard_input_that_is_closed() -> None:
     assert "<stdin>: found a standard input that is closed" in done.stderr
 
 
-def test_a_file_that_is_called_dash(
+def test_a_file_named_dash_is_read_by_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stdin: Callable[[str], None]
 ) -> None:
     monkeypatch.chdir(tmp_path)

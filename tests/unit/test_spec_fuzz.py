@@ -56,7 +56,7 @@ trees = st.recursive(
 @example(text="? [a, b]\n: c\n")
 @example(text="- *a\n")
 @example(text="{? {? : }}")
-def test_any_text(text: str) -> None:
+def test_random_text_is_loaded_or_refused(text: str) -> None:
     held(text)
 
 
@@ -66,13 +66,13 @@ def test_any_text(text: str) -> None:
         st.sampled_from([*"[]{}:,-?&*!|>'\"%@`# \n\t", "\n  ", "a", "1", "<<", "---\n", "...\n"]), max_size=60
     ).map("".join)
 )
-def test_any_yaml_punctuation(text: str) -> None:
+def test_random_yaml_punctuation_is_loaded_or_refused(text: str) -> None:
     held(text)
 
 
 @settings(max_examples=200, deadline=None)
 @given(tree=trees)
-def test_any_tree(tree: Any) -> None:
+def test_random_trees_are_loaded_or_refused(tree: Any) -> None:
     held(yaml.safe_dump(tree, allow_unicode=True))
 
 
@@ -80,7 +80,7 @@ def test_any_tree(tree: Any) -> None:
 @given(
     parts=st.fixed_dictionaries({"apiVersion": st.just("dnsteer/v1"), "switch": trees, "pools": trees, "vips": trees})
 )
-def test_any_sections(parts: dict[str, Any]) -> None:
+def test_random_sections_are_loaded_or_refused(parts: dict[str, Any]) -> None:
     held(yaml.safe_dump(parts))
 
 
@@ -102,7 +102,7 @@ VALUES = [read_document(file).value for file in EXAMPLES]
 
 @settings(max_examples=500, deadline=None)
 @given(data=st.data())
-def test_mutated_examples(data: st.DataObject) -> None:
+def test_mutated_examples_are_loaded_or_refused(data: st.DataObject) -> None:
     value = copy.deepcopy(data.draw(st.sampled_from(VALUES)))
     for _ in range(data.draw(st.integers(1, 3))):
         path = data.draw(st.sampled_from([p for p in places(value) if p] or [()]))
@@ -125,7 +125,7 @@ def test_mutated_examples(data: st.DataObject) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_examples_with_changed_characters(data: st.DataObject) -> None:
+def test_examples_with_changed_characters_are_loaded_or_refused(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([file.read_text() for file in EXAMPLES]))
     for _ in range(data.draw(st.integers(1, 4))):
         start = data.draw(st.integers(0, len(text)))
@@ -135,7 +135,7 @@ def test_examples_with_changed_characters(data: st.DataObject) -> None:
 
 
 @given(path=st.lists(st.integers(0, 9) | st.text(max_size=80)).map(tuple))
-def test_any_path_can_be_shown(path: tuple[str | int, ...]) -> None:
+def test_random_paths_can_be_shown(path: tuple[str | int, ...]) -> None:
     assert show_path(path).startswith("$")
 
 
@@ -157,7 +157,7 @@ DATA = st.text(max_size=80) | st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(name=st.text(max_size=80), kind=st.sampled_from(QUERY_TYPES), data=DATA)
-def test_any_query_is_refused_or_can_be_asked(name: str, kind: str, data: str) -> None:
+def test_random_queries_are_refused_or_can_be_sent(name: str, kind: str, data: str) -> None:
     """An agent gets what it can ask and compare."""
     check = {"query": {"name": name, "type": kind, "expect": {"answer": data}}}
     text = yaml.safe_dump(check, default_flow_style=True, width=9999).strip()

@@ -138,12 +138,12 @@ EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yam
         ),
     ],
 )
-def test_warnings(pairs: tuple[tuple[str, str], ...], texts: tuple[str, ...]) -> None:
+def test_specs_have_their_warnings(pairs: tuple[tuple[str, str], ...], texts: tuple[str, ...]) -> None:
     found = [w.text("spec.yaml") for w in load(changed(*pairs)).warnings]
     assert [w.split("; expected")[0] for w in found] == [f"spec.yaml:{t}" for t in texts]
 
 
-def test_endpoints() -> None:
+def test_endpoints_have_vip_protocol_and_ports() -> None:
     text = changed(
         ("[dns]", "[dns, {protocol: tcp, port: 5353, target_port: 53}, doq]"),
         ("pool: ns", "pool: ns\n    forwarding: nat"),
@@ -170,11 +170,11 @@ def test_endpoints() -> None:
         ("02:00:00:00:00:FF", "02:00:00:00:00:fe"),
     ],
 )
-def test_gateway_mac_left_out(mac: str, gateway: str) -> None:
+def test_the_default_gateway_mac_is_derived(mac: str, gateway: str) -> None:
     assert derived.gateway_mac(load(changed(("02:00:00:00:00:53", mac))).spec.switch) == gateway
 
 
-def test_gateway_mac_given() -> None:
+def test_a_given_gateway_mac_is_normalised() -> None:
     text = changed(("  uplinks", "  gateway_mac: 02:00:00:00:00:AA\n  uplinks"))
     assert derived.gateway_mac(load(text).spec.switch) == "02:00:00:00:00:aa"
 
@@ -193,7 +193,7 @@ ANSWERS = """
     ("ingress", "leaves"),
     [("p0", "p1"), ("p1", "p1"), ("p2", "p2"), ("p3", "p2"), ("p4", "p1"), ("vf0", "p1"), ("vf1", "p4")],
 )
-def test_answers_leave_by(ingress: str, leaves: str) -> None:
+def test_answers_leave_by_the_uplink_of_the_spec(ingress: str, leaves: str) -> None:
     switch = load(changed(("\n    p0:\n", ANSWERS))).spec.switch
     assert derived.answers_leave_by(switch, ingress) == leaves
     assert derived.answers_leave_by(load(SPEC).spec.switch, "p0") is None
@@ -214,7 +214,7 @@ def test_answers_pass() -> None:
     assert [MODES[nat.forwarding].answers_pass(spec.switch, b) for b in backends] == [True, True]
 
 
-def test_members_and_slot_counts() -> None:
+def test_pools_have_members_and_slot_counts() -> None:
     spec = load(changed(("192.0.2.11", "192.0.2.11, ipv6: 2001:db8::b"))).spec
     pool = spec.pools["ns"]
     assert [[b.name for b in derived.members(pool, family)] for family in FAMILIES] == [["a", "b"], ["a"]]
@@ -229,7 +229,7 @@ def test_members_and_slot_counts() -> None:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda p: p.stem)
-def test_examples(file: Path) -> None:
+def test_examples_are_valid_without_warnings(file: Path) -> None:
     assert load_spec(file).warnings == ()
     SCHEMA.validate(read_document(file).value)
 
@@ -237,7 +237,7 @@ def test_examples(file: Path) -> None:
 SCHEMA = jsonschema.Draft202012Validator(Spec.model_json_schema(), format_checker=jsonschema.FormatChecker())
 
 
-def test_schema_is_one() -> None:
+def test_the_schema_is_a_valid_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
     SCHEMA.validate(parse_document("x", SPEC).value)
 
@@ -271,7 +271,7 @@ def test_schema_is_one() -> None:
         ("pool: ns", "pool: ns\n    echo: yes"),
     ],
 )
-def test_schema_refuses(old: str, new: str) -> None:
+def test_the_schema_refuses_what_the_loader_refuses(old: str, new: str) -> None:
     value = parse_document("x", changed((old, new))).value
     assert not SCHEMA.is_valid(value)
     with pytest.raises(SpecError):

@@ -7,7 +7,7 @@ from dnsteer.status.extension import ExtensionView
 ANSWER = {"state": "running", "vips": 2, "loads": 3}
 
 
-def test_says_what_hardware_did_not_remove() -> None:
+def test_status_names_entries_hardware_did_not_remove() -> None:
     view = ExtensionView("/run/ext.sock", answer={**ANSWER, "awaiting_removal": 5})
     assert view.text() == (
         "running, 2 services, 3 loads, 5 entries that hardware has not removed yet, socket /run/ext.sock"

@@ -84,7 +84,7 @@ def test_a_task_that_fails_is_started_again(case: Case, monkeypatch: pytest.Monk
     assert "in divide: return 1 / by)" in case.said[0]
 
 
-def test_what_nothing_depends_on_may_fail(case: Case) -> None:
+def test_failures_in_guarded_parts_are_counted_and_pass(case: Case) -> None:
     for by in (0, 0, 1):
         with case.supervisor.guarded("metrics"):
             divide(by)
@@ -94,7 +94,7 @@ def test_what_nothing_depends_on_may_fail(case: Case) -> None:
     assert [line.partition(":")[0] for line in case.said] == ["trouble", "trouble_over"]
 
 
-def test_what_fails_in_an_event_is_said(case: Case) -> None:
+def test_failures_in_loop_callbacks_are_reported(case: Case) -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         case.supervisor.catch_callbacks(loop)
@@ -106,7 +106,7 @@ def test_what_fails_in_an_event_is_said(case: Case) -> None:
     assert "ZeroDivisionError" in case.said[0]
 
 
-def test_a_task_that_nobody_waits_for_is_seen_as_soon_as_it_fails(case: Case) -> None:
+def test_an_unawaited_task_is_reported_when_it_fails(case: Case) -> None:
     """By its name, and while somebody still has it: asyncio itself would complain once it is forgotten."""
 
     async def task() -> None:
@@ -126,7 +126,7 @@ def test_a_task_that_nobody_waits_for_is_seen_as_soon_as_it_fails(case: Case) ->
     )
 
 
-def test_of_a_part_that_fails_for_one_task_the_others_are_ended_and_it_is_started_again(case: Case) -> None:
+def test_a_part_restarts_all_of_its_tasks_when_one_fails(case: Case) -> None:
     """As the monitor and the console are: several tasks that are no use without each other."""
     began: list[str] = []
     ended: list[str] = []

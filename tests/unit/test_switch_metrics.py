@@ -59,7 +59,7 @@ class Doca:
         return self.answers[command]
 
 
-def test_they_are_passed_on_under_their_own_names() -> None:
+def test_metrics_of_the_switch_keep_their_names() -> None:
     found = read_switch_metrics(Doca(TEXT))
     page = generate_latest(Held(found)).decode()  # type: ignore[arg-type]
     assert 'ovs_vswitchd_flows_total{datapath="doca@ovs-doca",port="a\\"b"} 12.0' in page
@@ -86,7 +86,7 @@ def test_a_switch_without_the_command_has_none() -> None:
         ("#" * 2_000_001, "2,000,001 characters"),
     ],
 )
-def test_what_is_in_another_form_or_too_much_is_left_out_and_said(text: str, found: str) -> None:
+def test_malformed_or_excess_metrics_are_left_out_and_named(text: str, found: str) -> None:
     with pytest.raises(UnknownFormatError, match="metrics/show answers in a form that dnsteer does not know") as caught:
         read_switch_metrics(Doca(text))
     assert found in str(caught.value)
@@ -111,7 +111,7 @@ def test_the_page_has_them_with_ovs_doca_alone(
     assert said in collector.not_understood and bool(said) == bool(collector.not_understood)
 
 
-def test_metrics_that_do_not_come_take_nothing_else_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_switch_metrics_leave_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(Doca):
         def run(self, command: str, *args: str) -> str:
             if command == "metrics/show":

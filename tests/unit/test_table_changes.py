@@ -1,4 +1,4 @@
-"""What a change of the tables removes at once, and what waits for answers in flight."""
+"""What a change of the tables adds and removes, and what waits for answers in flight."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from dnsteer.render.flows import Flow
-from dnsteer.switch.table_changes import TableChanges
+from dnsteer.render.flows import Flow, parse_flow
+from dnsteer.switch.openflow import Tables
+from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.tables.order import PIPELINE
 
+ONE, TWO, THREE = (f"cookie=0xd453000000000001, table=30, priority=100,reg1={n} actions=drop" for n in (1, 2, 3))
 ANSWERS = ("ingress", "return", "fragment", "egress")
 
 
@@ -23,6 +25,25 @@ def waiting(change: TableChanges) -> set[int]:
     now, later = change.split_for_grace()
     assert {*now.remove, *later.remove} == {*change.remove}
     return {flow.table for flow in later.remove}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "added", "removed"),
+    [
+        ({ONE, TWO}, [ONE, TWO], [], []),
+        ({ONE, TWO}, [ONE], [], [TWO]),
+        ({ONE}, [ONE, TWO], [TWO], []),
+        ({ONE, TWO}, [ONE, THREE], [THREE], [TWO]),
+        ({ONE, TWO}, [], [], [TWO, ONE]),
+    ],
+)
+def test_only_lines_that_differ_are_added_or_removed(
+    there: set[str], wanted: list[str], added: list[str], removed: list[str]
+) -> None:
+    found = compare_tables(wanted, [], Tables(there))
+    assert {*found.add} == {*map(parse_flow, added)}
+    assert {*found.remove} == {*map(parse_flow, removed)}
+    assert len(found) == len(added) + len(removed)
 
 
 def test_flows_of_tables_that_answers_pass_wait() -> None:

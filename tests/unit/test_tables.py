@@ -24,7 +24,7 @@ def shown(width: int) -> list[str]:
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def test_all_columns_where_there_is_room() -> None:
+def test_a_wide_terminal_has_all_columns() -> None:
     assert shown(80) == [
         "pool                        weight  state    packets/s  note",
         "customer-000-authoritative       1  drained      1,234  kernel update",
@@ -58,5 +58,5 @@ def test_a_name_that_does_not_fit_is_broken_behind_a_separator() -> None:
         ("authoritative", 8, "authoritative"),  # rich breaks a word without a separator
     ],
 )
-def test_where_a_name_is_broken(text: str, width: int, broken: str) -> None:
+def test_long_names_break_at_separators(text: str, width: int, broken: str) -> None:
     assert break_name(text, width) == broken

@@ -70,7 +70,7 @@ def test_the_first_that_ends_ends_them_all(work: Any, err: type[Exception], said
     play(test())
 
 
-def test_all_are_ended_when_it_is_cancelled_and_the_end_comes_before() -> None:
+def test_cancellation_calls_the_end_first_and_ends_all_tasks() -> None:
     async def test() -> None:
         works, before = [Work(), Work()], list[bool]()
 
@@ -88,7 +88,7 @@ def test_all_are_ended_when_it_is_cancelled_and_the_end_comes_before() -> None:
     play(test())
 
 
-def test_one_that_forgets_its_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_ignores_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "_CANCEL_AGAIN", 0.001)
 
     async def test() -> None:
@@ -100,7 +100,7 @@ def test_one_that_forgets_its_cancellation_is_cancelled_again(monkeypatch: pytes
     play(test())
 
 
-def test_what_fails_while_it_is_ended_is_not_lost() -> None:
+def test_failures_during_cancellation_are_reported() -> None:
     seen: list[tuple[str, str]] = []
 
     async def test() -> None:
@@ -125,7 +125,7 @@ AWAITED = {
 """The modules that may begin tasks otherwise than by `run_together`, `start_task` and the supervisor, and why."""
 
 
-def test_no_task_is_begun_that_may_end_unseen() -> None:
+def test_every_task_of_the_tree_is_awaited() -> None:
     root = Path(dnsteer.__file__).parent
     begins = re.compile(r"\b(create_task|ensure_future)\(")
     found = {str(f.relative_to(root)) for f in root.rglob("*.py") if begins.search(f.read_text())}

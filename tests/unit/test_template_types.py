@@ -68,23 +68,25 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
         ("tables/forward", "{% endfor %}\n{% endfor %}\n{% endfor %}", "{% endfor %}", "15: Unexpected end of template."),
     ],
 )  # fmt: skip
-def test_what_is_not_there(templates: Path, file: str, old: str, new: str, message: str) -> None:
+def test_unknown_names_in_templates_are_refused_with_their_line(
+    templates: Path, file: str, old: str, new: str, message: str
+) -> None:
     assert _broken(templates, file, old, new).startswith(f"{file}.j2:{message}")
 
 
-def test_rows_that_a_template_does_not_use(templates: Path) -> None:
+def test_unused_rows_of_a_template_are_refused(templates: Path) -> None:
     assert _broken(templates, "tables/slot", "in probe_slots", "in ()") == (
         "dnsteer/tables/slot.py: uses has 'probe_slots' (ProbeSlotRow), and tables/slot.j2 does not use it"
     )
 
 
-def test_rows_cannot_have_the_name_of_what_templates_are_given(templates: Path) -> None:
+def test_rows_with_a_reserved_name_are_refused(templates: Path) -> None:
     table = replace(PIPELINE.tables["slot"], uses={"plan": GroupRow})
     with pytest.raises(TemplateError, match=r"slot\.py: rows cannot be called 'plan'"):
         check_template_rows(templates, (table,))
 
 
-def test_a_table_without_its_template(templates: Path) -> None:
+def test_a_table_without_a_template_is_refused(templates: Path) -> None:
     (templates / "tables" / "slot.j2").unlink()
     with pytest.raises(TemplateError, match=r"table slot has no template tables/slot\.j2"):
         check_template_rows(templates)

@@ -22,18 +22,18 @@ SECOND = ThreadCounters("numa_id 1 core_id 2", 300, 5, 0, 4, 0, 300, 3.0, 1, 0, 
 MAIN = ThreadCounters("main", 0, 0)
 
 
-def test_up_to_3_7_everything_is_said() -> None:
+def test_thread_counters_of_ovs_up_to_3_7_are_read() -> None:
     assert read_threads(UP_TO_3_7) == [FIRST, SECOND, MAIN]
     assert read_counters(UP_TO_3_7) == Counters(500, 105)
 
 
-def test_4_0_says_the_same_without_the_kinds_of_cycles() -> None:
+def test_thread_counters_of_ovs_4_0_are_read_without_cycles() -> None:
     wide = replace(SECOND, simple=1234567890123, batch=0.0)
     assert read_threads(FROM_4_0) == [replace(each, idle=None, processing=None) for each in (FIRST, wide, MAIN)]
     assert read_counters(FROM_4_0) == Counters(500, 105)
 
 
-def test_4_0_says_nothing_in_the_moment_of_a_clear() -> None:
+def test_ovs_4_0_has_no_counters_during_a_clear() -> None:
     assert read_threads(JUST_CLEARED) == []
 
 
@@ -50,7 +50,7 @@ def test_4_0_says_nothing_in_the_moment_of_a_clear() -> None:
         (JUST_CLEARED.replace("0.000 s", "1.000 s"), "received"),
     ],
 )
-def test_any_other_form_is_not_understood(text: str, missing: str) -> None:
+def test_unknown_output_is_refused(text: str, missing: str) -> None:
     with pytest.raises(
         UnknownFormatError, match="pmd-stats-show answers in a form that dnsteer does not know"
     ) as caught:

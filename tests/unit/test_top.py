@@ -91,7 +91,7 @@ def test_packets_slots_and_weights_of_a_pool() -> None:
     assert found["spare/sp1"] == (None, 1.0, 1.0)  # nothing is sent: no share, rather than none of it
 
 
-def test_the_orders() -> None:
+def test_vips_and_backends_sort_by_each_order() -> None:
     of = frame(
         entry("ns1"), vips={"other": 20.0, "dns": 10.0}, backends={"farm/ns2": 5.0, "farm/ns3": 30.0, "spare/sp1": 20.0}
     )
@@ -104,7 +104,7 @@ def test_the_orders() -> None:
     assert names["difference"][:2] in (["farm/ns2", "farm/ns3"], ["farm/ns3", "farm/ns2"])
 
 
-def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
+def test_attention_items_are_on_top_most_urgent_first() -> None:
     of = frame(
         entry("ns1", note="a disk"), entry("ns3", "health", note="no answer within 0.5 s", decision=ID),
         entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
@@ -129,7 +129,7 @@ def test_what_needs_attention_is_on_top_most_urgent_first() -> None:
     assert "nothing needs attention" in shown(frame())
 
 
-def test_an_unreachable_switch_is_said() -> None:
+def test_an_unreachable_switch_is_shown() -> None:
     of = TopFrame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
     assert of.items[0].line == "the switch cannot be reached: no such socket"
     assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))
@@ -167,7 +167,7 @@ def many() -> TopFrame:
 @pytest.mark.parametrize(
     ("width", "height"), [(40, 24), (80, 10), (80, 24), (149, 24), (150, 24), (200, 50), (300, 80)]
 )
-def test_it_fits_with_a_thousand_vips(width: int, height: int) -> None:
+def test_a_thousand_vips_fit_the_terminal(width: int, height: int) -> None:
     lines = shown(many(), width, height, foot="keys: q quit")
     assert len(lines) == height
     assert max(map(len, lines)) <= width
@@ -179,7 +179,7 @@ def test_it_fits_with_a_thousand_vips(width: int, height: int) -> None:
         assert "pool99/ns3" in text
 
 
-def test_without_a_height_everything_is_there() -> None:
+def test_without_a_height_all_rows_are_shown() -> None:
     lines = shown(frame(text=many_vips(60, pools=4)), 120, 0, "name")
     assert column(lines, "VIP") == sorted(f"vip{n}" for n in range(60))
     assert len(column(lines, "backend")) == 64

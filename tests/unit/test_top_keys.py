@@ -24,11 +24,11 @@ def pressed(*keys: str, rows: int = 50) -> TopKeys:
         ([PAGE_DOWN, "/x"], 0), ([DOWN, "x", "\x1b[15~"], 1),
     ],
 )  # fmt: skip
-def test_scrolling(keys: list[str], skip: int) -> None:
+def test_keys_scroll(keys: list[str], skip: int) -> None:
     assert pressed(*keys).skip == skip
 
 
-def test_the_orders() -> None:
+def test_keys_select_the_order() -> None:
     assert [pressed(key).sort for key in "rnsdS"] == ["rate", "name", "state", "difference", "state"]
 
 
@@ -46,5 +46,5 @@ def test_a_filter_is_typed_kept_and_taken_back() -> None:
     assert pressed("/ab", ESC).matching == "" and not pressed("/ab", ESC).typed
 
 
-def test_q_ends_it() -> None:
+def test_q_ends_top() -> None:
     assert not TopKeys("rate").press(f"{DOWN}q", page=1, rows=9)

@@ -30,7 +30,7 @@ from tests.unit.vector_cases import (
 
 
 @every_spec
-def test_no_two_expected_frames_are_alike(name: str) -> None:
+def test_expected_frames_are_unique(name: str) -> None:
     count = Counter(frame for _, expectation in checked(name) for frame in expectation.options)
     assert [frame for frame, times in count.items() if times > 1] == []
 
@@ -42,7 +42,7 @@ def test_names_and_frames_sent_are_unique(name: str) -> None:
 
 
 @every_spec
-def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
+def test_only_drop_vectors_expect_no_frame(name: str) -> None:
     wrong = [(v.name, e.why) for v, e in checked(name) if (v.kind == "drop") == bool(e.options)]
     assert wrong == []
     assert {v.kind for v, _ in checked(name)} <= KINDS | {"probe"}
@@ -64,7 +64,7 @@ def test_only_what_must_be_dropped_has_nothing_to_leave(name: str) -> None:
         ("resolvers", KINDS - {"answer", "fragment"} | {"probe"}),
     ],
 )
-def test_kinds(name: str, kinds: set[str]) -> None:
+def test_examples_have_their_kinds_of_vectors(name: str, kinds: set[str]) -> None:
     assert {v.kind for v, _ in checked(name)} == kinds
 
 
@@ -96,7 +96,7 @@ def test_queries_come_in_by_every_uplink(name: str) -> None:
 
 
 @every_spec
-def test_both_values_of_the_lowest_port_bit_are_asked(name: str) -> None:
+def test_source_ports_have_both_lowest_bits(name: str) -> None:
     odd = [parse(v.data).sport & 1 for v, _ in of_kind(name, "query")]
     assert 0.3 < sum(odd) / len(odd) < 0.7
 
@@ -109,7 +109,7 @@ def test_clients_are_of_the_benchmark_networks_and_differ(name: str) -> None:
 
 
 @every_spec
-def test_payloads_are_dns(name: str) -> None:
+def test_payloads_are_dns_messages(name: str) -> None:
     names = []
     for vector, _ in of_kind(name, "query", "answer"):
         packet = parse(vector.data)
@@ -132,7 +132,7 @@ def test_every_query_by_nat_is_answered() -> None:
         assert asking <= told
 
 
-def test_no_answer_of_direct_server_return_behind_an_uplink() -> None:
+def test_no_answers_of_dsr_backends_behind_an_uplink_are_sent() -> None:
     assert answered("quickstart")[1] == set()
     vips = {address.packed for address in spec_of("quickstart").vips["dns"].addresses}
     sent = [parse(vector.data) for vector, _ in checked("quickstart")]
@@ -205,7 +205,7 @@ OWN_PORT_DROPS = [
 
 
 @every_spec
-def test_what_must_be_dropped_is_sent(name: str) -> None:
+def test_packets_that_must_be_dropped_are_sent(name: str) -> None:
     names = [v.name for v, _ in of_kind(name, "drop")]
     wanted = DROPS + (OWN_PORT_DROPS if name in ("own-ports", "everything") else [])
     assert [words for words in wanted if not any(words in given for given in names)] == []

@@ -46,7 +46,7 @@ def test_clients_are_not_those_of_the_spec() -> None:
     assert [ip_address(clients.next(4)[1]) for _ in range(2)] == [ip_address("198.18.0.3"), ip_address("198.18.0.4")]
 
 
-def test_a_large_spec() -> None:
+def test_vectors_of_a_large_spec_are_lazy_and_unique() -> None:
     spec = large(100)
     reference = Reference(spec)
     begin = time.perf_counter()
@@ -62,7 +62,7 @@ def test_a_large_spec() -> None:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(loaded=specs(), per_service=st.sampled_from([None, 3]))
-def test_any_spec(loaded: Loaded, per_service: int | None) -> None:
+def test_vectors_of_random_specs_are_consistent(loaded: Loaded, per_service: int | None) -> None:
     reference = Reference(loaded.spec)
     made = [(v, reference.expect(v.port, v.data)) for v in vectors(loaded.spec, reference, per_service=per_service)]
     assert [(v.name, e.why) for v, e in made if (v.kind == "drop") == bool(e.options)] == []

@@ -52,7 +52,7 @@ def test_every_query_for_a_client_pool_is_sent_again_with_the_same_hash_fields()
     assert seen == {s.label: len(s.slots) for s in clients}
 
 
-def test_these_meet_other_services_and_uplinks() -> None:
+def test_repeated_hash_fields_meet_other_services_and_uplinks() -> None:
     by_name = {v.name: v for v, _ in checked()}
     pairs = [(by_name[v.name.removeprefix(SAME_FIELDS)], v) for v, _ in checked() if v.name.startswith(SAME_FIELDS)]
     assert all(one.port != other.port for one, other in pairs)
@@ -60,7 +60,7 @@ def test_these_meet_other_services_and_uplinks() -> None:
     assert set(protocols) == {(6, 6), (6, 17), (17, 6), (17, 17)}
 
 
-def test_spreads() -> None:
+def test_spread_groups_vary_one_field() -> None:
     found: dict[str, list[Packet]] = defaultdict(list)
     for vector, expectation in checked():
         if vector.spread_group:
@@ -119,11 +119,11 @@ DROPPED_BY_EXTENSION = [
 
 
 @pytest.mark.parametrize("words", DROPPED_BY_EXTENSION)
-def test_what_the_extension_does_not_take_is_sent(words: str) -> None:
+def test_packets_that_the_extension_refuses_are_sent(words: str) -> None:
     assert any(v.name.startswith(words) for v, _ in checked())
 
 
-def test_both_ports_of_the_extension_send_what_it_would_not() -> None:
+def test_both_extension_ports_send_unexpected_packets() -> None:
     ports = Counter((v.port, bool(e.options)) for v, e in checked() if v.port.startswith("ext-"))
     assert ports["ext-out", False] > 10  # for nobody
     assert ports["ext-in", True] > 10  # taken for answers
@@ -141,7 +141,7 @@ def test_every_backend_of_a_translated_vip_answers_and_sends_fragments() -> None
     assert set(kept) == {"drop"}
 
 
-def test_services_that_nobody_is_left_for_are_asked() -> None:
+def test_services_of_empty_pools_are_queried() -> None:
     asked = [v.name.split(",")[0] for v, _ in checked() if "has no backend left" in v.name]
     assert asked == [f"query for {service.label}" for service in REFERENCE.unserved.values()]
     assert {service.vip for service in REFERENCE.unserved.values()} == {"gone", "lost"}

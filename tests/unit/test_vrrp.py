@@ -28,7 +28,7 @@ from dnsteer.switch.tools import UnavailableError
         ('INSTANCE "other" MASTER 102', None),
     ],
 )  # fmt: skip
-def test_roles_in_lines(line: str, role: RoleName | None) -> None:
+def test_roles_are_read_from_fifo_lines(line: str, role: RoleName | None) -> None:
     assert vrrp.ROLES.get(vrrp.state_in(line, "dns")) == role
     assert vrrp.state_in('INSTANCE "other" MASTER 1', None) == "MASTER"
 
@@ -67,13 +67,13 @@ def test_when_keepalived_ends_it_stands_by(fails: int) -> None:
 
 
 @pytest.mark.usefixtures("quick", "ends")
-def test_what_fails_at_the_end_is_said() -> None:
+def test_a_failure_at_the_end_is_reported() -> None:
     _, said = followed("", fails=100)
     assert said == ["keepalived has ended, and the switch is not on standby: it hangs"]
 
 
 @pytest.mark.usefixtures("quick")
-def test_when_keepalived_goes_on_the_role_stays() -> None:
+def test_a_continuing_keepalived_keeps_the_role() -> None:
     assert followed('INSTANCE "dns" MASTER 101\n') == (["active"], [])
     assert followed('INSTANCE "dns" MASTER 101\nINSTANCE "dns" STOP 101\n') == (["standby"], [])
 

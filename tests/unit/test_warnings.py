@@ -88,7 +88,7 @@ def test_each_kind_of_warning_is_one_line(verb: str, many: Path, command: Comman
 
 
 @pytest.mark.parametrize("verb", ["render", "explain", "lint", "capacity", "bringup", "check"])
-def test_all_of_them_with_verbose_and_in_json(verb: str, tmp_path: Path, command: Command) -> None:
+def test_all_warnings_are_in_verbose_and_json_output(verb: str, tmp_path: Path, command: Command) -> None:
     file = tmp_path / "spec.yaml"
     file.write_text(farm(pool(0), pool(1, slots=4), ports=1))
     code, _, said = command(verb, str(file), *options(verb, tmp_path), "-v")
@@ -103,7 +103,7 @@ def test_all_of_them_with_verbose_and_in_json(verb: str, tmp_path: Path, command
     assert all(w["hint"] for w in found)
 
 
-def test_one_of_a_kind_is_shown_as_it_is() -> None:
+def test_a_single_warning_of_a_kind_is_shown_in_full() -> None:
     alone = Finding(3, ("pools", "a"), "x", "y", "z", "pools of a kind")
     other = Finding(4, ("pools", "b"), "x", "y", "z")
     assert together([alone, other, other], "f") == [alone.text("f"), other.text("f"), other.text("f")]
@@ -133,7 +133,7 @@ def test_the_number_of_slots_that_is_advised_mends_it(slots: int, weight: int) -
             assert shares(followed(text, int(advised[1]) // 2)) != [], "fewer would have done"
 
 
-def test_at_the_most_slots_nobody_is_told_to_name_more() -> None:
+def test_at_the_maximum_no_hint_asks_for_more_slots() -> None:
     (said,) = shares(load(farm(pool(0, MAX_SLOTS, 6000))))
     assert said.splitlines()[1] == (
         f"    hint: the most that it can have is {MAX_SLOTS}: give the backends weights that are nearer to each other, or "
@@ -141,7 +141,7 @@ def test_at_the_most_slots_nobody_is_told_to_name_more() -> None:
     )
 
 
-def test_where_no_number_of_slots_is_enough_the_nearest_is_named() -> None:
+def test_the_nearest_slot_count_is_named_where_none_is_enough() -> None:
     text = farm(pool(0, 16, 6000))
     (said,) = shares(load(text))
     nearest = re.search(

@@ -61,9 +61,7 @@ def changes(draw: st.DrawFn, weights: Mapping[str, int]) -> list[Maintenance]:
 
 @MANY
 @given(WEIGHTS, SLOTS, st.data())
-def test_in_the_end_it_is_as_if_the_spec_had_the_weights(
-    weights: dict[str, int], slots: int, data: st.DataObject
-) -> None:
+def test_final_weights_make_the_tables_of_such_a_spec(weights: dict[str, int], slots: int, data: st.DataObject) -> None:
     found = [replace(entry, gone=DRAINED) for entry in data.draw(changes(weights))]
     wanted = {**weights, **{entry.backend: entry.weight for entry in found}}
     who = data.draw(st.lists(st.sampled_from(sorted(weights)), unique=True))
@@ -80,7 +78,7 @@ def test_in_the_end_it_is_as_if_the_spec_had_the_weights(
 
 @MANY
 @given(WEIGHTS, SLOTS, st.sampled_from(NAMES[:2]), st.integers(0, 6), st.lists(GONE, max_size=6))
-def test_on_the_way_only_slots_that_must_go_over_once_and_in_proportion(
+def test_gradual_weights_move_each_needed_slot_once_in_proportion(
     weights: dict[str, int], slots: int, name: str, weight: int, steps: list[int]
 ) -> None:
     if not any({**weights, name: weight}.values()):
@@ -135,7 +133,7 @@ def test_the_reference_has_the_same(weights: dict[str, int], slots: int, data: s
 
 @MANY
 @given(WEIGHTS, SLOTS, st.data())
-def test_who_is_out_stays_out_and_leaves_only_its_own_slots(
+def test_a_backend_out_of_service_gives_up_only_its_own_slots(
     weights: dict[str, int], slots: int, data: st.DataObject
 ) -> None:
     found = data.draw(changes(weights))
@@ -151,7 +149,7 @@ def test_who_is_out_stays_out_and_leaves_only_its_own_slots(
 
 @MANY
 @given(WEIGHTS, SLOTS, st.sampled_from(NAMES[:2]), st.integers(0, 6), st.lists(GONE, max_size=4), st.data())
-def test_while_somebody_is_out_too_a_slot_goes_over_once_and_only_if_it_must(
+def test_gradual_weights_with_a_backend_out_move_each_needed_slot_once(
     weights: dict[str, int], slots: int, name: str, weight: int, steps: list[int], data: st.DataObject
 ) -> None:
     some = st.lists(st.sampled_from(sorted(weights)), unique=True, max_size=2)
@@ -185,7 +183,7 @@ def test_a_backup_leaves_slot_by_slot_and_each_slot_once(
         assert differing(tables[0], earlier) <= differing(tables[0], later) <= differing(tables[0], tables[-1])
 
 
-def test_nobody_left_with_a_weight_moves_nothing_or_drops() -> None:
+def test_all_weights_0_keep_the_slots_or_drop() -> None:
     weights = {"a": 1, "b": 2}
     entries = [give("a", 0), give("b", 0)]
     assert owners(weights, 8, [], entries, drop=False) == ("b",) * 8
@@ -194,7 +192,7 @@ def test_nobody_left_with_a_weight_moves_nothing_or_drops() -> None:
     assert table(weights, 8, *entries, give("a", 3)) == ("a",) * 8
 
 
-def test_no_slot_goes_to_one_that_is_out_while_somebody_serves() -> None:
+def test_no_slot_goes_to_a_backend_out_while_another_serves() -> None:
     weights = {"a": 1, "b": 1}
     for drop in (True, False):
         for gone in (0, 500, 999):
@@ -202,7 +200,7 @@ def test_no_slot_goes_to_one_that_is_out_while_somebody_serves() -> None:
     assert owners(weights, 8, ["a"], [give("b", 0)], drop=True) == ()
 
 
-def test_a_weight_where_the_spec_gives_none() -> None:
+def test_a_backend_of_weight_0_gets_a_weight() -> None:
     assert owners({"a": 0}, 8, [], [], drop=False) == ()
     assert table({"a": 0}, 8, give("a", 3)) == ("a",) * 8
     assert table({"a": 0}, 8, give("a", 3, 1)) == ("a",) * 8
@@ -214,7 +212,7 @@ def test_weight_0_ends_what_was_held_back_for_it() -> None:
     assert "b" not in table(weights, 64, give("a", 5, 0), give("b", 0))
 
 
-def test_who_is_on_its_way_takes_over_in_proportion() -> None:
+def test_a_backend_gaining_weight_takes_over_in_proportion() -> None:
     """A backend that fails meanwhile does not give all of its slots to one that has just begun."""
     weights = {"a": 1, "b": 1, "c": 0}
     begun, half = (table(weights, 64, give("c", 1, gone), out("a")).count("c") for gone in (0, 500))
@@ -228,12 +226,12 @@ def test_the_largest_weight_is_the_specs() -> None:
     assert (schema["minimum"], schema["maximum"]) == (0, MAX_WEIGHT)
 
 
-def test_other_tables_have_another_marker() -> None:
+def test_the_overlay_marker_differs_when_the_tables_differ() -> None:
     entries = [give("a", 5), give("a", 6), give("a", 5, 500), give("a", 5, 500, 2), give("a", 5, 500, 0), out("a")]
     assert len({marker("digest", Overlay((e,))) for e in entries}) == len(entries)
 
 
-def test_markers_of_those_who_are_out_are_what_they_were() -> None:
+def test_markers_of_maintenance_are_unchanged_by_weights() -> None:
     assert Overlay((out("a"),)).tables_key() == '[["p", "a", 1000]]'
 
 
@@ -248,7 +246,7 @@ def test_a_damaged_weight_is_a_value_error(change: dict[str, object]) -> None:
         Overlay.from_json(json.dumps([{**good[0], **change}]))
 
 
-def test_it_comes_as_far_as_the_time_that_passed_and_back_from_where_it_is() -> None:
+def test_a_gradual_weight_follows_time_and_turns_back_from_its_progress() -> None:
     entry = give("a", 5, 0, over=60)
     at = {s: START + timedelta(seconds=s) for s in range(-60, 200, 5)}
     assert [entry.advanced(at[s]).gone for s in (-10, 0, 15, 30, 60, 150)] == [0, 0, 250, 500, DRAINED, DRAINED]
@@ -263,7 +261,7 @@ def words(before: Sequence[Maintenance], after: Sequence[Maintenance]) -> list[s
     return [*maintenance_text.begun_and_ended(one, other), *maintenance_text.altered(one, other)]
 
 
-def test_in_words() -> None:
+def test_weight_changes_are_described() -> None:
     assert words([], [give("a", 5)]) == ["p/a is at weight 5"]
     assert words([], [give("a", 5, 0)]) == ["p/a is on its way to weight 5"]
     assert words([give("a", 5)], []) == ["weight 5 of p/a ends"]

@@ -16,5 +16,5 @@ from dnsteer.spec.errors import counted
         (2, ("entry", "entries"), "2 entries"),
     ],
 )
-def test_one_thing_is_not_several(number: int, words: tuple[str, ...], text: str) -> None:
+def test_counts_use_singular_and_plural(number: int, words: tuple[str, ...], text: str) -> None:
     assert counted(number, *words) == text

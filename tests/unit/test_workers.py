@@ -307,7 +307,7 @@ def edited(*edits: Edit) -> dict[tuple[str, str], int | None]:
 
 
 @pytest.mark.parametrize("kind", ["drain", "down"])
-def test_a_host_goes_out_and_in_with_all_of_its_workers(kind: str) -> None:
+def test_a_host_leaves_and_returns_with_all_its_workers(kind: str) -> None:
     out: Callable[[str], Edit] = lambda name: take_out(name, kind)  # type: ignore[arg-type]  # noqa: E731
     back: Callable[[str], Edit] = lambda name: bring_back(name, kind)  # type: ignore[arg-type]  # noqa: E731
     assert list(edited(out("resolvers/r1"))) == [(f"r1.{n}", kind) for n in range(4)]
@@ -338,7 +338,7 @@ def test_the_weight_of_a_host_is_that_of_each_worker() -> None:
     assert edited(give_weight("resolvers/r2", 3), give_weight("resolvers/r2", 1)) == {}, "as in the spec"
 
 
-def test_who_has_workers_is_recorded() -> None:
+def test_the_record_has_the_workers_of_hosts() -> None:
     recorded = replace(state(), number=1)
     assert AppliedState.from_ids(recorded.to_ids(), "it") == recorded
     assert names_of(recorded.workers, "resolvers", "r2") == ["r2.0", "r2.1"]
@@ -356,7 +356,7 @@ def test_a_state_on_all_workers_is_that_of_the_spec() -> None:
         bring_back("resolvers/r2", "down")(Overlay(), at, NOW)
 
 
-def test_what_differs_is_said_of_workers() -> None:
+def test_spec_differences_name_workers() -> None:
     old = load(TEXT).spec
     more = load(changed(("workers: 2", "workers: 3"), text=TEXT)).spec
     assert [d.text for d in compare_specs(old, more)] == [

@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_written_stays_as_it_was(verb: str, tmp_path: Pa
 
 @pytest.mark.root("a small file system")
 @pytest.mark.parametrize("verb", [*WRITERS, *FOLDERS])
-def test_a_full_disk(verb: str, tmp_path: Path, command: Command) -> None:
+def test_a_full_disk_keeps_the_earlier_file(verb: str, tmp_path: Path, command: Command) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", disk], check=True)
@@ -112,7 +112,7 @@ def test_a_device_that_is_full_is_named(verb: str, tmp_path: Path, command: Comm
     assert link.is_char_device()
 
 
-def test_one_file_too_many_replaces_none(tmp_path: Path) -> None:
+def test_one_failed_file_replaces_none(tmp_path: Path) -> None:
     files = {tmp_path / name: b"new" * size for name, size in (("a", 1), ("b", 2), ("c", 999))}
     for file in files:
         file.write_text(EARLIER)
@@ -123,7 +123,7 @@ def test_one_file_too_many_replaces_none(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a", "b", "c"]
 
 
-def test_modes(tmp_path: Path) -> None:
+def test_file_modes_follow_umask_or_are_kept(tmp_path: Path) -> None:
     """A new file is as the umask says, one that was there keeps its mode: both as with a plain write."""
     new, plain, secret = (tmp_path / name for name in ("new", "plain", "secret"))
     plain.write_text("")
@@ -136,7 +136,7 @@ def test_modes(tmp_path: Path) -> None:
 
 
 @pytest.mark.root("to give a file away")
-def test_the_owner_stays(tmp_path: Path) -> None:
+def test_the_owner_of_a_file_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     os.chown(file, 65534, 65534)
@@ -144,7 +144,7 @@ def test_the_owner_stays(tmp_path: Path) -> None:
     assert (file.stat().st_uid, file.stat().st_gid, file.read_text()) == (65534, 65534, "text")
 
 
-def test_links(tmp_path: Path) -> None:
+def test_symbolic_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
     write_file(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -157,14 +157,14 @@ def test_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "none/file"])
-def test_where_no_file_can_be(name: str, tmp_path: Path) -> None:
+def test_impossible_file_names_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match=str(tmp_path)) as caught:
         write_file(tmp_path / name, "text")
     assert caught.value.filename == str(tmp_path / name)
     assert names(tmp_path) == []
 
 
-def test_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe, got = tmp_path / "pipe", list[str]()
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
@@ -177,7 +177,7 @@ def test_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_file(pipe, "text")
 
 
-def test_standard_output_by_its_name(tmp_path: Path) -> None:
+def test_dev_stdout_is_written(tmp_path: Path) -> None:
     """What is open already is written to, and not replaced under whoever opened it."""
     with (tmp_path / "file").open("w") as stream:
         before = os.fstat(stream.fileno()).st_ino

@@ -80,7 +80,7 @@ PARTS = [kind for kind in parts(Spec, {}) if kind is not Spec]
 
 
 @pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.__name__)
-def test_no_change_of_a_part_is_told_as_an_object(kind: type[BaseModel]) -> None:
+def test_changes_are_described_by_fields_not_objects(kind: type[BaseModel]) -> None:
     told = 0
     for name, field in kind.model_fields.items():
         several = [made(kind, **{name: value}) for value in values(field.annotation)]
@@ -97,7 +97,7 @@ def test_every_part_is_among_them() -> None:
     assert len(PARTS) > 20
 
 
-def test_what_is_written_is_yaml() -> None:
+def test_values_are_written_as_yaml() -> None:
     text = written_text(HealthCheck(check=CheckKind.TCP, interval="500ms", jitter="20%"))
     assert text == "{check: tcp, interval: 500ms, jitter: 20%}"
     assert yaml.safe_load(text) == {"check": "tcp", "interval": "500ms", "jitter": "20%"}
@@ -137,7 +137,7 @@ CHECK = {"check": "dns", "query": {"name": "example.org"}, "interval": "500ms", 
         ),
     ],
 )
-def test_nested_parts_are_told_by_key(was: dict[str, Any], now: dict[str, Any], texts: list[str]) -> None:
+def test_nested_changes_are_described_by_key(was: dict[str, Any], now: dict[str, Any], texts: list[str]) -> None:
     specs = []
     for more in (was, now):
         value = yaml.safe_load(FARM)

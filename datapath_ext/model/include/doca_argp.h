@@ -23,7 +23,6 @@ enum doca_argp_type {
 };
 
 struct doca_argp_param;
-struct doca_argp_cmd;
 struct doca_dev;
 struct doca_dev_rep;
 
@@ -39,7 +38,6 @@ struct doca_argp_device_rep_ctx {
 
 typedef doca_error_t (*doca_argp_param_cb_t)(void *value, void *config);
 typedef doca_error_t (*doca_argp_dpdk_cb_t)(int argc, char **argv);
-typedef doca_error_t (*doca_argp_validation_cb_t)(void *config);
 
 doca_error_t doca_argp_init(const char *program_name, void *config);
 doca_error_t doca_argp_param_create(struct doca_argp_param **param);
@@ -49,16 +47,11 @@ void doca_argp_param_set_description(struct doca_argp_param *param, const char *
 void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments);
 void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback);
 void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type);
-void doca_argp_param_set_mandatory(struct doca_argp_param *param);
 void doca_argp_param_set_multiplicity(struct doca_argp_param *param);
-doca_error_t doca_argp_param_destroy(struct doca_argp_param *param);
 doca_error_t doca_argp_register_param(struct doca_argp_param *param);
-doca_error_t doca_argp_register_version_callback(doca_argp_param_cb_t callback);
-doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback);
 void doca_argp_set_dpdk_program(doca_argp_dpdk_cb_t callback);
 doca_error_t doca_argp_start(int argc, char **argv);
 doca_error_t doca_argp_destroy(void);
-void doca_argp_usage(void);
 
 #ifdef __cplusplus
 }

@@ -53,8 +53,6 @@ doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter, stru
                                           uint32_t *count);
 doca_error_t doca_devinfo_rep_destroy_list(struct doca_devinfo_rep **list);
 doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *info, char *vuid, uint32_t size);
-doca_error_t doca_devinfo_rep_get_pci_func_type(const struct doca_devinfo_rep *info, enum doca_pci_func_type *type);
-doca_error_t doca_devinfo_rep_get_sf_index(const struct doca_devinfo_rep *info, uint32_t *index);
 doca_error_t doca_devinfo_rep_is_equal_pci_addr(const struct doca_devinfo_rep *info, const char *pci_addr,
                                                 uint8_t *equal);
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *info, struct doca_dev_rep **rep);

@@ -32,15 +32,12 @@ struct doca_flow_pipe_cfg;
 struct doca_flow_pipe_entry;
 struct doca_flow_port;
 struct doca_flow_port_cfg;
-struct doca_flow_tune_cfg;
 
 typedef void (*doca_flow_entry_process_cb)(struct doca_flow_pipe_entry *entry, uint16_t pipe_queue,
                                            enum doca_flow_entry_status status, enum doca_flow_entry_op op,
                                            void *user_ctx);
 typedef void (*doca_flow_pipe_process_cb)(struct doca_flow_pipe *pipe, enum doca_flow_pipe_status status,
                                           enum doca_flow_pipe_op op, void *user_ctx);
-typedef void (*doca_flow_shared_resource_unbind_cb)(enum doca_flow_shared_resource_type type, uint32_t id,
-                                                    void *bindable_obj);
 typedef doca_error_t (*doca_flow_pipe_resize_nr_entries_changed_cb)(void *pipe_user_ctx, uint32_t nr_entries);
 typedef doca_error_t (*doca_flow_pipe_resize_entry_relocate_cb)(void *pipe_user_ctx, uint16_t pipe_queue,
                                                                 void *entry_user_ctx, void **new_entry_user_ctx);
@@ -51,22 +48,14 @@ doca_error_t doca_flow_cfg_destroy(struct doca_flow_cfg *cfg);
 doca_error_t doca_flow_cfg_set_pipe_queues(struct doca_flow_cfg *cfg, uint16_t pipe_queues);
 doca_error_t doca_flow_cfg_set_nr_counters(struct doca_flow_cfg *cfg, uint32_t nr_counters);
 doca_error_t doca_flow_cfg_set_nr_meters(struct doca_flow_cfg *cfg, uint32_t nr_meters);
-doca_error_t doca_flow_cfg_set_nr_acl_collisions(struct doca_flow_cfg *cfg, uint8_t nr_acl_collisions);
 doca_error_t doca_flow_cfg_set_mode_args(struct doca_flow_cfg *cfg, const char *mode_args);
 doca_error_t doca_flow_cfg_set_nr_shared_resource(struct doca_flow_cfg *cfg, uint32_t nr_shared_resource,
                                                   enum doca_flow_shared_resource_type type);
 doca_error_t doca_flow_cfg_set_queue_depth(struct doca_flow_cfg *cfg, uint32_t queue_depth);
 doca_error_t doca_flow_cfg_set_cb_pipe_process(struct doca_flow_cfg *cfg, doca_flow_pipe_process_cb cb);
 doca_error_t doca_flow_cfg_set_cb_entry_process(struct doca_flow_cfg *cfg, doca_flow_entry_process_cb cb);
-doca_error_t doca_flow_cfg_set_cb_shared_resource_unbind(struct doca_flow_cfg *cfg,
-                                                         doca_flow_shared_resource_unbind_cb cb);
-doca_error_t doca_flow_cfg_set_rss_key(struct doca_flow_cfg *cfg, const uint8_t *rss_key, uint32_t rss_key_len);
 doca_error_t doca_flow_cfg_set_definitions(struct doca_flow_cfg *cfg, const struct doca_flow_definitions *defs);
 doca_error_t doca_flow_cfg_set_resource_mode(struct doca_flow_cfg *cfg, const enum doca_flow_resource_mode mode);
-doca_error_t doca_flow_cfg_set_tune_cfg(struct doca_flow_cfg *cfg, struct doca_flow_tune_cfg *tune_cfg);
-doca_error_t doca_flow_tune_cfg_create(struct doca_flow_tune_cfg **tune_cfg);
-doca_error_t doca_flow_tune_cfg_destroy(struct doca_flow_tune_cfg *tune_cfg);
-doca_error_t doca_flow_tune_cfg_set_profile(struct doca_flow_tune_cfg *tune_cfg, enum doca_flow_tune_profile profile);
 doca_error_t doca_flow_init(struct doca_flow_cfg *cfg);
 void doca_flow_destroy(void);
 
@@ -77,42 +66,27 @@ doca_error_t doca_flow_port_cfg_set_port_id(struct doca_flow_port_cfg *cfg, uint
 doca_error_t doca_flow_port_cfg_set_dev(struct doca_flow_port_cfg *cfg, struct doca_dev *dev);
 doca_error_t doca_flow_port_cfg_set_dev_rep(struct doca_flow_port_cfg *cfg, struct doca_dev_rep *dev_rep);
 doca_error_t doca_flow_port_cfg_set_devargs(struct doca_flow_port_cfg *cfg, const char *devargs);
-doca_error_t doca_flow_port_cfg_set_priv_data_size(struct doca_flow_port_cfg *cfg, uint16_t priv_data_size);
 doca_error_t doca_flow_port_cfg_set_operation_state(struct doca_flow_port_cfg *cfg,
                                                     enum doca_flow_port_operation_state state);
 doca_error_t doca_flow_port_cfg_set_actions_mem_size(struct doca_flow_port_cfg *cfg, uint32_t size);
 doca_error_t doca_flow_port_cfg_set_nr_resources(struct doca_flow_port_cfg *cfg, enum doca_flow_resource type,
                                                  uint32_t nr_resources);
-doca_error_t doca_flow_port_cfg_set_service_threads_core(struct doca_flow_port_cfg *cfg, uint32_t core);
 doca_error_t doca_flow_port_cfg_set_service_threads_cycle(struct doca_flow_port_cfg *cfg, uint32_t cycle_ms);
-doca_error_t doca_flow_port_cfg_set_ipsec_sn_offload_disable(struct doca_flow_port_cfg *cfg);
 doca_error_t doca_flow_port_start(const struct doca_flow_port_cfg *cfg, struct doca_flow_port **port);
 doca_error_t doca_flow_port_stop(struct doca_flow_port *port);
 doca_error_t doca_flow_port_pair(struct doca_flow_port *port, struct doca_flow_port *pair_port);
-uint8_t *doca_flow_port_priv_data(struct doca_flow_port *port);
 doca_error_t doca_flow_port_operation_state_modify(struct doca_flow_port *port,
                                                    enum doca_flow_port_operation_state state);
 struct doca_flow_port *doca_flow_port_switch_get(const struct doca_flow_port *port);
 void doca_flow_port_pipes_flush(struct doca_flow_port *port);
-doca_error_t doca_flow_port_update_default_miss(struct doca_flow_port *port,
-                                                enum doca_flow_port_default_miss_type type, bool counter_en);
-doca_error_t doca_flow_port_query_default_miss(struct doca_flow_port *port, struct doca_flow_resource_query *query);
 doca_error_t doca_flow_port_shared_resource_get(struct doca_flow_port *port,
                                                 enum doca_flow_shared_resource_type type, uint32_t *id);
-doca_error_t doca_flow_port_shared_resource_put(struct doca_flow_port *port,
-                                                enum doca_flow_shared_resource_type type, uint32_t id);
 doca_error_t doca_flow_port_shared_resource_set_cfg(struct doca_flow_port *port,
                                                     enum doca_flow_shared_resource_type type, uint32_t id,
                                                     struct doca_flow_shared_resource_cfg *cfg);
 doca_error_t doca_flow_port_shared_resources_query(struct doca_flow_port *port,
                                                    enum doca_flow_shared_resource_type type, uint32_t *ids,
                                                    struct doca_flow_resource_query *results, uint32_t count);
-doca_error_t doca_flow_shared_resource_set_cfg(enum doca_flow_shared_resource_type type, uint32_t id,
-                                               struct doca_flow_shared_resource_cfg *cfg);
-doca_error_t doca_flow_shared_resources_bind(enum doca_flow_shared_resource_type type, uint32_t *ids, uint32_t count,
-                                             void *bindable_obj);
-doca_error_t doca_flow_shared_resources_query(enum doca_flow_shared_resource_type type, uint32_t *ids,
-                                              struct doca_flow_resource_query *results, uint32_t count);
 
 /* Pipes. Whatever a setter or doca_flow_pipe_create() is given is copied. */
 doca_error_t doca_flow_pipe_cfg_create(struct doca_flow_pipe_cfg **cfg, struct doca_flow_port *port);
@@ -150,10 +124,6 @@ doca_error_t doca_flow_pipe_calc_hash(struct doca_flow_pipe *pipe, const struct 
                                       uint32_t *hash);
 doca_error_t doca_flow_port_calc_entropy(struct doca_flow_port *port, struct doca_flow_entropy_format *header,
                                          uint16_t *entropy);
-doca_error_t doca_flow_mpls_label_encode(uint32_t label, uint8_t traffic_class, uint8_t ttl, bool bottom_of_stack,
-                                         struct doca_flow_header_mpls *mpls);
-doca_error_t doca_flow_mpls_label_decode(const struct doca_flow_header_mpls *mpls, uint32_t *label,
-                                         uint8_t *traffic_class, uint8_t *ttl, bool *bottom_of_stack);
 
 /* Entries. Operations are queued; doca_flow_entries_process() completes them and calls back. */
 doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
@@ -182,19 +152,6 @@ doca_error_t doca_flow_pipe_lpm_add_entry(uint16_t pipe_queue, struct doca_flow_
                                           const struct doca_flow_actions *actions,
                                           const struct doca_flow_monitor *monitor, const struct doca_flow_fwd *fwd,
                                           uint32_t flags, void *usr_ctx, struct doca_flow_pipe_entry **entry);
-doca_error_t doca_flow_pipe_lpm_update_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe, uint8_t action_idx,
-                                             const struct doca_flow_actions *actions,
-                                             const struct doca_flow_monitor *monitor, const struct doca_flow_fwd *fwd,
-                                             uint32_t flags, struct doca_flow_pipe_entry *entry);
-doca_error_t doca_flow_pipe_acl_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
-                                          const struct doca_flow_match *match,
-                                          const struct doca_flow_match *match_mask, uint8_t action_idx,
-                                          const struct doca_flow_actions *actions, const uint32_t priority,
-                                          const struct doca_flow_fwd *fwd, uint32_t flags, void *usr_ctx,
-                                          struct doca_flow_pipe_entry **entry);
-doca_error_t doca_flow_pipe_acl_update_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe, uint8_t action_idx,
-                                             const struct doca_flow_actions *actions, const struct doca_flow_fwd *fwd,
-                                             uint32_t flags, struct doca_flow_pipe_entry *entry);
 doca_error_t doca_flow_pipe_ordered_list_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe, uint32_t idx,
                                                    const struct doca_flow_ordered_list *ordered_list,
                                                    const struct doca_flow_fwd *fwd, uint32_t flags, void *usr_ctx,

@@ -195,23 +195,11 @@ enum doca_flow_ordered_list_element_type {
     DOCA_FLOW_ORDERED_LIST_ELEMENT_CRYPTO,
 };
 
-enum doca_flow_port_default_miss_type {
-    DOCA_FLOW_PORT_DEFAULT_MISS_KERNEL = 0,
-    DOCA_FLOW_PORT_DEFAULT_MISS_RSS,
-    DOCA_FLOW_PORT_DEFAULT_MISS_DROP,
-};
-
 enum doca_flow_port_operation_state {
     DOCA_FLOW_PORT_OPERATION_STATE_ACTIVE = 0,
     DOCA_FLOW_PORT_OPERATION_STATE_ACTIVE_READY_TO_SWAP,
     DOCA_FLOW_PORT_OPERATION_STATE_STANDBY,
     DOCA_FLOW_PORT_OPERATION_STATE_UNCONNECTED,
-};
-
-enum doca_flow_tune_profile {
-    DOCA_FLOW_TUNE_PROFILE_NONE = 0,
-    DOCA_FLOW_TUNE_PROFILE_PIPELINE = 30,
-    DOCA_FLOW_TUNE_PROFILE_FULL = 60,
 };
 
 enum doca_rss_type {

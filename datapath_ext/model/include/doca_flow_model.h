@@ -1,13 +1,13 @@
 /* The model's own interface: what no hardware has. Hand packets to ports and see what becomes of them, connect ports
- * to files and network devices, choose how strict the model is, and ask why it refused.
+ * to network devices, choose how strict the model is, and ask why it refused.
  *
  * A program that knows nothing of this header is steered by the environment:
  *   DOCA_FLOW_MODEL_STRICT=1           refuse what no public program or document proves
  *   DOCA_FLOW_MODEL_DEVICES="a b"      names under which doca_devinfo_create_list() offers devices
  *   DOCA_FLOW_MODEL_UPDATES_MOST, _REMOVE_ONE_IN, _FULL_ONE_IN, _FULL_AT_SIZE, _DESTROY_CALLBACKS
  *                                      numbers: struct doca_flow_model_faults
- *   DOCA_FLOW_MODEL_PORTS="0=netdev:NAME 1=pcap:IN:OUT"
- *                                      connects ports as they start (IN or OUT may be empty) */
+ *   DOCA_FLOW_MODEL_PORTS="0=netdev:NAME 1=netdev:NAME"
+ *                                      connects ports as they start */
 #ifndef DOCA_FLOW_MODEL_H_
 #define DOCA_FLOW_MODEL_H_
 
@@ -79,7 +79,7 @@ struct doca_flow_model_faults {
 /* From now on; NULL: none. Until the first call the environment says it. Chance is seeded by doca_flow_model_seed(). */
 void doca_flow_model_set_faults(const struct doca_flow_model_faults *faults);
 
-/* Replays what random numbers the model draws: packet randoms, junk in scratch words, random hash pipes. */
+/* Replays what random numbers the model draws: packet randoms, junk in scratch words. */
 void doca_flow_model_seed(uint64_t seed);
 /* Stops the clock of meters and aging and sets it, in ns; UINT64_MAX gives it back to the system. */
 void doca_flow_model_set_clock(uint64_t now_ns);
@@ -87,12 +87,6 @@ void doca_flow_model_set_clock(uint64_t now_ns);
 /* Adds a device that doca_devinfo_create_list() will offer, or, as "DEVICE,REPRESENTOR", a representor that
  * doca_devinfo_rep_create_list() will. Any name but "" will do. */
 doca_error_t doca_flow_model_device_add(const char *name);
-
-/* Connects a started port to files in pcap format: frames of `in` come in when doca_flow_model_replay() runs, frames
- * that leave go to `out`. Either may be NULL. DOCA_ERROR_IO_FAILED: a file cannot be opened or is no pcap file. */
-doca_error_t doca_flow_model_attach_pcap(uint16_t port_id, const char *in, const char *out);
-/* Plays every connected input file once, in port order; the number of frames goes to *frames, which may be NULL. */
-doca_error_t doca_flow_model_replay(size_t *frames);
 
 /* Connects a started port to a network device, with a thread that carries frames both ways until the port stops.
  * Needs CAP_NET_RAW. DOCA_ERROR_NOT_FOUND: no such device; DOCA_ERROR_OPERATING_SYSTEM: a socket call failed. */
@@ -105,7 +99,7 @@ doca_error_t doca_flow_model_set_promiscuous(uint16_t port_id, bool on);
 struct doca_flow_model_port_stats {
     uint64_t received;    /* frames that came in */
     uint64_t sent;        /* frames that left by this port */
-    uint64_t not_sent;    /* frames that the device or file did not take */
+    uint64_t not_sent;    /* frames that the device did not take */
     uint64_t dropped;     /* frames in that ended as dropped, missed, unproven or broken */
     uint64_t handed_over; /* frames in that went to the kernel or to a queue */
     uint64_t lost;        /* frames that the device's ring had no room for */

@@ -25,7 +25,6 @@ enum doca_log_level {
 struct doca_log_backend;
 
 doca_error_t doca_log_backend_create_standard(void);
-doca_error_t doca_log_backend_create_with_file(FILE *file, struct doca_log_backend **backend);
 doca_error_t doca_log_backend_create_with_file_sdk(FILE *file, struct doca_log_backend **backend);
 doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level);
 doca_error_t doca_log_level_set_global_lower_limit(uint32_t level);

@@ -35,7 +35,7 @@ struct action_set {
     struct op *ops;
     size_t op_count;
     bool decap, encap, pop_vlan, push_vlan;
-    bool own_decap, own_encap; /* not shared: counted against the port's budget */
+    bool own_encap; /* not shared: counted against the port's budget, as decaps all are */
     struct decap_header decap_header;
     struct encap_header encap_header;
     uint16_t push_type, push_tci;

@@ -16,7 +16,7 @@ struct doca_argp_param {
     const char *short_name, *long_name, *description, *arguments;
     doca_argp_param_cb_t callback;
     enum doca_argp_type type;
-    bool mandatory, multiple, given;
+    bool multiple, given;
 };
 
 static struct {
@@ -25,7 +25,6 @@ static struct {
     struct doca_argp_param *params[PARAMS_MAX];
     unsigned count;
     doca_argp_dpdk_cb_t dpdk;
-    doca_argp_validation_cb_t validate;
     char *devargs[PARAMS_MAX]; /* handed to callbacks, and kept by programs */
     unsigned devargs_count;
 } state;
@@ -44,12 +43,6 @@ doca_error_t doca_argp_param_create(struct doca_argp_param **param)
         return refuse(DOCA_ERROR_INVALID_VALUE, "argp_param_create without a place for it");
     *param = calloc(1, sizeof(**param));
     return *param != NULL ? DOCA_SUCCESS : refuse(DOCA_ERROR_NO_MEMORY, "no memory for a parameter");
-}
-
-doca_error_t doca_argp_param_destroy(struct doca_argp_param *param)
-{
-    free(param);
-    return DOCA_SUCCESS;
 }
 
 void doca_argp_param_set_short_name(struct doca_argp_param *param, const char *name)
@@ -82,11 +75,6 @@ void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type
     param->type = type;
 }
 
-void doca_argp_param_set_mandatory(struct doca_argp_param *param)
-{
-    param->mandatory = true;
-}
-
 void doca_argp_param_set_multiplicity(struct doca_argp_param *param)
 {
     param->multiple = true;
@@ -102,23 +90,12 @@ doca_error_t doca_argp_register_param(struct doca_argp_param *param)
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_argp_register_version_callback(doca_argp_param_cb_t callback)
-{
-    return callback != NULL ? DOCA_SUCCESS : refuse(DOCA_ERROR_INVALID_VALUE, "no version callback");
-}
-
-doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback)
-{
-    state.validate = callback;
-    return DOCA_SUCCESS;
-}
-
 void doca_argp_set_dpdk_program(doca_argp_dpdk_cb_t callback)
 {
     state.dpdk = callback;
 }
 
-void doca_argp_usage(void)
+static void print_usage(void)
 {
     (void)printf("usage: %s [EAL parameters] -- [parameters]\n", state.program);
     for (unsigned i = 0; i < state.count; i++) {
@@ -254,7 +231,7 @@ static bool is_common(const char *argument, const char *value, bool *used)
     }
     *used = false;
     if (strcmp(argument, "-h") == 0 || strcmp(argument, "--help") == 0) {
-        doca_argp_usage();
+        print_usage();
         exit(EXIT_SUCCESS);
     }
     return false;
@@ -283,9 +260,6 @@ static doca_error_t parse(int argc, char **argv)
         if (result != DOCA_SUCCESS)
             return result;
     }
-    for (unsigned i = 0; i < state.count; i++)
-        if (state.params[i]->mandatory && !state.params[i]->given)
-            return refuse(DOCA_ERROR_INVALID_VALUE, "parameter --%s is missing", state.params[i]->long_name);
     return DOCA_SUCCESS;
 }
 
@@ -305,8 +279,6 @@ doca_error_t doca_argp_start(int argc, char **argv)
     }
     if (result == DOCA_SUCCESS)
         result = parse(argc - first, argv + first);
-    if (result == DOCA_SUCCESS && state.validate != NULL)
-        result = state.validate(state.config);
     return result;
 }
 

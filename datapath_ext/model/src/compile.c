@@ -189,29 +189,22 @@ static doca_error_t compile_desc(struct compilation *work, const struct doca_flo
     return result == DOCA_SUCCESS ? add_op(work->set, &op) : result;
 }
 
-static doca_error_t compile_decap(struct compilation *work, struct doca_flow_port *port)
+static doca_error_t compile_decap(struct compilation *work)
 {
     const struct doca_flow_actions *shape = &work->shape->actions;
     struct action_set *set = work->set;
-    uint32_t id = shape->shared_decap_id;
 
     if (shape->decap_type == DOCA_FLOW_RESOURCE_TYPE_NONE)
         return DOCA_SUCCESS;
+    if (shape->decap_type == DOCA_FLOW_RESOURCE_TYPE_SHARED)
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "a shared decap; the model has those of a template's own");
     set->decap = true;
-    if (shape->decap_type == DOCA_FLOW_RESOURCE_TYPE_NON_SHARED) {
-        set->own_decap = true;
-        if (work->mode == COMPILE_ENTRY && work->entry == NULL && decap_is_changeable(&shape->decap_cfg))
-            return refuse(DOCA_ERROR_INVALID_VALUE, "no actions, but the template leaves the Ethernet header of its "
-                          "decap to the entry");
-        return decap_build(&shape->decap_cfg,
-                           work->mode == COMPILE_ENTRY && work->entry != NULL ? &work->entry->decap_cfg : NULL,
-                           &set->decap_header);
-    }
-    if (id == UINT32_MAX && work->mode == COMPILE_SHAPE)
-        return DOCA_SUCCESS;
-    if (id == UINT32_MAX && work->entry != NULL)
-        id = work->entry->shared_decap_id;
-    return shared_decap(port, id, &set->decap_header);
+    if (work->mode == COMPILE_ENTRY && work->entry == NULL && decap_is_changeable(&shape->decap_cfg))
+        return refuse(DOCA_ERROR_INVALID_VALUE, "no actions, but the template leaves the Ethernet header of its "
+                      "decap to the entry");
+    return decap_build(&shape->decap_cfg,
+                       work->mode == COMPILE_ENTRY && work->entry != NULL ? &work->entry->decap_cfg : NULL,
+                       &set->decap_header);
 }
 
 static doca_error_t compile_encap(struct compilation *work, struct doca_flow_port *port)
@@ -276,7 +269,7 @@ doca_error_t actions_compile(const struct action_template *shape, enum compile_m
     memset(set, 0, sizeof(*set));
     result = check_known(&shape->actions, shape->has_mask ? &shape->mask : &shape->actions);
     if (result == DOCA_SUCCESS)
-        result = compile_decap(&work, port);
+        result = compile_decap(&work);
     if (result == DOCA_SUCCESS)
         result = compile_fields(&work);
     for (unsigned i = 0; i < shape->desc_count && result == DOCA_SUCCESS; i++)

@@ -19,14 +19,12 @@ struct doca_flow_cfg {
     uint16_t queues;
     uint32_t queue_depth;
     uint32_t budget[RESOURCE_KINDS];
-    uint32_t shared[SHARED_RESOURCE_KINDS];
     enum doca_flow_resource_mode resource_mode;
     bool mode_set;
     bool switch_mode;
     bool expert;
     doca_flow_entry_process_cb entry_cb;
     doca_flow_pipe_process_cb pipe_cb;
-    doca_flow_shared_resource_unbind_cb unbind_cb;
 };
 
 struct library {

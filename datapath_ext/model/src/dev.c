@@ -219,11 +219,6 @@ struct doca_dev *rep_dev(const struct doca_dev_rep *rep)
     return rep->info.dev;
 }
 
-const char *dev_name(const struct doca_dev *dev)
-{
-    return dev->info->name;
-}
-
 const char *info_name(const struct doca_devinfo *info)
 {
     return info != NULL ? info->name : NULL;

@@ -9,7 +9,6 @@ struct doca_dev *dev_open_name(const char *name);
 /* A representor of the device; holds it open. */
 struct doca_dev_rep *rep_open_name(struct doca_dev *dev, const char *name);
 struct doca_dev *rep_dev(const struct doca_dev_rep *rep);
-const char *dev_name(const struct doca_dev *dev);
 /* NULL for NULL. */
 const char *info_name(const struct doca_devinfo *info);
 const char *rep_info_name(const struct doca_devinfo_rep *info);

@@ -126,16 +126,6 @@ doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *info, uint32_t
     return put_sf_index(info_name(info), index);
 }
 
-doca_error_t doca_devinfo_rep_get_pci_func_type(const struct doca_devinfo_rep *info, enum doca_pci_func_type *type)
-{
-    return put_func_type(rep_info_name(info), type);
-}
-
-doca_error_t doca_devinfo_rep_get_sf_index(const struct doca_devinfo_rep *info, uint32_t *index)
-{
-    return put_sf_index(rep_info_name(info), index);
-}
-
 doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *info, char *vuid, uint32_t size)
 {
     if (info == NULL)

@@ -26,7 +26,7 @@ static doca_error_t take_budgets(struct doca_flow_port *port, struct effect *eff
         if (result != DOCA_SUCCESS)
             return result;
     }
-    return effect->actions.own_decap ? take_header(port, DOCA_FLOW_RESOURCE_DECAP, &effect->took_decap) : result;
+    return effect->actions.decap ? take_header(port, DOCA_FLOW_RESOURCE_DECAP, &effect->took_decap) : result;
 }
 
 static doca_error_t finish(struct doca_flow_pipe *pipe, const struct doca_flow_monitor *monitor,

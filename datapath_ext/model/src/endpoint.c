@@ -11,33 +11,23 @@ static bool promiscuous[PORTS_MAX]; /* by port number: DPDK's ports have it befo
 
 bool endpoint_send(struct doca_flow_port *port, const uint8_t *frame, size_t length)
 {
-    const struct endpoint *endpoint = port->endpoint;
-
-    if (endpoint == NULL)
-        return true; /* the result of doca_flow_model_receive() is where it goes */
-    if (endpoint->netdev != NULL)
-        return netdev_send(endpoint->netdev, frame, length);
-    return endpoint->out == NULL || pcap_write(endpoint->out, frame, length);
+    /* Without a device the result of doca_flow_model_receive() is where it goes. */
+    return port->netdev == NULL || netdev_send(port->netdev, frame, length);
 }
 
 void endpoint_close(struct doca_flow_port *port)
 {
-    struct endpoint *endpoint;
+    struct netdev *netdev;
 
     model_lock();
-    endpoint = port->endpoint;
-    port->endpoint = NULL;
+    netdev = port->netdev;
+    port->netdev = NULL;
     model_unlock();
-    if (endpoint == NULL)
-        return;
-    netdev_close(endpoint->netdev);
-    pcap_close(endpoint->in);
-    pcap_close(endpoint->out);
-    free(endpoint);
+    netdev_close(netdev);
 }
 
-/* Gives the port its endpoint, or refuses: there is no such port, or it has one. */
-static doca_error_t connect_port(uint16_t port_id, struct endpoint *endpoint)
+/* Gives the port its device, or refuses: there is no such port, or it has one. */
+static doca_error_t connect_port(uint16_t port_id, struct netdev *netdev)
 {
     struct doca_flow_port *port;
     doca_error_t result = DOCA_SUCCESS;
@@ -46,42 +36,17 @@ static doca_error_t connect_port(uint16_t port_id, struct endpoint *endpoint)
     port = port_find(port_id);
     if (port == NULL)
         result = refuse(DOCA_ERROR_INVALID_VALUE, "port %u was not started", port_id);
-    else if (port->endpoint != NULL)
+    else if (port->netdev != NULL)
         result = refuse(DOCA_ERROR_ALREADY_EXIST, "port %u is connected already", port_id);
     else
-        port->endpoint = endpoint;
+        port->netdev = netdev;
     model_unlock();
-    return result;
-}
-
-doca_error_t doca_flow_model_attach_pcap(uint16_t port_id, const char *in, const char *out)
-{
-    struct endpoint *endpoint = calloc(1, sizeof(*endpoint));
-    doca_error_t result = DOCA_SUCCESS;
-
-    if (endpoint == NULL)
-        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for an endpoint");
-    if (in != NULL) {
-        endpoint->in = pcap_open_in(in);
-        result = endpoint->in != NULL ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED;
-    }
-    if (result == DOCA_SUCCESS && out != NULL) {
-        endpoint->out = pcap_open_out(out);
-        result = endpoint->out != NULL ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED;
-    }
-    if (result == DOCA_SUCCESS)
-        result = connect_port(port_id, endpoint);
-    if (result != DOCA_SUCCESS) {
-        pcap_close(endpoint->in);
-        pcap_close(endpoint->out);
-        free(endpoint);
-    }
     return result;
 }
 
 doca_error_t doca_flow_model_attach_netdev(uint16_t port_id, const char *name)
 {
-    struct endpoint *endpoint;
+    struct netdev *netdev;
     doca_error_t result = DOCA_ERROR_UNKNOWN;
     bool on;
 
@@ -90,16 +55,11 @@ doca_error_t doca_flow_model_attach_netdev(uint16_t port_id, const char *name)
     model_lock();
     on = promiscuous[port_id];
     model_unlock();
-    endpoint = calloc(1, sizeof(*endpoint));
-    if (endpoint == NULL)
-        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for an endpoint");
-    endpoint->netdev = netdev_open(name, port_id, on, &result);
-    if (endpoint->netdev != NULL)
-        result = connect_port(port_id, endpoint);
-    if (result != DOCA_SUCCESS) {
-        netdev_close(endpoint->netdev);
-        free(endpoint);
-    }
+    netdev = netdev_open(name, port_id, on, &result);
+    if (netdev != NULL)
+        result = connect_port(port_id, netdev);
+    if (result != DOCA_SUCCESS)
+        netdev_close(netdev);
     return result;
 }
 
@@ -112,8 +72,7 @@ doca_error_t doca_flow_model_set_promiscuous(uint16_t port_id, bool on)
         return refuse(DOCA_ERROR_INVALID_VALUE, "set_promiscuous of port %u", port_id);
     model_lock();
     port = port_find(port_id);
-    if (port != NULL && port->endpoint != NULL && port->endpoint->netdev != NULL &&
-        !netdev_set_promiscuous(port->endpoint->netdev, on))
+    if (port != NULL && port->netdev != NULL && !netdev_set_promiscuous(port->netdev, on))
         result = refuse(DOCA_ERROR_OPERATING_SYSTEM, "promiscuous mode of port %u: %s", port_id, strerror(errno));
     else
         promiscuous[port_id] = on;
@@ -121,59 +80,12 @@ doca_error_t doca_flow_model_set_promiscuous(uint16_t port_id, bool on)
     return result;
 }
 
-static doca_error_t replay_port(struct doca_flow_port *port, uint8_t *frame, size_t *count)
+/* "netdev:NAME". */
+static doca_error_t attach(uint16_t port_id, const char *spec)
 {
-    for (;;) {
-        struct doca_flow_model_result result;
-        doca_error_t code;
-        size_t length;
-
-        if (!pcap_read(port->endpoint->in, frame, FRAME_MAX, &length))
-            return DOCA_ERROR_IO_FAILED;
-        if (length == 0)
-            return DOCA_SUCCESS;
-        code = doca_flow_model_receive(port->cfg.id, frame, length, &result);
-        if (code != DOCA_SUCCESS)
-            return code;
-        doca_flow_model_result_free(&result);
-        (*count)++;
-    }
-}
-
-doca_error_t doca_flow_model_replay(size_t *frames)
-{
-    uint8_t *frame = malloc(FRAME_MAX);
-    doca_error_t result = DOCA_SUCCESS;
-    size_t count = 0;
-
-    if (frame == NULL)
-        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for a frame");
-    model_lock();
-    for (unsigned i = 0; i < PORTS_MAX && result == DOCA_SUCCESS; i++)
-        if (model.ports[i] != NULL && model.ports[i]->endpoint != NULL && model.ports[i]->endpoint->in != NULL)
-            result = replay_port(model.ports[i], frame, &count);
-    model_unlock();
-    free(frame);
-    if (frames != NULL)
-        *frames = count;
-    return result;
-}
-
-/* "netdev:NAME" or "pcap:IN:OUT". */
-static doca_error_t attach(uint16_t port_id, char *spec)
-{
-    char *out;
-
-    if (strncmp(spec, "netdev:", 7) == 0)
-        return doca_flow_model_attach_netdev(port_id, spec + 7);
-    if (strncmp(spec, "pcap:", 5) != 0)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "DOCA_FLOW_MODEL_PORTS: \"%s\"; netdev:NAME or pcap:IN:OUT", spec);
-    spec += 5;
-    out = strchr(spec, ':');
-    if (out != NULL)
-        *out++ = '\0';
-    return doca_flow_model_attach_pcap(port_id, *spec != '\0' ? spec : NULL,
-                                       out != NULL && *out != '\0' ? out : NULL);
+    if (strncmp(spec, "netdev:", 7) != 0)
+        return refuse(DOCA_ERROR_INVALID_VALUE, "DOCA_FLOW_MODEL_PORTS: \"%s\"; netdev:NAME", spec);
+    return doca_flow_model_attach_netdev(port_id, spec + 7);
 }
 
 void endpoint_attach_configured(struct doca_flow_port *port)

@@ -115,17 +115,6 @@ static void to_queue(struct run *run, const struct doca_flow_fwd *fwd)
 {
     const struct doca_flow_resource_rss_cfg *rss = &fwd->rss;
 
-    if (fwd->rss_type == DOCA_FLOW_RESOURCE_TYPE_SHARED) {
-        const struct shared_resource *shared =
-            shared_find(run->pipe != NULL ? run->pipe->cfg.port : run->in, DOCA_FLOW_SHARED_RESOURCE_RSS,
-                        fwd->shared_rss_id);
-
-        if (shared == NULL) {
-            end(run, DOCA_FLOW_MODEL_BROKEN, 0, "shared RSS %u is not configured", fwd->shared_rss_id);
-            return;
-        }
-        rss = &shared->cfg.rss_cfg;
-    }
     if (rss->nr_queues <= 0 || rss->queues_array == NULL) {
         end(run, DOCA_FLOW_MODEL_BROKEN, 0, "RSS without queues");
         return;
@@ -167,30 +156,6 @@ static void run_forward(struct run *run, const struct forward *forward)
     }
 }
 
-static void miss_root(struct run *run)
-{
-    struct doca_flow_port *port = run->in;
-
-    if (!port->has_default_miss || run->domain != DOCA_FLOW_PIPE_DOMAIN_DEFAULT) {
-        end(run, DOCA_FLOW_MODEL_MISSED, 0, "no rule");
-        return;
-    }
-    if (port->default_miss_counted)
-        counter_add(&port->default_miss_counter, run->packet->length);
-    switch (port->default_miss) {
-    case DOCA_FLOW_PORT_DEFAULT_MISS_KERNEL:
-        end(run, DOCA_FLOW_MODEL_KERNEL, 0, "default miss");
-        break;
-    case DOCA_FLOW_PORT_DEFAULT_MISS_RSS:
-        end(run, DOCA_FLOW_MODEL_QUEUED, 0, "default miss");
-        break;
-    case DOCA_FLOW_PORT_DEFAULT_MISS_DROP:
-    default:
-        end(run, DOCA_FLOW_MODEL_DROPPED, 0, "default miss");
-        break;
-    }
-}
-
 static void miss(struct run *run, struct doca_flow_pipe *pipe)
 {
     if (pipe->cfg.miss_counter)
@@ -198,7 +163,7 @@ static void miss(struct run *run, struct doca_flow_pipe *pipe)
     if (pipe->miss.given && pipe->miss.fwd.type != DOCA_FLOW_FWD_NONE)
         run_forward(run, &pipe->miss);
     else
-        miss_root(run);
+        end(run, DOCA_FLOW_MODEL_MISSED, 0, "no rule");
 }
 
 /* False if the packet ended. */
@@ -267,24 +232,16 @@ static void flood(struct run *run, struct doca_flow_pipe *pipe)
     run_entry(run, last);
 }
 
-static uint32_t pick_slot(struct run *run, struct doca_flow_pipe *pipe, uint32_t algorithm, bool *lacking)
+static uint32_t pick_slot(struct run *run, struct doca_flow_pipe *pipe, bool *lacking)
 {
     uint8_t key[KEY_MAX];
     uint32_t size = 1;
 
     *lacking = false;
-    switch (algorithm) {
-    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_RANDOM:
-        return (uint32_t)(model_random() % pipe->cfg.nr_entries);
-    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_ROUND_ROBIN:
-        return pipe->next_slot++ % pipe->cfg.nr_entries;
-    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_HASH:
-    default:
-        while (size < pipe->cfg.nr_entries)
-            size *= 2;
-        matcher_hash_key(&pipe->matcher, run->packet, key, lacking);
-        return hash_key(&pipe->matcher, key) & (size - 1);
-    }
+    while (size < pipe->cfg.nr_entries)
+        size *= 2;
+    matcher_hash_key(&pipe->matcher, run->packet, key, lacking);
+    return hash_key(&pipe->matcher, key) & (size - 1);
 }
 
 static void run_hash(struct run *run, struct doca_flow_pipe *pipe, uint32_t algorithm)
@@ -299,7 +256,7 @@ static void run_hash(struct run *run, struct doca_flow_pipe *pipe, uint32_t algo
         flood(run, pipe);
         return;
     }
-    slot = pick_slot(run, pipe, algorithm, &lacking);
+    slot = pick_slot(run, pipe, &lacking);
     if (lacking && doca_flow_model_is_strict()) {
         end(run, DOCA_FLOW_MODEL_UNPROVEN, 0, "hash of fields that the packet has not");
         return;
@@ -339,9 +296,6 @@ static void run_pipe(struct run *run, struct doca_flow_pipe *pipe, uint32_t inde
         scratch_clobber(run->packet, SCRATCH_LPM);
         break;
     case DOCA_FLOW_PIPE_ACL:
-        entry = index_find(pipe, run->packet);
-        scratch_clobber(run->packet, SCRATCH_ACL);
-        break;
     case DOCA_FLOW_PIPE_BASIC:
     case DOCA_FLOW_PIPE_CONTROL:
     case DOCA_FLOW_PIPE_CT:
@@ -370,6 +324,6 @@ void run_packet(struct doca_flow_port *port, struct packet *packet, struct doca_
     if (owner->root[DOCA_FLOW_PIPE_DOMAIN_DEFAULT] != NULL)
         run_pipe(&run, owner->root[DOCA_FLOW_PIPE_DOMAIN_DEFAULT], 0, DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_HASH);
     else
-        miss_root(&run);
+        end(&run, DOCA_FLOW_MODEL_MISSED, 0, "no rule");
     packet_destroy(packet);
 }

@@ -25,7 +25,7 @@ doca_error_t forward_create(const struct doca_flow_fwd *fwd, struct forward *for
         return DOCA_SUCCESS;
     forward->given = true;
     forward->fwd = *fwd;
-    if (fwd->type == DOCA_FLOW_FWD_RSS && fwd->rss_type != DOCA_FLOW_RESOURCE_TYPE_SHARED && fwd->rss.nr_queues > 0) {
+    if (fwd->type == DOCA_FLOW_FWD_RSS && fwd->rss.nr_queues > 0) {
         size_t size = (size_t)fwd->rss.nr_queues * sizeof(*forward->queues);
 
         if (fwd->rss.queues_array == NULL)
@@ -59,8 +59,7 @@ bool forward_is_changeable(const struct doca_flow_fwd *fwd)
     case DOCA_FLOW_FWD_HASH_PIPE:
         return fwd->hash_pipe.pipe == NULL;
     case DOCA_FLOW_FWD_RSS:
-        return fwd->rss_type == DOCA_FLOW_RESOURCE_TYPE_SHARED ? fwd->shared_rss_id == UINT32_MAX
-                                                               : fwd->rss.nr_queues == -1;
+        return fwd->rss.nr_queues == -1;
     case DOCA_FLOW_FWD_NONE:
     case DOCA_FLOW_FWD_DROP:
     case DOCA_FLOW_FWD_TARGET:
@@ -79,15 +78,15 @@ static doca_error_t check_hash_jump(const struct doca_flow_fwd *fwd)
     case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING:
         break;
     case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_HASH:
-    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_RANDOM:
-    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_ROUND_ROBIN:
         return unproven("forward to a hash pipe by algorithm %d; public programs only flood that way",
                         (int)fwd->hash_pipe.algorithm);
+    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_RANDOM:
+    case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_ROUND_ROBIN:
     case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_IDENTITY:
     case DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_SELECT_ENABLED:
     default:
-        return refuse(DOCA_ERROR_NOT_SUPPORTED, "forward to a hash pipe by algorithm %d; the model has HASH, RANDOM, "
-                      "ROUND_ROBIN and FLOODING", (int)fwd->hash_pipe.algorithm);
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "forward to a hash pipe by algorithm %d; the model has HASH and "
+                      "FLOODING", (int)fwd->hash_pipe.algorithm);
     }
     if (pipe != NULL && !(pipe->cfg.hash_algorithms & (uint32_t)fwd->hash_pipe.algorithm))
         return refuse(DOCA_ERROR_INVALID_VALUE, "forward to a hash pipe by algorithm %d, which pipe %s was not "
@@ -118,7 +117,7 @@ doca_error_t forward_check(const struct doca_flow_pipe_cfg *cfg, const struct do
         return DOCA_SUCCESS;
     case DOCA_FLOW_FWD_RSS:
         if (fwd->rss_type == DOCA_FLOW_RESOURCE_TYPE_SHARED)
-            return DOCA_SUCCESS; /* it may be configured later */
+            return refuse(DOCA_ERROR_NOT_SUPPORTED, "forward to a shared RSS; the model has those of a forward's own");
         if (fwd->rss.nr_queues == 0 || fwd->rss.nr_queues < -1)
             return refuse(DOCA_ERROR_INVALID_VALUE, "RSS with %d queues", fwd->rss.nr_queues);
         return DOCA_SUCCESS;

@@ -188,8 +188,8 @@ struct doca_flow_pipe_entry *index_find(struct doca_flow_pipe *pipe, struct pack
     case DOCA_FLOW_PIPE_LPM:
         return find_lpm(pipe, packet);
     case DOCA_FLOW_PIPE_CONTROL:
-    case DOCA_FLOW_PIPE_ACL:
         return find_masked(pipe, packet);
+    case DOCA_FLOW_PIPE_ACL:
     case DOCA_FLOW_PIPE_CT:
     case DOCA_FLOW_PIPE_HASH:
     case DOCA_FLOW_PIPE_ORDERED_LIST:

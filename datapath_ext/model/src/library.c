@@ -54,12 +54,6 @@ doca_error_t doca_flow_cfg_set_nr_meters(struct doca_flow_cfg *cfg, uint32_t nr_
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_flow_cfg_set_nr_acl_collisions(struct doca_flow_cfg *cfg, uint8_t nr_acl_collisions)
-{
-    (void)nr_acl_collisions; /* the model's access lists have no collisions */
-    return cfg != NULL ? DOCA_SUCCESS : no_cfg("set_nr_acl_collisions");
-}
-
 /* A mode and options, separated by commas. */
 doca_error_t doca_flow_cfg_set_mode_args(struct doca_flow_cfg *cfg, const char *mode_args)
 {
@@ -98,7 +92,7 @@ doca_error_t doca_flow_cfg_set_nr_shared_resource(struct doca_flow_cfg *cfg, uin
 {
     if (cfg == NULL || (unsigned)type >= SHARED_RESOURCE_KINDS)
         return no_cfg("set_nr_shared_resource");
-    cfg->shared[type] = nr_shared_resource;
+    (void)nr_shared_resource; /* the library has none: in PORT mode they are the ports' */
     return DOCA_SUCCESS;
 }
 
@@ -124,22 +118,6 @@ doca_error_t doca_flow_cfg_set_cb_entry_process(struct doca_flow_cfg *cfg, doca_
         return no_cfg("set_cb_entry_process");
     cfg->entry_cb = cb;
     return DOCA_SUCCESS;
-}
-
-doca_error_t doca_flow_cfg_set_cb_shared_resource_unbind(struct doca_flow_cfg *cfg,
-                                                         doca_flow_shared_resource_unbind_cb cb)
-{
-    if (cfg == NULL)
-        return no_cfg("set_cb_shared_resource_unbind");
-    cfg->unbind_cb = cb;
-    return DOCA_SUCCESS;
-}
-
-doca_error_t doca_flow_cfg_set_rss_key(struct doca_flow_cfg *cfg, const uint8_t *rss_key, uint32_t rss_key_len)
-{
-    if (cfg == NULL || rss_key == NULL || rss_key_len == 0)
-        return no_cfg("set_rss_key");
-    return DOCA_SUCCESS; /* the model's choice of queues is its own */
 }
 
 doca_error_t doca_flow_cfg_set_definitions(struct doca_flow_cfg *cfg, const struct doca_flow_definitions *defs)
@@ -188,7 +166,6 @@ void doca_flow_destroy(void)
             (void)doca_flow_port_stop(port);
             model_lock();
         }
-    shared_clear_system();
     memset(&model, 0, sizeof(model));
     model_unlock();
 }

@@ -39,15 +39,6 @@ doca_error_t doca_log_backend_create_standard(void)
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_log_backend_create_with_file(FILE *file, struct doca_log_backend **backend)
-{
-    if (file == NULL || backend == NULL)
-        return DOCA_ERROR_INVALID_VALUE;
-    program_backend.file = file;
-    *backend = &program_backend;
-    return DOCA_SUCCESS;
-}
-
 doca_error_t doca_log_backend_create_with_file_sdk(FILE *file, struct doca_log_backend **backend)
 {
     if (file == NULL || backend == NULL)

@@ -10,14 +10,13 @@
 
 enum { DOMAINS = 4 };
 
-struct endpoint; /* a file or network device that a port is connected to */
+struct netdev; /* a network device that a port is connected to */
 
 struct doca_flow_port_cfg {
     bool has_id;
     uint16_t id;
     struct doca_dev *dev;
     struct doca_dev_rep *rep;
-    uint16_t priv_size;
     enum doca_flow_port_operation_state state;
     uint32_t actions_mem_size;
     uint32_t budget[RESOURCE_KINDS];
@@ -42,15 +41,11 @@ struct doca_flow_port {
     struct doca_flow_port_cfg cfg;
     uint32_t used[RESOURCE_KINDS];
     struct doca_flow_port *pair;
-    uint8_t *priv;
     struct doca_flow_pipe *pipes; /* list, latest first */
     struct doca_flow_pipe *root[DOMAINS];
     struct queue *queues;
     struct shared_table shared;
-    bool has_default_miss, default_miss_counted;
-    enum doca_flow_port_default_miss_type default_miss;
-    struct counter default_miss_counter;
-    struct endpoint *endpoint;
+    struct netdev *netdev;
     struct doca_flow_model_port_stats stats;
 };
 
@@ -132,9 +127,9 @@ struct doca_flow_pipe_entry {
     uint64_t hit_ns;
     bool aged;
     uint8_t *key, *key_mask; /* BASIC: key; LPM: with its mask */
-    struct matcher matcher;  /* CONTROL, ACL: of its own */
+    struct matcher matcher;  /* CONTROL: of its own */
     struct condition condition;
-    uint32_t priority; /* CONTROL, ACL: 0 first; LPM: unset bits of the mask */
+    uint32_t priority; /* CONTROL: 0 first; LPM: unset bits of the mask */
     uint32_t index;    /* HASH, ORDERED_LIST */
     struct compiled_element *elements;
     uint32_t element_count;
@@ -152,7 +147,6 @@ struct doca_flow_pipe {
     size_t bucket_count;
     struct doca_flow_pipe_entry **slots; /* HASH, ORDERED_LIST, by index; others sorted by priority */
     size_t slot_count, slot_room;
-    uint32_t next_slot; /* round robin */
     bool congested, resized;
     doca_flow_pipe_resize_entry_relocate_cb relocate_cb;
     bool destroying;

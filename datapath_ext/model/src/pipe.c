@@ -42,7 +42,7 @@ static doca_error_t check_root(const struct doca_flow_pipe *pipe)
 
     if (!cfg->is_root)
         return DOCA_SUCCESS;
-    if (cfg->type == DOCA_FLOW_PIPE_LPM || cfg->type == DOCA_FLOW_PIPE_ACL || cfg->type == DOCA_FLOW_PIPE_ORDERED_LIST)
+    if (cfg->type == DOCA_FLOW_PIPE_LPM || cfg->type == DOCA_FLOW_PIPE_ORDERED_LIST)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "root pipe %s of type %d; BASIC, CONTROL and HASH can be root",
                       cfg->name, (int)cfg->type);
     if (cfg->port->root[cfg->domain] != NULL)
@@ -110,6 +110,8 @@ static doca_error_t check_kind(const struct doca_flow_pipe *pipe)
 {
     const struct doca_flow_pipe_cfg *cfg = &pipe->cfg;
 
+    if (cfg->type == DOCA_FLOW_PIPE_ACL)
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "pipe %s of type ACL; the model has no access lists", cfg->name);
     if (cfg->type == DOCA_FLOW_PIPE_CT)
         return refuse(DOCA_ERROR_NOT_SUPPORTED, "pipe %s of type CT; the model has no connection tracking", cfg->name);
     if (cfg->domain == DOCA_FLOW_PIPE_DOMAIN_SECURE_INGRESS || cfg->domain == DOCA_FLOW_PIPE_DOMAIN_SECURE_EGRESS)

@@ -305,21 +305,13 @@ doca_error_t doca_flow_pipe_cfg_set_user_ctx(struct doca_flow_pipe_cfg *cfg, voi
 
 doca_error_t doca_flow_pipe_cfg_set_hash_map_algorithm(struct doca_flow_pipe_cfg *cfg, uint32_t algorithm_flags)
 {
-    uint32_t known = DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_HASH | DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_RANDOM |
-                     DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_ROUND_ROBIN | DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING;
+    uint32_t known = DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_HASH | DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_FLOODING;
 
     if (cfg == NULL || algorithm_flags == 0)
         return no_cfg("set_hash_map_algorithm");
     if (algorithm_flags & ~known)
-        return refuse(DOCA_ERROR_NOT_SUPPORTED, "hash map algorithms 0x%x; the model has HASH, RANDOM, ROUND_ROBIN "
-                      "and FLOODING", algorithm_flags);
-    if (algorithm_flags & (DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_RANDOM | DOCA_FLOW_PIPE_HASH_MAP_ALGORITHM_ROUND_ROBIN)) {
-        doca_error_t result = unproven("hash map algorithms 0x%x; only HASH and FLOODING are in public programs",
-                                       algorithm_flags);
-
-        if (result != DOCA_SUCCESS)
-            return result;
-    }
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "hash map algorithms 0x%x; the model has HASH and FLOODING",
+                      algorithm_flags);
     cfg->hash_algorithms = algorithm_flags;
     return DOCA_SUCCESS;
 }

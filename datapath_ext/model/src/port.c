@@ -58,14 +58,6 @@ doca_error_t doca_flow_port_cfg_set_devargs(struct doca_flow_port_cfg *cfg, cons
     return cfg != NULL && devargs != NULL ? DOCA_SUCCESS : no_cfg("set_devargs");
 }
 
-doca_error_t doca_flow_port_cfg_set_priv_data_size(struct doca_flow_port_cfg *cfg, uint16_t priv_data_size)
-{
-    if (cfg == NULL)
-        return no_cfg("set_priv_data_size");
-    cfg->priv_size = priv_data_size;
-    return DOCA_SUCCESS;
-}
-
 doca_error_t doca_flow_port_cfg_set_operation_state(struct doca_flow_port_cfg *cfg,
                                                     enum doca_flow_port_operation_state state)
 {
@@ -94,21 +86,10 @@ doca_error_t doca_flow_port_cfg_set_nr_resources(struct doca_flow_port_cfg *cfg,
     return DOCA_SUCCESS;
 }
 
-doca_error_t doca_flow_port_cfg_set_service_threads_core(struct doca_flow_port_cfg *cfg, uint32_t core)
-{
-    (void)core; /* the model has no service threads */
-    return cfg != NULL ? DOCA_SUCCESS : no_cfg("set_service_threads_core");
-}
-
 doca_error_t doca_flow_port_cfg_set_service_threads_cycle(struct doca_flow_port_cfg *cfg, uint32_t cycle_ms)
 {
     (void)cycle_ms; /* the model's counters are always fresh */
     return cfg != NULL ? DOCA_SUCCESS : no_cfg("set_service_threads_cycle");
-}
-
-doca_error_t doca_flow_port_cfg_set_ipsec_sn_offload_disable(struct doca_flow_port_cfg *cfg)
-{
-    return cfg != NULL ? DOCA_SUCCESS : no_cfg("set_ipsec_sn_offload_disable");
 }
 
 struct doca_flow_port *port_find(uint16_t id)
@@ -147,9 +128,8 @@ doca_error_t doca_flow_port_start(const struct doca_flow_port_cfg *cfg, struct d
     if (new == NULL)
         goto unlock;
     new->cfg = *cfg;
-    new->priv = calloc(1, cfg->priv_size + 1UL);
     new->queues = calloc(model.cfg.queues, sizeof(*new->queues));
-    if (new->priv == NULL || new->queues == NULL)
+    if (new->queues == NULL)
         goto release;
     for (uint16_t i = 0; i < model.cfg.queues; i++)
         new->queues[i].last = &new->queues[i].first;
@@ -161,7 +141,6 @@ doca_error_t doca_flow_port_start(const struct doca_flow_port_cfg *cfg, struct d
 
 release:
     free(new->queues);
-    free(new->priv);
     free(new);
     new = NULL;
 unlock:
@@ -187,7 +166,6 @@ doca_error_t doca_flow_port_stop(struct doca_flow_port *port)
     model.port_count--;
     shared_clear(&port->shared);
     free(port->queues);
-    free(port->priv);
     free(port);
     model_unlock();
     return DOCA_SUCCESS;
@@ -213,11 +191,6 @@ doca_error_t doca_flow_port_pair(struct doca_flow_port *port, struct doca_flow_p
     pair_port->pair = port;
     model_unlock();
     return DOCA_SUCCESS;
-}
-
-uint8_t *doca_flow_port_priv_data(struct doca_flow_port *port)
-{
-    return port != NULL && port->cfg.priv_size > 0 ? port->priv : NULL;
 }
 
 doca_error_t doca_flow_port_operation_state_modify(struct doca_flow_port *port,
@@ -247,39 +220,11 @@ struct doca_flow_port *doca_flow_port_switch_get(const struct doca_flow_port *po
     return found;
 }
 
-doca_error_t doca_flow_port_update_default_miss(struct doca_flow_port *port,
-                                                enum doca_flow_port_default_miss_type type, bool counter_en)
+doca_error_t doca_flow_port_calc_entropy(struct doca_flow_port *port, struct doca_flow_entropy_format *header,
+                                         uint16_t *entropy)
 {
-    doca_error_t result = DOCA_SUCCESS;
-
-    if (port == NULL || (unsigned)type > DOCA_FLOW_PORT_DEFAULT_MISS_DROP)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "port_update_default_miss without a port or a type");
-    model_lock();
-    if (counter_en && !port->has_default_miss) {
-        result = budget_take(port, DOCA_FLOW_RESOURCE_COUNTER);
-        port->default_miss_counted = result == DOCA_SUCCESS;
-    } else if (counter_en && !port->default_miss_counted) {
-        result = refuse(DOCA_ERROR_INVALID_VALUE, "port_update_default_miss: a counter is possible only at first");
-    }
-    if (result == DOCA_SUCCESS) {
-        port->has_default_miss = true;
-        port->default_miss = type;
-    }
-    model_unlock();
-    return result;
-}
-
-doca_error_t doca_flow_port_query_default_miss(struct doca_flow_port *port, struct doca_flow_resource_query *query)
-{
-    doca_error_t result = DOCA_SUCCESS;
-
-    if (port == NULL || query == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "port_query_default_miss without a port or a place for the result");
-    model_lock();
-    if (port->default_miss_counted)
-        counter_query(&port->default_miss_counter, query);
-    else
-        result = refuse(DOCA_ERROR_INVALID_VALUE, "port %u has no default miss counter", port->cfg.id);
-    model_unlock();
-    return result;
+    (void)port;
+    (void)header;
+    (void)entropy;
+    return refuse(DOCA_ERROR_NOT_SUPPORTED, "port_calc_entropy; the hardware's function is not public");
 }

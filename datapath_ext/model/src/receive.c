@@ -1,4 +1,4 @@
-/* Packets handed over in a test, or by an endpoint. */
+/* Packets handed over in a test, or by a network device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,8 +92,8 @@ doca_error_t doca_flow_model_port_stats(uint16_t port_id, struct doca_flow_model
     model_lock();
     port = port_find(port_id);
     if (port != NULL) {
-        if (port->endpoint != NULL && port->endpoint->netdev != NULL) {
-            netdev_losses(port->endpoint->netdev, &lost, &not_sent);
+        if (port->netdev != NULL) {
+            netdev_losses(port->netdev, &lost, &not_sent);
             port->stats.lost += lost;
             port->stats.not_sent += not_sent;
             port->stats.sent -= not_sent;

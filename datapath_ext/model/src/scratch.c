@@ -28,10 +28,6 @@ void scratch_clobber(struct packet *packet, enum scratch_user user)
     case SCRATCH_LPM:
         u32[0] = junk(u32[0], UINT32_MAX);
         break;
-    case SCRATCH_ACL:
-        for (unsigned i = 0; i < 4; i++)
-            u32[i] = junk(u32[i], UINT32_MAX);
-        break;
     case SCRATCH_COLOR:
     default:
         u32[1] = (u32[1] & ~DOCA_HTOBE32(0xff)) | DOCA_HTOBE32((uint32_t)packet->parser.meter_color);

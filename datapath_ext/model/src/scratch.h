@@ -4,7 +4,7 @@
 
 #include "packet.h"
 
-enum scratch_user { SCRATCH_NAT64, SCRATCH_HASH, SCRATCH_LPM, SCRATCH_ACL, SCRATCH_COLOR };
+enum scratch_user { SCRATCH_NAT64, SCRATCH_HASH, SCRATCH_LPM, SCRATCH_COLOR };
 
 void scratch_clobber(struct packet *packet, enum scratch_user user);
 /* All words: at reception (with pkt_meta), and at a change of domain. A public program counts on zeros that it has not

@@ -8,9 +8,6 @@
 static const char *const resource_names[RESOURCE_KINDS] = {"meter", "counter", "RSS",     "PSP",
                                                                    "encap", "decap",   "IPsec SA"};
 
-/* In system mode, shared resources are the library's, whichever port asks. */
-static struct shared_table system_table;
-
 doca_error_t budget_take(struct doca_flow_port *port, enum doca_flow_resource type)
 {
     bool by_port = model.cfg.resource_mode == DOCA_FLOW_RESOURCE_MODE_PORT;
@@ -36,34 +33,26 @@ void budget_give(struct doca_flow_port *port, enum doca_flow_resource type)
         (*used)--;
 }
 
-static struct shared_table *table_of(struct doca_flow_port *port)
+/* A slot more, its number in *id; entries keep pointers to slots, so these never move. */
+static doca_error_t add_slot(struct shared_table *table, enum doca_flow_shared_resource_type type, uint32_t *id)
 {
-    return model.cfg.resource_mode == DOCA_FLOW_RESOURCE_MODE_PORT ? &port->shared : &system_table;
-}
+    struct shared_resource **slots = realloc(table->slots[type], (table->count[type] + 1UL) * sizeof(*slots));
+    struct shared_resource *slot = calloc(1, sizeof(*slot));
 
-/* The slot, made if needed; NULL with a reason. Entries keep pointers to slots, so these never move. */
-static struct shared_resource *slot_of(struct shared_table *table, enum doca_flow_shared_resource_type type,
-                                       uint32_t id)
-{
-    while (id >= table->count[type]) {
-        struct shared_resource **slots = realloc(table->slots[type], (table->count[type] + 1UL) * sizeof(*slots));
-        struct shared_resource *slot = calloc(1, sizeof(*slot));
-
-        if (slots != NULL)
-            table->slots[type] = slots;
-        if (slots == NULL || slot == NULL) {
-            free(slot);
-            (void)refuse(DOCA_ERROR_NO_MEMORY, "no memory for shared resources");
-            return NULL;
-        }
-        slots[table->count[type]++] = slot;
+    if (slots != NULL)
+        table->slots[type] = slots;
+    if (slots == NULL || slot == NULL) {
+        free(slot);
+        return refuse(DOCA_ERROR_NO_MEMORY, "no memory for shared resources");
     }
-    return table->slots[type][id];
+    *id = table->count[type];
+    slots[table->count[type]++] = slot;
+    return DOCA_SUCCESS;
 }
 
 struct shared_resource *shared_find(struct doca_flow_port *port, enum doca_flow_shared_resource_type type, uint32_t id)
 {
-    struct shared_table *table = table_of(port);
+    struct shared_table *table = &port->shared;
 
     if (id >= table->count[type] || !table->slots[type][id]->configured) {
         (void)refuse(DOCA_ERROR_INVALID_VALUE, "shared %s %u is not configured", resource_names[type], id);
@@ -79,26 +68,11 @@ doca_error_t shared_encap(struct doca_flow_port *port, uint32_t id, struct encap
     return resource != NULL ? encap_build(&resource->cfg.encap_cfg, NULL, header) : DOCA_ERROR_INVALID_VALUE;
 }
 
-doca_error_t shared_decap(struct doca_flow_port *port, uint32_t id, struct decap_header *header)
-{
-    const struct shared_resource *resource = shared_find(port, DOCA_FLOW_SHARED_RESOURCE_DECAP, id);
-
-    return resource != NULL ? decap_build(&resource->cfg.decap_cfg, NULL, header) : DOCA_ERROR_INVALID_VALUE;
-}
-
-static void slot_clear(struct shared_resource *slot)
-{
-    free(slot->queues);
-    memset(slot, 0, sizeof(*slot));
-}
-
 void shared_clear(struct shared_table *table)
 {
     for (unsigned type = 0; type < SHARED_RESOURCE_KINDS; type++) {
-        for (uint32_t id = 0; id < table->count[type]; id++) {
-            slot_clear(table->slots[type][id]);
+        for (uint32_t id = 0; id < table->count[type]; id++)
             free(table->slots[type][id]);
-        }
         free(table->slots[type]);
     }
     memset(table, 0, sizeof(*table));
@@ -108,35 +82,10 @@ static doca_error_t check_type(enum doca_flow_shared_resource_type type)
 {
     if ((unsigned)type >= SHARED_RESOURCE_KINDS)
         return refuse(DOCA_ERROR_INVALID_VALUE, "shared resource type %u", (unsigned)type);
-    if (type == DOCA_FLOW_SHARED_RESOURCE_PSP || type == DOCA_FLOW_SHARED_RESOURCE_IPSEC_SA)
-        return refuse(DOCA_ERROR_NOT_SUPPORTED, "shared %s; the model has no cryptography", resource_names[type]);
-    return DOCA_SUCCESS;
-}
-
-static doca_error_t configure(struct shared_table *table, enum doca_flow_shared_resource_type type, uint32_t id,
-                              const struct doca_flow_shared_resource_cfg *cfg)
-{
-    struct shared_resource *slot = slot_of(table, type, id);
-
-    if (slot == NULL)
-        return DOCA_ERROR_NO_MEMORY;
-    slot->cfg = *cfg;
-    if (type == DOCA_FLOW_SHARED_RESOURCE_RSS) {
-        const struct doca_flow_resource_rss_cfg *rss = &cfg->rss_cfg;
-        uint16_t *queues;
-
-        if (rss->nr_queues <= 0 || rss->queues_array == NULL)
-            return refuse(DOCA_ERROR_INVALID_VALUE, "shared RSS with %d queues", rss->nr_queues);
-        queues = calloc((size_t)rss->nr_queues, sizeof(*queues));
-        if (queues == NULL)
-            return refuse(DOCA_ERROR_NO_MEMORY, "no memory for RSS queues");
-        memcpy(queues, rss->queues_array, (size_t)rss->nr_queues * sizeof(*queues));
-        free(slot->queues);
-        slot->queues = slot->cfg.rss_cfg.queues_array = queues;
-    }
-    if (type == DOCA_FLOW_SHARED_RESOURCE_METER)
-        meter_setup(&slot->meter, &cfg->meter_cfg);
-    slot->taken = slot->configured = true;
+    if (type != DOCA_FLOW_SHARED_RESOURCE_METER && type != DOCA_FLOW_SHARED_RESOURCE_COUNTER &&
+        type != DOCA_FLOW_SHARED_RESOURCE_ENCAP)
+        return refuse(DOCA_ERROR_NOT_SUPPORTED, "shared %s; the model shares meters, counters and encaps",
+                      resource_names[type]);
     return DOCA_SUCCESS;
 }
 
@@ -144,7 +93,6 @@ doca_error_t doca_flow_port_shared_resource_get(struct doca_flow_port *port, enu
                                                 uint32_t *id)
 {
     doca_error_t result;
-    uint32_t free_id = 0;
 
     if (port == NULL || id == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "port_shared_resource_get without a port or a place for the id");
@@ -152,39 +100,12 @@ doca_error_t doca_flow_port_shared_resource_get(struct doca_flow_port *port, enu
     result = check_type(type);
     if (result == DOCA_SUCCESS && model.cfg.resource_mode != DOCA_FLOW_RESOURCE_MODE_PORT)
         result = refuse(DOCA_ERROR_NOT_SUPPORTED, "port_shared_resource_get needs the resource mode PORT");
-    while (result == DOCA_SUCCESS && free_id < port->shared.count[type] && port->shared.slots[type][free_id]->taken)
-        free_id++;
     if (result == DOCA_SUCCESS && budget_take(port, (enum doca_flow_resource)type) != DOCA_SUCCESS)
         result = DOCA_ERROR_EMPTY; /* the code that the header lists; the reason is set */
     if (result == DOCA_SUCCESS) {
-        struct shared_resource *slot = slot_of(&port->shared, type, free_id);
-
-        if (slot == NULL) {
+        result = add_slot(&port->shared, type, id);
+        if (result != DOCA_SUCCESS)
             budget_give(port, (enum doca_flow_resource)type);
-            result = DOCA_ERROR_NO_MEMORY;
-        } else {
-            slot->taken = true;
-            *id = free_id;
-        }
-    }
-    model_unlock();
-    return result;
-}
-
-doca_error_t doca_flow_port_shared_resource_put(struct doca_flow_port *port, enum doca_flow_shared_resource_type type,
-                                                uint32_t id)
-{
-    doca_error_t result;
-
-    if (port == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "port_shared_resource_put without a port");
-    model_lock();
-    result = check_type(type);
-    if (result == DOCA_SUCCESS && (id >= port->shared.count[type] || !port->shared.slots[type][id]->taken))
-        result = refuse(DOCA_ERROR_INVALID_VALUE, "shared %s %u was not taken", resource_names[type], id);
-    if (result == DOCA_SUCCESS) {
-        slot_clear(port->shared.slots[type][id]);
-        budget_give(port, (enum doca_flow_resource)type);
     }
     model_unlock();
     return result;
@@ -200,45 +121,20 @@ doca_error_t doca_flow_port_shared_resource_set_cfg(struct doca_flow_port *port,
         return refuse(DOCA_ERROR_INVALID_VALUE, "port_shared_resource_set_cfg without a port or a configuration");
     model_lock();
     result = check_type(type);
-    if (result == DOCA_SUCCESS && (id >= port->shared.count[type] || !port->shared.slots[type][id]->taken))
+    if (result == DOCA_SUCCESS && id >= port->shared.count[type])
         result = refuse(DOCA_ERROR_INVALID_VALUE, "shared %s %u was not taken", resource_names[type], id);
-    if (result == DOCA_SUCCESS)
-        result = configure(&port->shared, type, id, cfg);
-    model_unlock();
-    return result;
-}
+    if (result == DOCA_SUCCESS && type == DOCA_FLOW_SHARED_RESOURCE_METER &&
+        cfg->meter_cfg.alg != DOCA_FLOW_METER_ALGORITHM_TYPE_RFC2697)
+        result = refuse(DOCA_ERROR_NOT_SUPPORTED, "shared meter %u of algorithm %d; the model has RFC 2697", id,
+                        (int)cfg->meter_cfg.alg);
+    if (result == DOCA_SUCCESS) {
+        struct shared_resource *slot = port->shared.slots[type][id];
 
-doca_error_t doca_flow_shared_resource_set_cfg(enum doca_flow_shared_resource_type type, uint32_t id,
-                                               struct doca_flow_shared_resource_cfg *cfg)
-{
-    doca_error_t result;
-
-    if (cfg == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "shared_resource_set_cfg without a configuration");
-    model_lock();
-    result = check_type(type);
-    if (result == DOCA_SUCCESS && id >= model.cfg.shared[type])
-        result = refuse(DOCA_ERROR_INVALID_VALUE, "shared %s %u; %u are reserved", resource_names[type], id,
-                        model.cfg.shared[type]);
-    if (result == DOCA_SUCCESS)
-        result = configure(&system_table, type, id, cfg);
-    model_unlock();
-    return result;
-}
-
-doca_error_t doca_flow_shared_resources_bind(enum doca_flow_shared_resource_type type, uint32_t *ids, uint32_t count,
-                                             void *bindable_obj)
-{
-    doca_error_t result;
-
-    (void)bindable_obj; /* the model lets any pipe use any configured resource */
-    if (ids == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "shared_resources_bind without ids");
-    model_lock();
-    result = check_type(type);
-    for (uint32_t i = 0; i < count && result == DOCA_SUCCESS; i++)
-        if (ids[i] >= system_table.count[type] || !system_table.slots[type][ids[i]]->configured)
-            result = refuse(DOCA_ERROR_INVALID_VALUE, "shared %s %u is not configured", resource_names[type], ids[i]);
+        slot->cfg = *cfg;
+        if (type == DOCA_FLOW_SHARED_RESOURCE_METER)
+            meter_setup(&slot->meter, &cfg->meter_cfg);
+        slot->configured = true;
+    }
     model_unlock();
     return result;
 }
@@ -269,25 +165,7 @@ doca_error_t doca_flow_port_shared_resources_query(struct doca_flow_port *port,
     if (port == NULL || ids == NULL || results == NULL)
         return refuse(DOCA_ERROR_INVALID_VALUE, "port_shared_resources_query without a port, ids or results");
     model_lock();
-    result = query(table_of(port), type, ids, results, count);
+    result = query(&port->shared, type, ids, results, count);
     model_unlock();
     return result;
-}
-
-doca_error_t doca_flow_shared_resources_query(enum doca_flow_shared_resource_type type, uint32_t *ids,
-                                              struct doca_flow_resource_query *results, uint32_t count)
-{
-    doca_error_t result;
-
-    if (ids == NULL || results == NULL)
-        return refuse(DOCA_ERROR_INVALID_VALUE, "shared_resources_query without ids or results");
-    model_lock();
-    result = query(&system_table, type, ids, results, count);
-    model_unlock();
-    return result;
-}
-
-void shared_clear_system(void)
-{
-    shared_clear(&system_table);
 }

@@ -10,9 +10,8 @@
 #include "tunnel.h"
 
 struct shared_resource {
-    bool taken, configured;
+    bool configured;
     struct doca_flow_shared_resource_cfg cfg;
-    uint16_t *queues; /* of an RSS configuration */
     struct counter counter;
     struct meter meter;
 };
@@ -29,8 +28,6 @@ void budget_give(struct doca_flow_port *port, enum doca_flow_resource type);
 /* A configured resource, or NULL with a reason. */
 struct shared_resource *shared_find(struct doca_flow_port *port, enum doca_flow_shared_resource_type type, uint32_t id);
 doca_error_t shared_encap(struct doca_flow_port *port, uint32_t id, struct encap_header *header);
-doca_error_t shared_decap(struct doca_flow_port *port, uint32_t id, struct decap_header *header);
 void shared_clear(struct shared_table *table);
-void shared_clear_system(void);
 
 #endif

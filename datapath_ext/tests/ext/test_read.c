@@ -122,7 +122,7 @@ static void refuses_what_is_no_json(void **state)
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct fault fault = {0};
 
-        assert_true(program_read_text(texts[i], strlen(texts[i]), &fault) == NULL);
+        assert_true(program_read_text(texts[i], strlen(texts[i]), "$", &fault) == NULL);
         assert_true(strstr(fault.text, "found") != NULL && strstr(fault.text, "expected") != NULL);
     }
 }
@@ -145,7 +145,7 @@ static void survives_damaged_programs(void **state)
         at = (seed >> 8) % length;
         old = text[at];
         text[at] = (char)(seed >> 24);
-        program = program_read_text(text, length, &fault);
+        program = program_read_text(text, length, "$", &fault);
         assert_true((program == NULL) == (fault.text[0] != '\0'));
         program_free(program);
         text[at] = old;

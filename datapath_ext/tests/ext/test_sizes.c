@@ -197,7 +197,7 @@ static void reads_the_largest_program(void **state)
     rig_put(json, "backends", json_incref(backends));
     rig_put(json, "vips", vips);
     text = json_dumps(json, JSON_COMPACT);
-    program = program_read_text(text, strlen(text), &fault);
+    program = program_read_text(text, strlen(text), "$", &fault);
     if (program == NULL)
         (void)fprintf(stderr, "%s\n", fault.text);
     assert_true(program != NULL);

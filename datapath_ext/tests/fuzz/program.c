@@ -88,7 +88,7 @@ static struct program *next_program(const uint8_t **data, size_t *size)
     const uint8_t *end = memchr(*data, '\n', *size);
     size_t length = end != NULL ? (size_t)(end - *data) : *size;
     struct fault fault = {0};
-    struct program *program = program_read_text((const char *)*data, length, &fault);
+    struct program *program = program_read_text((const char *)*data, length, "$", &fault);
 
     if (program == NULL)
         check_fault(&fault);

@@ -36,7 +36,7 @@ def contents(folders: list[Path]) -> list[tuple[str, float]]:
     return [(str(f), f.lstat().st_mtime) for folder in folders if folder.exists() for f in sorted(folder.rglob("*"))]
 
 
-def test_it_has_a_userspace_datapath_and_everything_in_its_own_directory() -> None:
+def test_a_private_switch_has_a_userspace_datapath_and_its_own_directory() -> None:
     before = contents(SYSTEM)
     with Switch() as switch:
         assert switch.vsctl("list-br") == ""
@@ -56,7 +56,7 @@ def test_it_has_a_userspace_datapath_and_everything_in_its_own_directory() -> No
     assert contents(SYSTEM) == before
 
 
-def test_two_at_once_do_not_know_of_each_other() -> None:
+def test_two_private_switches_are_independent() -> None:
     with Switch() as one, Switch() as two:
         one.vsctl("add-br", "br0", "--", "set", "Bridge", "br0", "datapath_type=netdev")
         assert (one.bridges(), two.bridges()) == (["br0"], [])
@@ -79,7 +79,7 @@ def as_nobody(work: Callable[[], None]) -> int:
     return child.exitcode
 
 
-def test_it_needs_no_privileges() -> None:
+def test_a_private_switch_needs_no_privileges() -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
 
     with Switch() as switch:  # imports what the child may not be allowed to read
@@ -130,7 +130,7 @@ def test_complaints_are_the_warnings_and_errors_of_both_logs() -> None:
     assert not any("nothing" in c for c in found)
 
 
-def test_commands_and_their_errors() -> None:
+def test_failed_commands_are_reported() -> None:
     with Switch() as switch:
         assert "Open vSwitch" in switch.appctl("version")
         with pytest.raises(SwitchError, match='no/such: "no/such" is not a valid command'):
@@ -145,7 +145,7 @@ def test_commands_and_their_errors() -> None:
         assert "Open vSwitch" in switch.appctl("version")
 
 
-def test_a_stuck_switch_is_not_waited_for_longer_than_said() -> None:
+def test_a_stuck_switch_is_given_up_after_the_timeout() -> None:
     with Switch() as switch:
         process = switch._processes["ovs-vswitchd"]
         process.send_signal(signal.SIGSTOP)
@@ -189,7 +189,7 @@ def test_a_long_answer_in_pieces() -> None:
     folder.rmdir()
 
 
-def test_what_is_kept_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dnsteer_keep_keeps_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DNSTEER_KEEP", "1")
     with Switch() as switch:
         pass
@@ -212,7 +212,7 @@ def test_a_start_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert processes_naming(f"{made[0].dir}/") == []
 
 
-def test_one_that_is_forgotten_is_cleaned_up_too() -> None:
+def test_an_unreferenced_private_switch_is_cleaned_up() -> None:
     switch = PrivateSwitch()
     switch.__enter__()
     folder, gone = switch.dir, weakref.ref(switch)
@@ -291,7 +291,7 @@ def test_a_program_that_hangs_is_ended() -> None:
     assert subprocess.run(["pgrep", "-P", str(os.getpid()), "-x", "sleep"], check=False).returncode == 1
 
 
-def test_what_a_killed_process_left_is_removed_at_the_next_start(
+def test_leftovers_of_a_killed_process_are_removed_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = "import sys\nfrom dnsteer.switch.private_switch import PrivateSwitch\nwith PrivateSwitch() as it:\n"
@@ -326,5 +326,5 @@ def test_what_a_killed_process_left_is_removed_at_the_next_start(
     tools.shutil.rmtree(folder)
 
 
-def test_it_says_the_version_of_the_program(shared: PrivateSwitch) -> None:
+def test_the_version_is_that_of_the_program(shared: PrivateSwitch) -> None:
     assert shared.version() == tools.ovs_version()

@@ -80,7 +80,7 @@ def play(test: Any) -> None:
     asyncio.run(asyncio.wait_for(test, 10))
 
 
-def test_an_agent_that_stands_by_neither_looks_nor_moves(case: Case) -> None:
+def test_a_standby_agent_neither_reads_nor_moves(case: Case) -> None:
     async def test() -> None:
         async with case.at_work():
             await until(lambda: case.moves > 2)
@@ -97,7 +97,7 @@ def test_an_agent_that_stands_by_neither_looks_nor_moves(case: Case) -> None:
     play(test())
 
 
-def test_what_was_found_before_the_claim_went_is_not_done(case: Case) -> None:
+def test_a_decision_before_the_claim_was_lost_is_not_carried_out(case: Case) -> None:
     def lose() -> None:
         case.acts = False
 
@@ -113,7 +113,7 @@ def test_what_was_found_before_the_claim_went_is_not_done(case: Case) -> None:
 
 
 @pytest.mark.parametrize("end", ["nothing is balanced", "another agent acts"])
-def test_the_trouble_ends_where_it_is_nobodys_business_any_more(end: str, case: Case) -> None:
+def test_the_trouble_ends_when_balancing_ends(end: str, case: Case) -> None:
     async def test() -> None:
         case.fails = True
         async with case.at_work():

@@ -141,7 +141,9 @@ TEXTS = st.one_of(
     at=st.sampled_from(["decide", "look", ""]),
     defect=st.sampled_from(DEFECTS),
 )
-def test_no_text_ends_it(spec: str, number: str, overlay: str, pending: str, at: str, defect: Exception) -> None:
+def test_the_agent_survives_any_record_and_any_failure(
+    spec: str, number: str, overlay: str, pending: str, at: str, defect: Exception
+) -> None:
     """Whatever stands in the record, and whatever fails: once both are right again, it follows the state that is applied."""
 
     async def test() -> None:
@@ -170,7 +172,7 @@ def test_no_text_ends_it(spec: str, number: str, overlay: str, pending: str, at:
     asyncio.run(test())
 
 
-def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_pools_are_checked_while_a_state_cannot_be_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a state cannot be followed: of the one before, what holds for it too. It is tried again, not at each turn."""
     other = SPEC.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {interval: 1800s, timeout: 1s}\n")
     tried: list[int] = []
@@ -214,7 +216,7 @@ def test_pools_that_are_the_same_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
         ("addresses: [192.0.2.53", "addresses: [192.0.2.55"),
     ],
 )  # fmt: skip
-def test_a_pool_that_is_another_one_waits(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_pool_waits_until_its_state_is_adopted(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its backends, its VIPs, or the switch that it is asked through."""
     assert old in SPEC
 
@@ -232,7 +234,7 @@ def test_a_pool_that_is_another_one_waits(old: str, new: str, monkeypatch: pytes
     asyncio.run(test())
 
 
-def test_of_several_states_the_last_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_adopted_states_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool goes on that is as it was followed last, whatever a state between them had; addresses that are gone go."""
     announcing = SPEC.replace("  uplinks:\n", "  announce: {via: bird}\n  uplinks:\n")
     other = announcing.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {interval: 1800s, timeout: 1s}\n")
@@ -269,7 +271,7 @@ def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: type(defect).__name__)
-def test_a_look_is_done_and_not_put_off_where_another_step_fails(defect: Exception, looks_at_once: None) -> None:
+def test_a_failed_step_does_not_postpone_the_check_of_the_switch(defect: Exception, looks_at_once: None) -> None:
     async def test() -> None:
         case = Case()
         with case.at_work():
@@ -285,7 +287,7 @@ def test_a_look_is_done_and_not_put_off_where_another_step_fails(defect: Excepti
 
 
 @pytest.mark.parametrize(("step", "err"), [("look", SwitchError("x")), ("look", KeyError("x"))])
-def test_a_look_that_could_not_be_done_is_tried_again_soon_but_not_at_once(
+def test_a_failed_check_of_the_switch_is_tried_again_after_a_pause(
     step: str, err: Exception, looks_at_once: None
 ) -> None:
     """The look itself has failed, or the switch cannot be reached, so that no further step was tried."""
@@ -301,7 +303,9 @@ def test_a_look_that_could_not_be_done_is_tried_again_soon_but_not_at_once(
     asyncio.run(test())
 
 
-def test_a_look_does_not_wait_for_the_port_of_probes(looks_at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_of_the_switch_does_not_wait_for_the_probe_port(
+    looks_at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the port is gone, it is the look that puts it back."""
     there: list[bool] = []
 
@@ -348,7 +352,7 @@ def test_a_library_that_is_missing_keeps_the_state_before(monkeypatch: pytest.Mo
     asyncio.run(test())
 
 
-def test_an_agent_that_begins_leaves_out_what_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_starting_agent_leaves_out_checks_it_cannot_make(monkeypatch: pytest.MonkeyPatch) -> None:
     """All else goes on, and the state is followed as a whole once that can be."""
     partly = SPEC.replace(f"  spare:\n{CHECK}", "  spare:\n    health: {check: https}\n")
 
@@ -379,7 +383,7 @@ def test_an_agent_that_begins_leaves_out_what_cannot_be_asked(monkeypatch: pytes
     asyncio.run(test())
 
 
-def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) -> None:
+def test_troubles_end_with_their_cause_in_status(looks_at_once: None) -> None:
     """Tables of another version that are applied anew; and what a state that is followed no longer may have."""
 
     async def test() -> None:
@@ -406,7 +410,7 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
     asyncio.run(test())
 
 
-def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_observer_does_not_lose_a_check_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metrics, the balance or the log: the backend is out all the same."""
 
     async def test() -> None:
@@ -428,7 +432,7 @@ def test_telling_of_a_check_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(test())
 
 
-def test_what_fails_when_a_state_is_adopted_is_known_at_once_and_not_said_anew() -> None:
+def test_checks_failing_at_adoption_are_known_and_not_reported_again() -> None:
     async def test() -> None:
         case = Case()
         with case.at_work():

@@ -17,7 +17,7 @@ from tests.packet.switches import Switch
 EXPECTED = ["Broken pipe", "UNKNOWN_GROUP", "bad JSON-RPC message", "Protocol error"]
 
 
-def test_without_the_program(do: Run, shared: Switch, extension: Extension) -> None:
+def test_without_the_program_changes_are_refused(do: Run, shared: Switch, extension: Extension) -> None:
     good(do("apply", EXTENDED))
     extension.kill()
     before = all_of(shared)
@@ -40,7 +40,7 @@ def test_without_the_program(do: Run, shared: Switch, extension: Extension) -> N
     assert do("verify", NO_EXTENSION).code == 0
 
 
-def test_restore_without_the_program(do: Run, shared: Switch, extension: Extension) -> None:
+def test_restore_works_without_the_program(do: Run, shared: Switch, extension: Extension) -> None:
     """The tables come back all the same; the extension gets its program when it is there."""
     good(do("apply", EXTENDED))
     good(do("drain", "far/f1"))
@@ -58,7 +58,7 @@ def test_restore_without_the_program(do: Run, shared: Switch, extension: Extensi
     assert held(shared, extension) == before
 
 
-def test_a_restart_of_the_program(do: Run, shared: Switch, extension: Extension) -> None:
+def test_a_restarted_program_is_loaded_again(do: Run, shared: Switch, extension: Extension) -> None:
     """`reconcile` notices it, be its file old or new, and looks no further when all is well."""
     good(do("apply", EXTENDED))
     good(do("drain", "far/f1"))
@@ -77,7 +77,7 @@ def test_a_restart_of_the_program(do: Run, shared: Switch, extension: Extension)
         assert good(do("reconcile")).out == "" and extension.loads == 2
 
 
-def test_a_stuck_program(do: Run, extension: Extension) -> None:
+def test_a_stuck_program_is_named_in_time(do: Run, extension: Extension) -> None:
     """What only looks tells it soon."""
     good(do("apply", EXTENDED))
     extension.stop(signal.SIGSTOP)
@@ -91,7 +91,7 @@ def test_a_stuck_program(do: Run, extension: Extension) -> None:
 
 
 @pytest.mark.parametrize("kind", ["none", "file", "no folder", "database", "long"])
-def test_a_wrong_socket(kind: str, do: Run, shared: Switch, extension: Extension, tmp_path: Path) -> None:
+def test_a_wrong_socket_is_named(kind: str, do: Run, shared: Switch, extension: Extension, tmp_path: Path) -> None:
     good(do("apply", EXTENDED))
     before = all_of(shared)
     path, said, code = {
@@ -106,7 +106,7 @@ def test_a_wrong_socket(kind: str, do: Run, shared: Switch, extension: Extension
     assert said in done.err and "nothing was changed" in done.err
 
 
-def test_where_the_socket_is(
+def test_the_socket_is_found_by_option_environment_or_spec(
     do: Run, shared: Switch, extension: Extension, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the option, else the environment variable, else the spec."""
@@ -122,7 +122,7 @@ def test_where_the_socket_is(
     good(do("apply", spec.read_text()))
 
 
-def test_permission(do: Run, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_without_permission_is_named(do: Run, shared: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     good(do("apply", EXTENDED))
     before = all_of(shared)
     connect = socket.socket.connect

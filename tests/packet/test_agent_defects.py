@@ -82,7 +82,7 @@ def fails_over(switch: Switch, folder: Path, running: Agent) -> None:
     wait(lambda: overlay(switch) == [], running.said)
 
 
-def test_a_state_that_cannot_be_followed(shared: Switch, tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_adopted_keeps_the_previous_one(shared: Switch, tmp_path: Path) -> None:
     text = checked(tmp_path)
     with broken(shared, tmp_path, text) as running:
         (tmp_path / "read_followed_state").touch()
@@ -100,7 +100,7 @@ def test_a_state_that_cannot_be_followed(shared: Switch, tmp_path: Path) -> None
         assert on(shared)("verify", tmp_path / "spec.yaml").code == 0
 
 
-def test_a_defect_in_the_balance(shared: Switch, tmp_path: Path) -> None:
+def test_a_defect_in_balancing_does_not_stop_failover(shared: Switch, tmp_path: Path) -> None:
     text = checked(tmp_path).replace("  farm:\n", "  farm:\n    balance: {by: slots, interval: 1s}\n")
     with broken(shared, tmp_path, text) as running:
         (tmp_path / "_find_moves").touch()
@@ -112,7 +112,7 @@ def test_a_defect_in_the_balance(shared: Switch, tmp_path: Path) -> None:
         running.waits_for("the balance works again")
 
 
-def test_a_task_of_the_console_that_ends(shared: Switch, tmp_path: Path) -> None:
+def test_a_console_task_that_ends_is_restarted(shared: Switch, tmp_path: Path) -> None:
     """Readings of counters end by a defect: the whole console is started again, and nothing else notices."""
     with broken(shared, tmp_path, checked(tmp_path), "--console", "127.0.0.2:0") as running:
         running.waits_for("console at http://")

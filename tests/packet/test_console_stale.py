@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.packet.agents import Agent, agent
-from tests.packet.browser import SIZES, chromium, opened, overflow
+from tests.packet.browser import chromium, opened, refuse_findings
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.console_sessions import serves_at
 from tests.packet.switches import Switch
@@ -46,22 +46,7 @@ def served(browser: Any, shared: Switch, tmp_path: Path) -> Iterator[tuple[Agent
         yield running, serves_at(running)
 
 
-def refuse_findings(page: Any) -> None:
-    """What is grey can be read still, and all fits."""
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="no axe: make setup DNSTEER_BROWSER=1"
-    ).Axe()
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)
-        found = axe.run(page).response["violations"]
-        grave = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
-        assert grave == [], (page.url, scheme)
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        assert overflow(page) == [], (page.url, width)
-
-
-def test_an_agent_that_hangs(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+def test_a_page_marks_a_hanging_agent(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
     running, url = served
     for path in PATHS:
         page = browser.new_page()
@@ -76,7 +61,7 @@ def test_an_agent_that_hangs(served: tuple[Agent, str], shared: Switch, browser:
             page.wait_for_selector("#old >> text=/Not connected since .* UTC/")
             assert page.evaluate(WHOLE) == "grayscale(1)" and page.title() == f"Not connected · {title}", path
             assert "systemctl status dnsteer-agent" in page.inner_text("#old")
-            refuse_findings(page)
+            refuse_findings(page, "dark", "light")
         finally:
             running.process.send_signal(signal.SIGCONT)
         page.clock.run_for(20_000)
@@ -85,7 +70,7 @@ def test_an_agent_that_hangs(served: tuple[Agent, str], shared: Switch, browser:
         page.close()
 
 
-def test_an_agent_that_ends(served: tuple[Agent, str], browser: Any) -> None:
+def test_a_page_marks_an_ended_agent(served: tuple[Agent, str], browser: Any) -> None:
     running, url = served
     with opened(browser, f"{url}/pools/farm", expected="Failed to load resource") as page:
         assert running.end() == 0
@@ -93,7 +78,7 @@ def test_an_agent_that_ends(served: tuple[Agent, str], browser: Any) -> None:
         assert page.evaluate(WHOLE) == "grayscale(1)"
 
 
-def test_an_agent_that_answers_and_does_not_read(served: tuple[Agent, str], browser: Any) -> None:
+def test_a_page_marks_old_readings(served: tuple[Agent, str], browser: Any) -> None:
     with opened(browser, served[1]) as page:
         assert page.evaluate(WHOLE) == "none"
         page.add_init_script(LATE_EVENTS)
@@ -117,7 +102,7 @@ def test_a_page_without_javascript_turns_when_it_is_old(served: tuple[Agent, str
         assert not page.is_visible("#old")
 
 
-def test_a_switch_that_is_away(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
+def test_a_page_marks_an_unreachable_switch(served: tuple[Agent, str], shared: Switch, browser: Any) -> None:
     """The last test: it ends the module's switch for a while."""
     url = served[1]
     with opened(browser, url) as page:
@@ -131,7 +116,7 @@ def test_a_switch_that_is_away(served: tuple[Agent, str], shared: Switch, browse
                 page.wait_for_selector(AWAY)
                 assert page.evaluate(GREY.replace("main > section", "main > section:not(.attention)")) == "grayscale(1)"
                 page.wait_for_selector("#link[data-state=live]")
-                refuse_findings(page)
+                refuse_findings(page, "dark", "light")
         finally:
             shared.start_switch()
         page.wait_for_selector("#stale", state="hidden")

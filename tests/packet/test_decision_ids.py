@@ -178,7 +178,7 @@ def test_a_drain_by_a_person_is_found_too(served: Agent, shared: Switch) -> None
     wait(lambda: undrained in page(served, "/changes"), lambda: page(served, "/changes"))
 
 
-def test_maintenance_whose_time_is_over_ends_by_a_decision(served: Agent, shared: Switch) -> None:
+def test_expired_maintenance_ends_by_a_decision(served: Agent, shared: Switch) -> None:
     nobody_is_out(shared)
     assert on(shared)("drain", "hashed/b", "--for", "2h", "--yes").code == 0
     make_overdue(shared)
@@ -188,7 +188,7 @@ def test_maintenance_whose_time_is_over_ends_by_a_decision(served: Agent, shared
     wait(lambda: ended["decision"] in page(served, "/changes"), lambda: page(served, "/changes"))
 
 
-def test_an_apply_has_one_in_the_history(served: Agent, shared: Switch, folder: Path) -> None:
+def test_an_apply_has_a_decision_id_in_the_history(served: Agent, shared: Switch, folder: Path) -> None:
     other = folder / "other.yaml"
     other.write_text(hostile_spec(folder).replace("interval: 1s", "interval: 1010ms"))
     for spec in (other, other):  # the second one changes nothing
@@ -201,7 +201,7 @@ def test_an_apply_has_one_in_the_history(served: Agent, shared: Switch, folder: 
     assert applied[0]["decision"] in on(shared)("history").out
 
 
-def test_requests_forge_no_lines(served: Agent, shared: Switch) -> None:
+def test_requests_cannot_forge_log_lines(served: Agent, shared: Switch) -> None:
     by, word = 'eve"}\n{"event": "effect"}\r\x1b[2J', 'x\n{"event": "ends"}'
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(20)
@@ -214,7 +214,9 @@ def test_requests_forge_no_lines(served: Agent, shared: Switch) -> None:
     assert wait_for(served, "verb_ended", decision=asked["decision"])["exit"] != 0
 
 
-def test_logfmt_and_the_journal(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_written_as_logfmt_and_to_the_journal(
+    switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The life of an agent whose standard error is the journal: fields by the native protocol, no line on the stream."""
     assert on(switch)("apply", spec_file(tmp_path, hostile_spec(tmp_path)), "--yes").code == 0
     log = tmp_path / "logfmt.log"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.packet.browser import SIZES, chromium, opened, overflow
-from tests.packet.made_up_console import served_console
+from tests.packet.console_server import served_console
 from tests.unit.console_cases import Console, known
 
 
@@ -27,7 +27,7 @@ def seconds(text: str) -> int:
     return hours * 3600 + minutes * 60 + rest
 
 
-def test_a_line_has_a_scale_and_says_what_it_was(browser: Any) -> None:
+def test_a_chart_line_has_a_scale_and_shows_values(browser: Any) -> None:
     console = Console(known())
     for n in range(61):  # of 5 s each: 2000 a second first, then half of it
         console.reads(5.0, dns=2000.0 if n < 31 else 1000.0)

@@ -33,7 +33,9 @@ def places(switch: Switch) -> str:
 
 
 @pytest.mark.parametrize("includes", [True, False])
-def test_a_spec_that_announces_nothing_while_no_agent_runs(includes: bool, shared: Switch, folder: Path) -> None:
+def test_routes_end_after_a_spec_without_announce_was_applied_without_an_agent(
+    includes: bool, shared: Switch, folder: Path
+) -> None:
     applied(shared, folder, spec(folder))
     with bird(folder) as own:
         with agent(shared, folder, READY):
@@ -48,7 +50,7 @@ def test_a_spec_that_announces_nothing_while_no_agent_runs(includes: bool, share
         assert "not withdrawn" not in running.said()
 
 
-def test_another_place_while_no_agent_runs(shared: Switch, folder: Path) -> None:
+def test_routes_move_to_another_file_that_was_applied_without_an_agent(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     with bird(folder) as own:
         with agent(shared, folder, READY):
@@ -64,7 +66,7 @@ def test_another_place_while_no_agent_runs(shared: Switch, folder: Path) -> None
         assert "br-1" not in running.said()
 
 
-def test_a_file_that_was_moved_with_its_protocols(shared: Switch, folder: Path) -> None:
+def test_a_moved_include_file_is_withdrawn_at_its_new_place(shared: Switch, folder: Path) -> None:
     """What is withdrawn at the former place goes at the present one too, so that is not tried again and again."""
     applied(shared, folder, spec(folder))
     with bird(folder) as own:
@@ -102,7 +104,7 @@ def test_withdrawing_is_tried_until_it_succeeds(goes: str, shared: Switch, folde
         running.waits_for(WITHDRAWN)
 
 
-def test_a_damaged_record_is_said_and_written_anew(shared: Switch, folder: Path) -> None:
+def test_a_damaged_announcement_record_is_named_and_rewritten(shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder))
     shared.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-announced=junk")
     with bird(folder) as own, agent(shared, folder, READY) as running:

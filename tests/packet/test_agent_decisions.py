@@ -42,7 +42,9 @@ def out(switch: Switch) -> dict[str, str]:
     return {entry["backend"]: entry["by"] for entry in overlay(switch)}
 
 
-def test_nobody_dead_comes_back_and_the_agent_signs_its_own(judged: Switch, running: Agent, tmp_path: Path) -> None:
+def test_a_dead_backend_stays_out_and_the_agent_signs_its_entries(
+    judged: Switch, running: Agent, tmp_path: Path
+) -> None:
     by = f"agent@{socket.gethostname()}"
     (tmp_path / "ns1").unlink()
     wait(lambda: out(judged) == {"ns1": by}, running.said)
@@ -58,7 +60,7 @@ def test_nobody_dead_comes_back_and_the_agent_signs_its_own(judged: Switch, runn
     running.waits_for("pool farm: the panic is over")
 
 
-def test_the_last_one_that_people_left_stays_and_those_that_pass_are_named(
+def test_the_last_backend_left_by_operators_stays_and_passing_ones_are_named(
     judged: Switch, running: Agent, tmp_path: Path
 ) -> None:
     for name in ("ns1", "ns2"):

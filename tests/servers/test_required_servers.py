@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.needed import need_server
+from tests.servers.required_servers import need_server
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from tests.servers.needed import need_server
         ("true", "/usr/sbin/knotd", pytest.skip, "needs /usr/sbin/knotd: scripts/packages.sh servers"),
     ],
 )
-def test_a_server_that_is_not_installed(
+def test_a_server_that_is_not_installed_is_named_or_skipped(
     ci: str, program: str, outcome: Any, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", ci)

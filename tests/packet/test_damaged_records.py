@@ -136,7 +136,7 @@ LONG, DEEP = "9" * 5000, "[" * 100_000
     ],
     ids=lambda value: value[:15],
 )  # fmt: skip
-def test_damage_that_parsers_choke_on(drained: Switch, tmp_path: Path, key: str, value: str) -> None:
+def test_records_that_break_parsers_are_named(drained: Switch, tmp_path: Path, key: str, value: str) -> None:
     ids, spec = snapshot(drained), spec_file(tmp_path)
     failed = []
     for verb in (("history",), ("plan", "SPEC"), ("drain", "farm/ns3", "--yes"), ("restore",)):
@@ -209,7 +209,7 @@ def test_damaged_states_never_make_a_traceback_and_apply_mends_them(drained: Swi
         "  2",
     ],
 )
-def test_odd_numbers_of_states(drained: Switch, tmp_path: Path, value: str) -> None:
+def test_damaged_state_numbers_are_named(drained: Switch, tmp_path: Path, value: str) -> None:
     ids = Ids(drained, "Flow_Table", state_rows(drained)["1"])
     with ids.damaged("dnsteer-state", value):
         for verb in (("history",), ("rollback", "--yes", "--dry-run"), ("status", "--interval", "0.5s")):
@@ -217,7 +217,7 @@ def test_odd_numbers_of_states(drained: Switch, tmp_path: Path, value: str) -> N
         mended(drained, spec_file(tmp_path), value)
 
 
-def test_states_that_are_gone(drained: Switch, tmp_path: Path) -> None:
+def test_missing_states_are_named(drained: Switch, tmp_path: Path) -> None:
     spec = spec_file(tmp_path)
     drained.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
     for verb in (*VERBS, *CHANGING):

@@ -48,7 +48,7 @@ def test_flows_of_a_hash_are_counted_by_its_values_and_not_by_chance() -> None:
 
 
 @pytest.mark.parametrize("flavor", ["ovs-doca", "ovs-kernel"])
-def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None:
+def test_findings_do_not_depend_on_packet_values(flavor: str) -> None:
     def said(of: LintReport) -> list[tuple[object, ...]]:
         return [(f.code.code, f.path, f.text, f.advice) for f in of.findings if f.code.code != "DNS023"]
 
@@ -62,7 +62,7 @@ def test_the_same_is_said_again_whatever_values_packets_had(flavor: str) -> None
     assert hashed and all("(tcp/53, udp/53)" in f.text for f in hashed)
 
 
-def test_what_a_hash_rests_on_is_said_of_each_pool() -> None:
+def test_the_basis_of_a_hash_is_named_for_each_pool() -> None:
     without = changed("own-ports", ("forwarding: nat", "forwarding: nat\n    fragments: drop"))
     for found in (report("own-ports", "ovs-doca"), run_finders(examine(without, profile("ovs-doca")))):
         (note,) = found_as(found, "DNS017")
@@ -92,14 +92,14 @@ def test_between_uplinks_hardware_forwards_on_one_eswitch(flavor: str, verdict: 
     assert "DNS018" not in codes_of(apart)
 
 
-def test_that_bringup_joins_the_eswitches_is_said() -> None:
+def test_assumed_multiport_eswitch_is_noted() -> None:
     assumed = report("two-uplinks", "ovs-doca")
     assert assumed.offloaded == 1.0
     (note,) = found_as(assumed, "DNS018")
     assert note.text.startswith("p0, p1 are assumed to share one eSwitch") and "multiport" in note.text
 
 
-def test_nothing_joins_the_eswitches_of_two_cards() -> None:
+def test_eswitches_of_two_cards_are_not_joined() -> None:
     cards = bringup("{pci: {p0: '0000:03:00.0', p1: '0000:81:00.0'}}")
     apart = run_finders(examine(changed("two-uplinks", cards), profile("ovs-doca")))
     assert {p.offloaded for p in apart.paths} == {"no"} and "DNS018" not in codes_of(apart)

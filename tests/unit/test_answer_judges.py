@@ -49,7 +49,9 @@ def checks() -> list[tuple[str | None, dict[str, Any]]]:
 
 @pytest.mark.parametrize("printed_by", [str, dig], ids=["kdig", "dig"])
 @pytest.mark.parametrize(("serves", "query"), checks(), ids=str)
-def test_an_answer_is_good_for_both_or_for_none(printed_by: Any, serves: str | None, query: dict[str, Any]) -> None:
+def test_the_agent_and_the_playbook_judge_answers_alike(
+    printed_by: Any, serves: str | None, query: dict[str, Any]
+) -> None:
     check = HealthCheck.model_validate({"query": query})
     pool = Pool.model_validate({"backends": [BACKEND], "serves": serves, "health": {"query": query}})
     question = Question(effective_query(pool, check))

@@ -34,7 +34,7 @@ def only(switch: Switch) -> dict[str, Any]:
     return found
 
 
-def test_repeated_keeps_what_is_not_given(applied: Switch) -> None:
+def test_a_repeated_drain_keeps_its_end_and_note(applied: Switch) -> None:
     assert on(applied)("drain", "farm/ns1", "--for", "2h", "--note", "disk").code == 0
     first = only(applied)
     with nothing_changes(applied):
@@ -51,7 +51,7 @@ def test_repeated_keeps_what_is_not_given(applied: Switch) -> None:
     assert (last["note"], last["since"]) == ("disk, fan", first["since"])
 
 
-def test_another_pace_keeps_the_progress(applied: Switch) -> None:
+def test_another_pace_keeps_the_drains_progress(applied: Switch) -> None:
     target = TargetSwitch(applied.database)
     then = now() - timedelta(minutes=30)
     change_overlay(target, None, take_out("farm/ns1", "drain", over=3600), time=then)
@@ -69,7 +69,7 @@ def test_another_pace_keeps_the_progress(applied: Switch) -> None:
     assert states(applied)["ns1"] == "drained"
 
 
-def test_a_drain_of_who_has_no_slot_says_so(applied: Switch) -> None:
+def test_a_drain_without_slots_says_so(applied: Switch) -> None:
     on(applied)("down", "farm/ns1")
     done = on(applied)("drain", "farm/ns1")
     assert done.out == "br-dns: changed: farm/ns1 is drained\nbr-dns: changed: no slot moves\n"
@@ -79,7 +79,7 @@ def test_a_drain_of_who_has_no_slot_says_so(applied: Switch) -> None:
 
 
 @pytest.mark.parametrize("touches", ["the same pool", "another pool"])
-def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str) -> None:
+def test_a_pending_confirmation_does_not_block_other_changes(applied: Switch, touches: str) -> None:
     on(applied)("down", "spare/sp1")
     other = "farm/ns1" if touches == "another pool" else "spare/sp1"
     ran: list[Ran] = []
@@ -100,7 +100,7 @@ def test_who_is_asked_keeps_nobody_from_the_switch(applied: Switch, touches: str
 
 
 @pytest.mark.parametrize("key", [KNOWN_KEY, FAILURES_KEY])
-def test_what_the_agent_notes_meanwhile_is_no_reason_to_ask_again(applied: Switch, key: str) -> None:
+def test_a_note_of_the_agent_does_not_repeat_the_confirmation(applied: Switch, key: str) -> None:
     asked: list[list[str]] = []
 
     def confirm(reasons: list[str], _words: list[str]) -> None:
@@ -115,7 +115,7 @@ def test_what_the_agent_notes_meanwhile_is_no_reason_to_ask_again(applied: Switc
     assert states(applied, "spare") == {"sp1": "down", "sp2": "down"}
 
 
-def test_an_apply_that_asks_says_what_and_keeps_nobody(applied: Switch, tmp_path: Path) -> None:
+def test_an_apply_awaiting_confirmation_does_not_block_other_changes(applied: Switch, tmp_path: Path) -> None:
     file = spec_file(tmp_path, old="slots: 32", new="slots: 1024")
     ran: list[Ran] = []
     done = in_terminal(
@@ -128,7 +128,7 @@ def test_an_apply_that_asks_says_what_and_keeps_nobody(applied: Switch, tmp_path
     assert [a["backend"] for a in overlay(applied)] == ["sp1"]
 
 
-def test_back_in_is_never_asked_about(applied: Switch) -> None:
+def test_returning_to_service_needs_no_confirmation(applied: Switch) -> None:
     on(applied)("drain", "farm/ns3")
     assert on(applied)("drain", "farm/ns2", "--yes", "--json").json["asks"]
     assert on(applied)("undrain", "farm/ns2").code == 0
@@ -136,7 +136,7 @@ def test_back_in_is_never_asked_about(applied: Switch) -> None:
     assert on(applied)("up", "farm/ns2").code == 0
 
 
-def test_up_of_who_is_drained_tells_of_undrain(applied: Switch) -> None:
+def test_up_of_a_drained_backend_names_undrain(applied: Switch) -> None:
     on(applied)("drain", "farm/ns1")
     assert "farm/ns1 is not down, it is drained: dnsteer undrain farm/ns1" in on(applied)("up", "farm/ns1").out
 
@@ -160,7 +160,7 @@ def draining(switch: Switch) -> Iterator[subprocess.Popen[str]]:
             child.kill()
 
 
-def test_a_drain_that_ends_on_its_way_is_an_error(applied: Switch) -> None:
+def test_a_gradual_drain_ended_by_others_is_an_error(applied: Switch) -> None:
     base = applied.tables()
     with draining(applied) as child:
         assert on(applied)("undrain", "farm/ns1").code == 0
@@ -170,7 +170,7 @@ def test_a_drain_that_ends_on_its_way_is_an_error(applied: Switch) -> None:
     assert applied.tables() == base
 
 
-def test_a_drain_whose_time_is_over_is_an_error(applied: Switch) -> None:
+def test_a_gradual_drain_that_expires_is_an_error(applied: Switch) -> None:
     with draining(applied) as child:
         deadline = time.monotonic() + 20
         while child.poll() is None:  # again, since the drain may write just now
@@ -182,7 +182,7 @@ def test_a_drain_whose_time_is_over_is_an_error(applied: Switch) -> None:
     assert "farm/ns1 is NOT drained: its --for was over; it has its slots" in said["error"]
 
 
-def test_a_drain_that_would_end_before_it_is_done_is_refused(applied: Switch) -> None:
+def test_a_drain_expiring_before_its_end_is_refused(applied: Switch) -> None:
     with nothing_changes(applied):
         for lasts in ("5s", "60s"):
             assert on(applied)("drain", "farm/ns1", "--over", "60s", f"--for={lasts}").code == Exit.USAGE
@@ -193,7 +193,7 @@ def test_a_drain_that_would_end_before_it_is_done_is_refused(applied: Switch) ->
 
 
 @pytest.mark.parametrize("verb", ["drain", "down"])
-def test_already_is_said_of_the_tables_and_not_of_the_record(applied: Switch, tmp_path: Path, verb: str) -> None:
+def test_already_drained_refers_to_the_tables_not_the_record(applied: Switch, tmp_path: Path, verb: str) -> None:
     assert on(applied)(verb, "farm/ns1").code == 0
     right = applied.tables()
     applied.ofctl("del-flows", "table=30")

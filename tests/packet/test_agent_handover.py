@@ -10,13 +10,13 @@ from tests.packet.agents import Agent, agent, wait
 from tests.packet.announcing import kill_database, start_database
 from tests.packet.command import on, spec_file
 from tests.packet.switches import BRIDGE, Switch
-from tests.packet.test_agent_endures import checked
+from tests.packet.test_agent_defects import checked
 from tests.packet.test_announce_faults import EXPECTED
 
 AGAIN = "made again"
 
 
-def test_verbs_reach_the_one_that_acts(switch: Switch, tmp_path: Path) -> None:
+def test_verbs_reach_the_active_agent(switch: Switch, tmp_path: Path) -> None:
     switch.expected += EXPECTED
     done = on(switch)("apply", spec_file(tmp_path, checked(tmp_path)), "--yes")
     assert done.code == 0, done.err

@@ -48,7 +48,7 @@ def older(switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sw
     return switch
 
 
-def test_it_keeps_its_slots_and_says_so(older: Switch, tmp_path: Path) -> None:
+def test_a_pool_without_a_slot_count_keeps_its_slots(older: Switch, tmp_path: Path) -> None:
     tables = older.tables()
     do = on(older)
     planned = do("plan", spec_file(tmp_path, SPEC))
@@ -85,7 +85,7 @@ def test_a_new_pool_gets_the_new_number_beside_it(older: Switch, tmp_path: Path)
     assert slots(older, "farm", tmp_path) == MANY
 
 
-def test_it_changes_when_the_spec_names_a_number(older: Switch, tmp_path: Path) -> None:
+def test_a_named_slot_count_changes_the_slots(older: Switch, tmp_path: Path) -> None:
     do = on(older)
     same = do("apply", spec_file(tmp_path, SPEC.replace("  farm:", f"  farm:\n    slots: {MANY}")))
     assert same.code == 0 and "note" not in same.err and "move" not in same.out
@@ -96,7 +96,7 @@ def test_it_changes_when_the_spec_names_a_number(older: Switch, tmp_path: Path) 
     assert back.code == 0 and slots(older, "farm", tmp_path) == MANY
 
 
-def test_another_selection_gets_the_number_of_a_new_pool(older: Switch, tmp_path: Path) -> None:
+def test_another_selection_gets_the_default_slot_count(older: Switch, tmp_path: Path) -> None:
     hashed = SPEC.replace("  farm:", "  farm:\n    selection: dp-hash")
     done = on(older)("apply", spec_file(tmp_path, hashed), "--yes")
     assert done.code == 0 and "note" not in done.err

@@ -11,7 +11,7 @@ from tests.packet.switches import BRIDGE, Switch
 HEAVIER = FARM.replace("mac: '02:00:00:00:01:01'}", "mac: '02:00:00:00:01:01', weight: 3}")
 
 
-def test_verify_names_what_is_in_force(applied: Switch, tmp_path: Path) -> None:
+def test_verify_names_maintenance_in_force(applied: Switch, tmp_path: Path) -> None:
     do, spec = on(applied), spec_file(tmp_path)
     assert do("verify", spec).out == "br-dns: as the spec says\n"
     assert do("verify", spec, "--json").json["in_force"] == []
@@ -62,7 +62,7 @@ def test_a_weight_of_the_spec_that_a_given_one_overrides_moves_nothing(applied: 
     assert "in force" not in do("plan", spec_file(tmp_path)).out
 
 
-def test_where_the_record_is_damaged_nothing_is_said_to_be_added(applied: Switch, tmp_path: Path) -> None:
+def test_a_damaged_record_claims_no_added_objects(applied: Switch, tmp_path: Path) -> None:
     do, heavier = on(applied), tmp_path / "heavier.yaml"
     heavier.write_text(HEAVIER)
     applied.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-state=7")

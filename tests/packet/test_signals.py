@@ -31,7 +31,7 @@ WRITTEN = {"before it is written down": before("begin", Session), "before it is 
 
 
 @pytest.mark.parametrize("when", [*MOMENTS, *WRITTEN])
-def test_an_interrupt_leaves_nothing_begun(when: str, switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_leaves_no_pending_change(when: str, switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the bundle all is undone, afterwards all is done, and the record knows of nothing that is under way."""
     small, large = spec_of(PARTING), spec_of(LARGE)
     apply(small, switch.database)
@@ -170,7 +170,7 @@ def test_verbs_with_a_private_switch_that_are_asked_to_end_say_so(verb: str, fol
     assert list(folder.iterdir()) == []
 
 
-def test_a_gradual_drain_asked_to_end_says_what_goes_on(switch: Switch, folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_gradual_drain_says_that_it_continues(switch: Switch, folder: Path, tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SMALL)
     assert cli("apply", spec, "--db", switch.database).returncode == 0

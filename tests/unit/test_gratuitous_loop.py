@@ -86,7 +86,7 @@ async def rest() -> None:
         await asyncio.sleep(0.001)
 
 
-def test_a_port_that_is_missing_for_long_is_told_of_once_it_is_there(case: Case) -> None:
+def test_a_late_port_gets_announcements_when_it_appears(case: Case) -> None:
     async def test() -> None:
         case.there -= {"p1"}
         case.notices.begin(followed())
@@ -104,7 +104,7 @@ def test_a_port_that_is_missing_for_long_is_told_of_once_it_is_there(case: Case)
     play(test())
 
 
-def test_what_could_not_be_sent_is_sent_later(case: Case) -> None:
+def test_failed_announcements_are_sent_later(case: Case) -> None:
     async def test() -> None:
         case.fails = True
         case.notices.begin(followed())
