@@ -18,7 +18,7 @@ if [ "$(id -u)" -ne 0 ]; then
     echo "demo: the lab needs root (network namespaces); the proof alone does not: $dnsteer check $spec" >&2
     exit 77
 fi
-# Before anything is begun: what ends the lab below would else end somebody's.
+# Before anything is begun: the lab is taken down at the end, and one that is up already is somebody else's.
 if [ "$("$dnsteer" lab status --json)" != null ]; then
     "$dnsteer" lab status | sed -n 's/^agent: .* console at /demo: a lab is up, and its console is at /p' >&2
     echo "demo: a lab is up, and there is one at a time; to end it: $dnsteer lab down" >&2
