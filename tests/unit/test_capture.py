@@ -21,8 +21,7 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import rdpcap
 
-from dnsteer.capture.kernel_filter import MAX_ADDRESSES, attach, filter_program
-from dnsteer.capture.readers import Captured
+from dnsteer.capture.readers import MAX_ADDRESSES, Captured, attach, filter_program
 from dnsteer.capture.selection import PacketSelection, select
 from dnsteer.capture.sinks import PcapFile, line
 from dnsteer.checks.load import check_document, load_spec

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shutil
+import subprocess
 import threading
 import time
 from bisect import bisect_left
@@ -15,17 +17,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-from dnsteer.capture.device import prepare
-from dnsteer.capture.kernel_filter import filter_program
-from dnsteer.capture.readers import Captured, DeviceReader, MirrorReader, StreamReader
+from dnsteer.capture.readers import Captured, DeviceReader, MirrorReader, StreamReader, filter_program
 from dnsteer.capture.selection import PacketSelection, select
 from dnsteer.capture.sinks import Sink
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.status.live import read_live
-from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession
+from dnsteer.status.record import read_live
+from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession, OutputPort
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.stale_directories import new_directory
 from dnsteer.switch.state import BridgeRecord
@@ -248,3 +248,29 @@ def _read(
                     return
             if ended:
                 return
+
+
+def prepare(port: OutputPort) -> None:
+    """Bring the device up, and keep this machine's own stack from using it: no ARP, no IPv6, no multicast.
+
+    Raises SwitchError when it is not on this machine.
+    """
+    index = Path("/sys/class/net") / port.name / "ifindex"
+    try:
+        here = int(index.read_text())
+    except OSError:
+        here = 0
+    if here == 0 or here != port.ifindex:
+        raise SwitchError(
+            f"the switch has opened {port.name}, but this machine or network namespace has no such device; "
+            "run dnsteer capture where ovs-vswitchd runs"
+        )
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        Path(f"/proc/sys/net/ipv6/conf/{port.name}/disable_ipv6").write_text("1")
+    command = ["ip", "link", "set", "dev", port.name, "arp", "off", "multicast", "off", "up"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except FileNotFoundError:
+        raise UnavailableError("no program ip: install iproute2") from None
+    if done.returncode:
+        raise SwitchError(f"{' '.join(command)}: {done.stderr.strip()}")

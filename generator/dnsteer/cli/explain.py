@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.types import Address
-    from dnsteer.status.live import Live
+    from dnsteer.status.record import Live
 
 
 def register(app: typer.Typer) -> None:
@@ -73,7 +73,7 @@ def explain(
 
 
 def _read_live(switch: TargetSwitch, bridge: str | None, json: bool) -> Live:
-    from dnsteer.status.live import read_live
+    from dnsteer.status.record import read_live
 
     found = read_live(switch, bridge)
     if not json:
