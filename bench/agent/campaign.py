@@ -18,10 +18,10 @@ from bench.agent.world import POOL, SLOTS, TIMEOUT, VIP, address, server
 from bench.change.inside import Helper
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
 from dnsteer.lab import names
-from dnsteer.lab.program import LabProgram, Line
+from dnsteer.lab.command import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.stream import WAIT
-from dnsteer.lab.zone import HOSTS
+from dnsteer.lab.zones import HOSTS
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import Spec
 

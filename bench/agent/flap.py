@@ -29,13 +29,12 @@ from bench.machine import machine
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names, network, openvswitch, state
-from dnsteer.lab.command import netns_exec, program_environment
+from dnsteer.lab.command import LabProgram, Line, netns_exec, program_environment
 from dnsteer.lab.command import run as run_program
 from dnsteer.lab.errors import LabExistsError
-from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan_network
-from dnsteer.lab.zone import HOSTS
+from dnsteer.lab.zones import HOSTS
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded

@@ -19,7 +19,7 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import agent, names, processes
-from dnsteer.lab.program import LabProgram
+from dnsteer.lab.command import LabProgram
 from tests.packet.agents import wait
 from tests.packet.switches import cli
 from tests.system.lab_specs import apply_in_lab

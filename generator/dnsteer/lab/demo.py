@@ -19,18 +19,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dnsteer.lab import client_affinity, extension_counters, openvswitch, traffic
-from dnsteer.lab.direct import direct_path
+from dnsteer.lab import client_affinity, extension_program, openvswitch, traffic
+from dnsteer.lab.demo_report import DemoReport, OneSocket, Run, machine, print_report, write_report
 from dnsteer.lab.errors import LabError, NoLabError
 from dnsteer.lab.lifecycle import status
-from dnsteer.lab.report import DemoReport, OneSocket, Run, machine, write_report
+from dnsteer.lab.openvswitch import direct_path
 from dnsteer.lab.shares import ExpectedQueries, queries_needed
 from dnsteer.lab.state import LabState, fingerprint
-from dnsteer.lab.summary import print_report
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.topology import Topology, plan_network
 from dnsteer.lab.traffic import Load, LoadResult
-from dnsteer.lab.zone import WHOAMI
+from dnsteer.lab.zones import WHOAMI
 from dnsteer.spec.model.spec import Selection, Spec
 from dnsteer.switch.megaflows import Megaflow, read_megaflows
 from dnsteer.switch.thread_counters import Counters, read_counters
@@ -114,7 +113,7 @@ class _Demo:
         self.left_out = [t.label for t in every[MAX_TARGETS:]]
         self.expected = ExpectedQueries(self.spec, self.topology.server_of)
         self.machine = machine()
-        self.counters_before = extension_counters.read() if self.lab.extension else None
+        self.counters_before = extension_program.read_counters() if self.lab.extension else None
 
     def check_answers(self) -> None:
         """Send one query to each target, which also lets the client learn its neighbours. Raises LabError without answer."""
@@ -291,7 +290,9 @@ class _Demo:
 
     def report(self) -> DemoReport:
         """What was measured, and what is wrong with it."""
-        counted = extension_counters.read().since(self.counters_before) if self.counters_before is not None else None
+        counted = (
+            extension_program.read_counters().since(self.counters_before) if self.counters_before is not None else None
+        )
         return DemoReport(
             bridge=self.spec.switch.bridge,
             runs=self.runs,

@@ -14,14 +14,14 @@ from pathlib import Path
 from rich.console import Console
 
 from dnsteer.lab import names, nameserver, traffic
+from dnsteer.lab.command import LabProgram, python_environment
 from dnsteer.lab.demo import running_lab
 from dnsteer.lab.errors import LabError
 from dnsteer.lab.failover_report import Failover, StreamQuery, add_to_report, print_failover, summed_up
-from dnsteer.lab.program import LabProgram, python_environment
 from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.traffic import client_command
-from dnsteer.lab.zone import WHOAMI
+from dnsteer.lab.zones import WHOAMI
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import Protocol, Selection, Spec
 from dnsteer.switch.session import Session

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dnsteer.lab import names, processes
-from dnsteer.lab.checked_zones import checked_zones
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import LabCommandError
 from dnsteer.lab.topology import Server, Topology
-from dnsteer.lab.zone import zone_text
+from dnsteer.lab.zones import checked_zones, zone_text
 from dnsteer.render.atomic_files import write_file
 
 START_SECONDS = 10.0
