@@ -300,7 +300,8 @@ def test_without_an_extension_nothing_of_it_is_loaded(do: Run, shared: Switch, t
     code = (
         "import sys; from dnsteer.cli import main\n"
         "try: main.run()\n"
-        "finally: print([m for m in sys.modules if m.startswith('dnsteer.extension.') or m == 'dnsteer.status.extension'])"
+        "finally: print([m for m in sys.modules if m.startswith('dnsteer.extension.') or "
+        "m == 'dnsteer.status.extension_view'])"
     )
     for words in (["apply", str(spec)], ["drain", "near/n1"], ["reconcile"], ["restore"], ["verify", str(spec)]):
         argv = [sys.executable, "-c", code, *words, "--db", shared.database]

@@ -25,7 +25,7 @@ from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
-from dnsteer.status.extension import take_slots
+from dnsteer.status.extension_view import take_slots
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from tests.packet.agents import wait

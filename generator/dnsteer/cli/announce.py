@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.name_completion import vips as complete_vips
+from dnsteer.cli.completion import vips as complete_vips
 from dnsteer.cli.output import Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.name_completion import vips_and_backends
+from dnsteer.cli.completion import vips_and_backends
 from dnsteer.cli.output import err, out
 from dnsteer.cli.running_switch import Bridge, confirm, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch

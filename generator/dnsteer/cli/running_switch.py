@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from dnsteer.cli.agent_client import StuckError, ask_agent
-from dnsteer.cli.name_completion import bridges
+from dnsteer.cli.completion import bridges
 from dnsteer.cli.output import err, reporting
 from dnsteer.cli.remote_options import (
     CaCert,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dnsteer.cli.name_completion import all_names
+from dnsteer.cli.completion import all_names
 from dnsteer.cli.output import Exit, Json, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import Progress, TargetSwitch

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dnsteer.cli.backends import Lasts, change_backends, go_on, report_change
-from dnsteer.cli.name_completion import backends
+from dnsteer.cli.completion import backends
 from dnsteer.cli.output import Json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch

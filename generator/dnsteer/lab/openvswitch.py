@@ -113,4 +113,5 @@ def _direct_flow(in_port: str, mac: str, source: str, destination: str, out_port
     # The source MAC is rewritten as dnsteer does: the client's own would move in the fabric's table.
     output = "in_port" if in_port == out_port else f'output:"{out_port}"'
     rewrite = f"set_field:{source}->eth_src,set_field:{destination}->eth_dst"
-    return f'cookie={DIRECT_COOKIE:#x},table=0,priority={_DIRECT_PRIORITY},in_port="{in_port}",dl_dst={mac},actions={rewrite},{output}'
+    match = f'cookie={DIRECT_COOKIE:#x},table=0,priority={_DIRECT_PRIORITY},in_port="{in_port}",dl_dst={mac}'
+    return f"{match},actions={rewrite},{output}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dnsteer.slots.maintenance import Overlay
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.spec import Spec
-    from dnsteer.status.extension import ExtensionView
+    from dnsteer.status.extension_view import ExtensionView
     from dnsteer.status.verify import Drift
 
 TABLES_DIFFER = "the tables differ from the record; dnsteer restore loads the recorded tables"
@@ -212,7 +212,7 @@ class Observer:
         spec = self._extended(reading)
         if spec is None or reading.state is None:
             return found
-        from dnsteer.status.extension import take_extension_counters
+        from dnsteer.status.extension_view import take_extension_counters
 
         more, self._dropped = take_extension_counters(self.switch, spec, reading.state.members)
         return {**found, **more}
@@ -337,9 +337,9 @@ class Observer:
         spec = self._extended(status.reading)
         if spec is None:
             return
-        from dnsteer.status import extension as ext
+        from dnsteer.status.extension_view import view_extension
 
-        view = status.extension = ext.view_extension(self.switch, spec)
+        view = status.extension = view_extension(self.switch, spec)
         view.dropped, view.rates = self._dropped, status.rates
         view.served = [key for key in status.rates.by_key if isinstance(key, counters.ExtendedServiceKey)]
         status.warnings += view.warnings

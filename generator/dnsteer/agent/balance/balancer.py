@@ -28,7 +28,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.spec import Pool
-from dnsteer.status.extension import take_slots
+from dnsteer.status.extension_view import take_slots
 from dnsteer.status.flow_counts import read_slots
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
