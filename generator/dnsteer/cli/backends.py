@@ -91,7 +91,7 @@ def _wait_until_quiet(
 
     Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
     """
-    from dnsteer.status.quiet import busy_text, wait_until_quiet
+    from dnsteer.status.switch_observer import busy_text, wait_until_quiet
 
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
     say, stays = progress(json), f"{said(names)} drained; nothing waits until no packet goes there"

@@ -213,3 +213,28 @@ def seconds(text: str) -> float:
     if not 0 < value <= 366 * 86400:
         raise typer.BadParameter(f"found {text!r}; expected a time up to a year, such as 90s, 15m, 2h or 1d")
     return value
+
+
+_LEAST_INTERVAL = 0.5
+"""Seconds: the switch does not add up its counters more often."""
+
+
+def _interval(text: str) -> float:
+    value = seconds(text)
+    if value < _LEAST_INTERVAL:
+        raise typer.BadParameter(
+            f"found {text!r}; expected at least {_LEAST_INTERVAL:g} s: switches do not count more often"
+        )
+    return value
+
+
+Interval = Annotated[
+    float,
+    typer.Option(
+        "--interval",
+        metavar="TIME",
+        parser=_interval,
+        help="Time over which rates are measured. The switch updates its counters about every half second, and status waits "
+        "for that (up to 0.6 s before and after): rates over 1 s are right within a few per cent.",
+    ),
+]

@@ -1,23 +1,23 @@
-"""The status of a switch: its record, whether the tables match it, and its counters."""
+"""Observes a switch once or repeatedly: its record, whether the tables match it, its counters and what drifted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.spec.worker_names import host_of
 from dnsteer.status import counters
-from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView, view_agent
-from dnsteer.status.pools import PoolView, backups_in_use, backups_of, overdue, view_pools
+from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
+from dnsteer.status.pools import backups_in_use, backups_of, overdue, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
-from dnsteer.status.vips import VipView, view_vips
+from dnsteer.status.switch_status import Status, TablesMatch
+from dnsteer.status.vips import view_vips
 from dnsteer.switch.captures import capture_of, capture_warning
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import known_role, role_warnings
@@ -32,119 +32,18 @@ if TYPE_CHECKING:
     from dnsteer.slots.maintenance import Overlay
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.spec import Spec
-    from dnsteer.status.extension_view import ExtensionView
     from dnsteer.status.verify import Drift
 
 TABLES_DIFFER = "the tables differ from the record; dnsteer restore loads the recorded tables"
-MAX_DRIFT = 10
+MAX_LISTED_DRIFT = 10
 """Differences that are shown; all are counted."""
 _VERIFY_AGAIN = 10.0
 _VERIFY_SHARE = 10
-
-TablesMatch = Literal["recorded", "pending", "other"]
-"""Whose number the tables carry: the record's, that of a change that was cut off, or neither's."""
-
-
-@dataclass
-class Status:
-    """The status of a switch.
-
-    *tables_match* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
-    MAX_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
-    *loaded* is the applied spec, None if there is none that this version accepts.
-    """
-
-    reading: RecordReading
-    unreachable: str = ""
-    tables_match: TablesMatch | None = None
-    rates: Rates = field(default_factory=Rates)
-    vips: list[VipView] = field(default_factory=list)
-    pools: list[PoolView] = field(default_factory=list)
-    drift: list[Drift] | None = None
-    drift_count: int | None = None
-    drift_of_others: int = 0
-    """How many of the differences `dnsteer restore` leaves, since they are not dnsteer's."""
-    warnings: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    extension: ExtensionView | None = None
-    loaded: Loaded | None = None
-    """The spec that is applied, where it can be read."""
-    role: dict[str, str] | None = None
-    """As `dnsteer role --json` says it; None where it is damaged, of which a warning tells, as of damaged withdrawals."""
-    withdrawn: dict[str, dict[str, str | None]] | None = None
-    """The VIPs that people have withdrawn from routing."""
-    agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
-    on_purpose: list[str] = field(default_factory=list)
-    """Those of the warnings that are of what people did on purpose."""
-    of_others: list[str] = field(default_factory=list)
-    """Those of the warnings that are of settings of others."""
-
-    @property
-    def different(self) -> bool:
-        """Whether the switch differs from its record."""
-        tables_differ = self.tables_match not in (None, "recorded")
-        strange = self.extension is not None and not self.extension.ok
-        return bool(self.drift_count) or self.reading.cut_off or tables_differ or strange or self.reading.record.waits
-
-    @property
-    def interrupted(self) -> str:
-        """The pending change in words; empty if there is none."""
-        if not self.reading.cut_off:
-            return ""
-        pending, record = self.reading.pending, self.reading.record
-        what = "a change"
-        if pending is not None and self.reading.state is not None:
-            same = pending.number == self.reading.state.number
-            what = "a maintenance change" if same else f"a change to state {pending.number}"
-        tables = {
-            "recorded": "the tables do not have it yet",
-            "pending": "the tables already have it, unlike what is shown here",
-            "other": "the tables are neither those before the change nor those after it",
-            None: "the tables could not be read to see how far it got",
-        }[self.tables_match]
-        return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
-
-    def as_json(self) -> dict[str, Any]:
-        """As a JSON object. What needs attention of it is told beside (`report/attention.py`)."""
-        record, state, overlay = self.reading.record, self.reading.state, self.reading.overlay
-        pending, time_now = self.reading.pending, now()
-        return {
-            "bridge": record.bridge,
-            "switch": record.name or None,
-            "state": None if state is None else {
-                "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
-                "spec_file": state.file, "digest": state.digest, "version": state.version,
-                "decision": state.decision or None,
-            },
-            "reachable": not self.unreachable,
-            "reason": self.unreachable or None,
-            "tables": self.tables_match,
-            "flow_restore_wait": record.waits,
-            "interrupted": None if not self.reading.cut_off else {
-                "state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted,
-            },
-            "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
-            "vips": [v.as_json() for v in self.vips],
-            "pools": [p.as_json() for p in self.pools],
-            "overlay": None if overlay is None else [
-                {
-                    **asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now),
-                    "decision": a.decision or None, "host": host_of(state.workers if state else {}, a.pool, a.backend),
-                }
-                for a in overlay
-            ],
-            **({} if self.extension is None else {"extension": self.extension.as_json()}),
-            "agent": self.agent.as_json(),
-            "role": self.role,
-            "withdrawn": self.withdrawn,
-            "drift": None if self.drift is None else [d.as_json() for d in self.drift],
-            "drift_count": self.drift_count,
-            "warnings": self.warnings,
-            "errors": self.errors,
-        }  # fmt: skip
+_QUIET_INTERVAL = 1.0
+"""Seconds over which packets are counted."""
 
 
-class Observer:
+class SwitchObserver:
     """Observes a switch once or repeatedly. Rates are since the last observation, or over *interval* seconds.
 
     *check* is whether to look for drift: each time something was changed, and else now and then, since that takes longer.
@@ -159,7 +58,7 @@ class Observer:
         interval: float = 1,
         check: bool = True,
         rates: bool = True,
-        most_drift: int = MAX_DRIFT,
+        most_drift: int = MAX_LISTED_DRIFT,
     ) -> None:
         self.switch = switch
         self.bridge = bridge
@@ -199,6 +98,19 @@ class Observer:
             self._sample = self._drift = self._tables_match = None
             errors.clear()
         return self._status(reading, rates, tables_match, unreachable, errors)
+
+    def observe_again(self) -> Status | str:
+        """The next status, or why there is none, after the interval in any case. Raises BrokenPipeError."""
+        start = time.monotonic()
+        try:
+            found: Status | str = self.observe()
+        except BrokenPipeError:
+            raise
+        except (SwitchError, OSError) as err:
+            found = str(err)
+        if isinstance(found, str) or found.unreachable:
+            time.sleep(max(0.0, start + self.interval - time.monotonic()))
+        return found
 
     def _begin(self, client: OpenFlow, reading: RecordReading) -> None:
         """Take the sample to begin with."""
@@ -374,3 +286,39 @@ def _tables_match(client: OpenFlow, reading: RecordReading) -> TablesMatch | Non
     if found == reading.marker or (found is None and not reading.record.digest):
         return "recorded"
     return "pending" if reading.pending is not None and found == reading.pending.marker else "other"
+
+
+def wait_until_quiet(
+    switch: TargetSwitch, bridge: str, backends: Collection[tuple[str, str]], seconds: float, say: Progress
+) -> dict[str, float | None]:
+    """Wait until none of *backends*, pool and name, was sent a packet for a second, for *seconds* at most.
+
+    Returns those that still were, each with its packets a second, None where that is not known; *say* tells of them
+    meanwhile. Raises SwitchError.
+    """
+    observer = SwitchObserver(switch, bridge, interval=_QUIET_INTERVAL, check=False)
+    end, said = time.monotonic() + seconds, ""
+    while True:
+        status = observer.observe()
+        if status.unreachable:
+            raise SwitchError(f"whether packets still go there is unknown: {status.unreachable}")
+        rates = {
+            f"{pool.name}/{b.name}": b.rate.packets
+            for pool in status.pools
+            for b in pool.backends
+            if (pool.name, b.name) in backends
+        }
+        busy = {name: rate for name, rate in rates.items() if rate != 0}
+        if not busy or time.monotonic() >= end:
+            return busy
+        if busy_text(busy) != said:
+            said = busy_text(busy)
+            say(f"waiting: {said}")
+
+
+def busy_text(busy: Mapping[str, float | None]) -> str:
+    """Which backends still get packets, in words."""
+    return ", ".join(
+        f"{name} gets {rate:,.0f} packets/s" if rate is not None else f"{name}: packets are not counted"
+        for name, rate in busy.items()
+    )
