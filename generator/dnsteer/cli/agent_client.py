@@ -139,10 +139,15 @@ def _request(argv: Sequence[str], options: Sequence[str], files: Mapping[str, by
     if terminal:
         environ["COLUMNS"] = str(shutil.get_terminal_size().columns)
     return {
-        "v": PROTOCOL, "argv": list(argv), "options": list(options), "by": operator_name(),
-        "environ": environ, "terminal": terminal, "encoding": getattr(sys.stdout, "encoding", None) or "utf-8",
+        "v": PROTOCOL,
+        "argv": list(argv),
+        "options": list(options),
+        "by": operator_name(),
+        "environ": environ,
+        "terminal": terminal,
+        "encoding": getattr(sys.stdout, "encoding", None) or "utf-8",
         "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
-    }  # fmt: skip
+    }
 
 
 def _send_and_relay(sock: socket.socket, lines: _Lines, request: dict[str, Any]) -> int:

@@ -31,8 +31,10 @@ Drained = Annotated[list[str], _names("drain")]
 Down = Annotated[list[str], _names("down")]
 Lasts = Annotated[
     float | None,
-    typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."),
-]  # fmt: skip
+    typer.Option(
+        "--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."
+    ),
+]
 Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
@@ -40,10 +42,12 @@ Over = Annotated[
 Wait = Annotated[
     float | None,
     typer.Option(
-        "--wait", metavar="TIME", parser=seconds,
+        "--wait",
+        metavar="TIME",
+        parser=seconds,
         help="Then wait until no packet goes to them any more, at most this long (10m); exit code 3: some still do.",
     ),
-]  # fmt: skip
+]
 _BACK = {"drain": "undrain", "down": "up"}
 
 
@@ -56,9 +60,17 @@ def register(app: typer.Typer) -> None:
 
 
 def drain(
-    switch: TargetSwitch, names: Names, over: Over = None, lasts: Lasts = None, wait: Wait = None, note: Note = "",
-    bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    names: Names,
+    over: Over = None,
+    lasts: Lasts = None,
+    wait: Wait = None,
+    note: Note = "",
+    bridge: Bridge = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
     """Drain backends: their slots, and no others, move to the other backends of their pools.
 
     Of several all are drained, in one change of the switch, or none.
@@ -118,9 +130,15 @@ def undrain(
 
 
 def down(
-    switch: TargetSwitch, names: Names, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
-    dry_run: DryRun = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    names: Names,
+    lasts: Lasts = None,
+    note: Note = "",
+    bridge: Bridge = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
     """Take failed backends out at once: their slots move to the other backends of their pools."""
     from dnsteer.deploy.overlay_edits import take_out
 
@@ -203,17 +221,27 @@ def said(names: Sequence[str]) -> str:
 
 
 def change_backends(
-    switch: TargetSwitch, names: Sequence[str], edits: Sequence[Edit], bridge: str | None, yes: bool, dry_run: bool,
+    switch: TargetSwitch,
+    names: Sequence[str],
+    edits: Sequence[Edit],
+    bridge: str | None,
+    yes: bool,
+    dry_run: bool,
     json: bool,
-) -> OverlayChange:  # fmt: skip
+) -> OverlayChange:
     """Change what the overlay has of the backends *names* (POOL/BACKEND), by all *edits* or none. Raises SwitchError."""
     from dnsteer.deploy.overlay_change import change_overlay
     from dnsteer.deploy.overlay_edits import together
 
     return change_overlay(
-        switch, bridge, together(edits), pools={name.partition("/")[0] for name in names}, dry_run=dry_run,
-        confirm=confirm(yes, json), progress=progress(json),
-    )  # fmt: skip
+        switch,
+        bridge,
+        together(edits),
+        pools={name.partition("/")[0] for name in names},
+        dry_run=dry_run,
+        confirm=confirm(yes, json),
+        progress=progress(json),
+    )
 
 
 def go_on(
@@ -229,9 +257,13 @@ def go_on(
 
 
 def report_change(
-    change: OverlayChange, names: Sequence[str], dry_run: bool, json: bool, nothing: str,
+    change: OverlayChange,
+    names: Sequence[str],
+    dry_run: bool,
+    json: bool,
+    nothing: str,
     more: Mapping[str, object] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Print what was done about the backends *names*; without names: about several. As JSON with *more*."""
     if json:
         parts = [name.partition("/") for name in names]

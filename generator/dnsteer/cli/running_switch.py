@@ -73,10 +73,12 @@ def _note(text: str) -> str:
 Note = Annotated[
     str,
     typer.Option(
-        "--note", metavar="TEXT", help=f"Why, in at most {MAX_NOTE} characters; shown by status and history.",
+        "--note",
+        metavar="TEXT",
+        help=f"Why, in at most {MAX_NOTE} characters; shown by status and history.",
         callback=_note,
     ),
-]  # fmt: skip
+]
 
 
 def _options(

@@ -142,9 +142,12 @@ def _head(frame: TopFrame) -> list[Text]:
     first.append((f"  {frame.time:%H:%M:%S} UTC", "dim"))
     rate, seconds = frame.rate, status.rates.seconds
     second = [
-        (shown_rate(rate.queries), "bold"), (" queries/s  ", ""), (shown_rate(rate.packets), "bold"),
-        (" packets/s  ", ""), (f"over {seconds:.1f} s" if seconds else "no rates yet", "dim"),
-    ]  # fmt: skip
+        (shown_rate(rate.queries), "bold"),
+        (" queries/s  ", ""),
+        (shown_rate(rate.packets), "bold"),
+        (" packets/s  ", ""),
+        (f"over {seconds:.1f} s" if seconds else "no rates yet", "dim"),
+    ]
     return [_line(first), _line(second), _datapath(frame)]
 
 
@@ -215,17 +218,28 @@ def _backends(backends: Sequence[Share], shown: range, width: int, says_more: bo
     of = backends[shown.start : shown.stop]
     most, rows = max((share.packets or 0 for share in of), default=0), []
     for share in of:
-        rows.append([
-            _name(share.name), shown_state(share.backend), _plain(shown_rate(share.backend.rate.packets)),
-            Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""), _plain(_percent(share.slots)),
-            _plain(_percent(share.weight)), Text(_bar(share.packets or 0, most), style="blue"), _plain(_why(share)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                _name(share.name),
+                shown_state(share.backend),
+                _plain(shown_rate(share.backend.rate.packets)),
+                Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""),
+                _plain(_percent(share.slots)),
+                _plain(_percent(share.weight)),
+                Text(_bar(share.packets or 0, most), style="blue"),
+                _plain(_why(share)),
+            ]
+        )
     shares = [TableColumn(name, right=True, leaves=n) for name, n in (("packets", 5), ("slots", 4), ("weight", 3))]
     bar = [TableColumn("", leaves=1)] if width >= _WIDE else []
     columns = [
-        TableColumn("backend", shortens=_short_backend), TableColumn("state"), TableColumn("packets/s", right=True),
-        *shares, *bar, TableColumn("why", leaves=2, narrows=_WHY),
-    ]  # fmt: skip
+        TableColumn("backend", shortens=_short_backend),
+        TableColumn("state"),
+        TableColumn("packets/s", right=True),
+        *shares,
+        *bar,
+        TableColumn("why", leaves=2, narrows=_WHY),
+    ]
     if not bar:
         rows = [[*row[:-2], row[-1]] for row in rows]
     return _table(columns, rows, width, _below(len(backends), shown, "backend", says_more, matching))

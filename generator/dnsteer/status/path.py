@@ -182,9 +182,11 @@ class PathTracer:
             base = service.base_slots[expected.slot] if service.base_slots and expected.slot is not None else None
             outages = concerning(self._overlay, pool, f"{query.port}/{query.protocol.value}", base, expected.slot)
             view = replace(
-                view, selection=loaded.spec.pools[pool].selection.value, slots=len(service.slots),
+                view,
+                selection=loaded.spec.pools[pool].selection.value,
+                slots=len(service.slots),
                 base=why_not_base(base, expected.backend, outages),
-            )  # fmt: skip
+            )
         view = self._chosen(view, found)
         exit_port = reference.topology.extension_ingress
         if exit_port is not None and any(each.port == exit_port for each in way.leaves):
@@ -208,11 +210,16 @@ class PathTracer:
         table = _TABLES.get(flow.table)
         subject = self._plan.subject(flow.cookie)
         return PathStep(
-            table.name if table is not None else str(flow.table), table.does if table is not None else "", flow.match,
-            tuple(trace_in_words(flow.table, flow.actions)), flow.cookie, subject.title if subject else "",
-            show_path(subject.path) if subject else "", subject.line if subject else 0,
-            FlowKey(flow.table, flow.priority, flow.match),
-        )  # fmt: skip
+            table=table.name if table is not None else str(flow.table),
+            purpose=table.does if table is not None else "",
+            match=flow.match,
+            does=tuple(trace_in_words(flow.table, flow.actions)),
+            cookie=flow.cookie,
+            about=subject.title if subject else "",
+            path=show_path(subject.path) if subject else "",
+            line=subject.line if subject else 0,
+            key=FlowKey(flow.table, flow.priority, flow.match),
+        )
 
     def _chosen(self, view: PathView, trace: Trace) -> PathView:
         """Add the slot, the backend or the group of the flows that it matched."""
@@ -248,9 +255,13 @@ class PathTracer:
                 view, no_answer="The backend answers the client directly: its answer does not pass the switch."
             )
         data = answer_frame(
-            topology.gateway_mac, packed_mac(leaves.to_mac), leaves.destination, leaves.source,
-            (leaves.dport, leaves.sport), view.query.protocol,
-        )  # fmt: skip
+            topology.gateway_mac,
+            packed_mac(leaves.to_mac),
+            leaves.destination,
+            leaves.source,
+            (leaves.dport, leaves.sport),
+            view.query.protocol,
+        )
         way, _ = self._way(switch, leaves.port, data)
         problem = _problem(way, reference.expect(leaves.port, data), None, None)
         return replace(view, answer=replace(way, problem=problem))
@@ -261,9 +272,15 @@ def headers_of(port: str, data: bytes) -> PathHeaders:
     packet = wire.parse(data)
     ttl = data[packet.l3 + (8 if packet.ethertype == wire.IPV4 else 7)]
     return PathHeaders(
-        port, data[6:12].hex(":"), data[:6].hex(":"), ip_address(packet.source), ip_address(packet.destination),
-        packet.sport, packet.dport, ttl,
-    )  # fmt: skip
+        port=port,
+        from_mac=data[6:12].hex(":"),
+        to_mac=data[:6].hex(":"),
+        source=ip_address(packet.source),
+        destination=ip_address(packet.destination),
+        sport=packet.sport,
+        dport=packet.dport,
+        ttl=ttl,
+    )
 
 
 def _leaving(trace: Trace, enters: PathHeaders) -> Iterable[PathHeaders]:
@@ -285,9 +302,15 @@ def _final(trace: Trace, port: str) -> PathHeaders | None:
     if not source or not destination:
         return None
     return PathHeaders(
-        port, fields["dl_src"], fields["dl_dst"], ip_address(source), ip_address(destination),
-        int(fields["tp_src"]), int(fields["tp_dst"]), int(fields.get("nw_ttl", 0)),
-    )  # fmt: skip
+        port=port,
+        from_mac=fields["dl_src"],
+        to_mac=fields["dl_dst"],
+        source=ip_address(source),
+        destination=ip_address(destination),
+        sport=int(fields["tp_src"]),
+        dport=int(fields["tp_dst"]),
+        ttl=int(fields.get("nw_ttl", 0)),
+    )
 
 
 def _otherwise(trace: Trace, leaves: Collection[PathHeaders]) -> str:

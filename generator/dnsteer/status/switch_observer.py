@@ -159,9 +159,12 @@ class SwitchObserver:
         self._drift = None
         try:
             found = find_drift(
-                loaded, self.switch.remote, openflow=self.switch.openflow, timeout=self.switch.timeout,
+                loaded,
+                self.switch.remote,
+                openflow=self.switch.openflow,
+                timeout=self.switch.timeout,
                 extension=self.switch.extension,
-            )  # fmt: skip
+            )
         except UnavailableError:
             raise
         except SwitchError as err:

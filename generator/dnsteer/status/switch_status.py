@@ -88,33 +88,20 @@ class Status:
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object. What needs attention of it is told beside (`report/attention.py`)."""
-        record, state, overlay = self.reading.record, self.reading.state, self.reading.overlay
-        pending, time_now = self.reading.pending, now()
+        record = self.reading.record
         return {
             "bridge": record.bridge,
             "switch": record.name or None,
-            "state": None if state is None else {
-                "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
-                "spec_file": state.file, "digest": state.digest, "version": state.version,
-                "decision": state.decision or None,
-            },
+            "state": self._state_as_json(),
             "reachable": not self.unreachable,
             "reason": self.unreachable or None,
             "tables": self.tables_match,
             "flow_restore_wait": record.waits,
-            "interrupted": None if not self.reading.cut_off else {
-                "state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted,
-            },
+            "interrupted": self._interrupted_as_json(),
             "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
-            "overlay": None if overlay is None else [
-                {
-                    **asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now),
-                    "decision": a.decision or None, "host": host_of(state.workers if state else {}, a.pool, a.backend),
-                }
-                for a in overlay
-            ],
+            "overlay": self._overlay_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),
             "role": self.role,
@@ -123,7 +110,44 @@ class Status:
             "drift_count": self.drift_count,
             "warnings": self.warnings,
             "errors": self.errors,
-        }  # fmt: skip
+        }
+
+    def _state_as_json(self) -> dict[str, Any] | None:
+        state = self.reading.state
+        if state is None:
+            return None
+        return {
+            "state": state.number,
+            "applied": state.time,
+            "by": state.by,
+            "note": state.note,
+            "spec_file": state.file,
+            "digest": state.digest,
+            "version": state.version,
+            "decision": state.decision or None,
+        }
+
+    def _interrupted_as_json(self) -> dict[str, Any] | None:
+        if not self.reading.cut_off:
+            return None
+        pending = self.reading.pending
+        return {"state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted}
+
+    def _overlay_as_json(self) -> list[dict[str, Any]] | None:
+        if self.reading.overlay is None:
+            return None
+        time_now, workers = now(), self.reading.state.workers if self.reading.state else {}
+        return [
+            {
+                **asdict(entry),
+                "until": entry.until or None,
+                "gone": entry.gone / 1000,
+                "overdue": entry.expired(time_now),
+                "decision": entry.decision or None,
+                "host": host_of(workers, entry.pool, entry.backend),
+            }
+            for entry in self.reading.overlay
+        ]
 
 
 def narrow(status: Status, names: Sequence[str]) -> Status:
