@@ -161,7 +161,7 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
         agent = stack.enter_context(
             LabProgram(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", up.db])
         )
-        agent.waits_for(lambda text: "targets" in text, 30.0)
+        agent.wait_for_line(lambda text: "targets" in text, 30.0)
         usage = Usage(agent.pid)
         stream = stack.enter_context(Helper(up, "bench.agent.stream"))
         flows = [(pool, port) for port in source_ports(SLOTS, SLOTS) for pool in range(POOLS)]

@@ -17,7 +17,7 @@ from dnsteer.lab import client_affinity, decap, demo, extension_program, names, 
 from dnsteer.lab.command import run
 from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.lab.targets import LoadTarget, targets_of
-from dnsteer.lab.topology import Topology, plan_network, served_as
+from dnsteer.lab.topology import Topology, plan_network, service_kind
 from dnsteer.lab.zones import LARGE, WHOAMI
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
@@ -237,7 +237,7 @@ def test_all_at_once_with_backends_behind_uplinks_and_ports() -> None:
         for vip in loaded.spec.vips.values():
             for address in vip.addresses:
                 for endpoint in derived.endpoints(vip):
-                    transport = "tls" if served_as(endpoint) == "dot" else endpoint.protocol.value
+                    transport = "tls" if service_kind(endpoint) == "dot" else endpoint.protocol.value
                     for client in state.clients:
                         said = traffic.ask(state, str(address), WHOAMI, "TXT", port=endpoint.port, transport=transport,
                                            uplink=client.uplink)  # fmt: skip

@@ -152,7 +152,7 @@ def test_a_strange_answer_of_the_extension_is_an_error(monkeypatch: pytest.Monke
     monkeypatch.setattr(extension_view, "extension_client", lambda *_: program)
     loaded = spec("client-hash")
     with pytest.raises(SwitchError, match="the extension at x: found no packets by slot"):
-        extension_view.take_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
+        extension_view.take_extension_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
 
 
 def test_what_was_decided_counts_unless_the_overlay_is_another_one(

@@ -82,8 +82,8 @@ def drain(
     # A dry run shows the final state of a gradual drain.
     edits = [take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run) for name in names]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
-    go_on(switch, change, names, "drain", dry_run, json)
-    already = f"{said(names)} drained already"
+    follow_change(switch, change, names, "drain", dry_run, json)
+    already = f"{names_text(names)} drained already"
     if wait is None or dry_run:
         report_change(change, names, dry_run, json, already)
         return
@@ -106,7 +106,7 @@ def _wait_until_quiet(
     from dnsteer.status.switch_observer import busy_text, wait_until_quiet
 
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
-    say, stays = progress(json), f"{said(names)} drained; nothing waits until no packet goes there"
+    say, stays = progress(json), f"{names_text(names)} drained; nothing waits until no packet goes there"
     try:
         busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
     except SwitchError as failed:
@@ -144,7 +144,7 @@ def down(
 
     edits = [take_out(name, "down", lasts=lasts or 0, note=note) for name in names]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
-    report_change(change, names, dry_run, json, f"{said(names)} down already")
+    report_change(change, names, dry_run, json, f"{names_text(names)} down already")
 
 
 def up(
@@ -212,7 +212,7 @@ def _bring_back(
     report_change(change, names, dry_run, json, some_of(is_not, "; "))
 
 
-def said(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str]) -> str:
     """Their names, the first few of many, and the verb: `farm/ns1 is`, `farm/ns1 and farm/ns2 are`."""
     *others, last = dict.fromkeys(names)
     if len(others) < 2:
@@ -244,7 +244,7 @@ def change_backends(
     )
 
 
-def go_on(
+def follow_change(
     switch: TargetSwitch, change: OverlayChange, names: Sequence[str], kind: Kind, dry_run: bool, json: bool
 ) -> None:
     """Wait for the end of the gradual changes of that kind that are under way for *names*."""

@@ -57,7 +57,7 @@ def _escaped(character: str) -> str:
     return character.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def lacks(text: str, encoding: str) -> bool:
+def is_unencodable(text: str, encoding: str) -> bool:
     """Whether *encoding* has no bytes for some character of *text*."""
     try:
         text.encode(encoding)
@@ -70,8 +70,8 @@ def as_printed(text: str, encoding: str) -> str:
     """*text* as a stream of this *encoding* will write it."""
     return (
         text
-        if not lacks(text, encoding)
-        else "".join((_SYMBOLS.get(c) or _escaped(c)) if lacks(c, encoding) else c for c in text)
+        if not is_unencodable(text, encoding)
+        else "".join((_SYMBOLS.get(c) or _escaped(c)) if is_unencodable(c, encoding) else c for c in text)
     )
 
 
@@ -101,9 +101,9 @@ def fit_charset(shown: _T, encoding: str) -> _T:
 
 
 def _fit_text(text: Text, encoding: str) -> Text:
-    if not lacks(text.plain, encoding):
+    if not is_unencodable(text.plain, encoding):
         return text
-    at = [n for n, c in enumerate(text.plain) if lacks(c, encoding)]
+    at = [n for n, c in enumerate(text.plain) if is_unencodable(c, encoding)]
     pieces = text.divide(sorted({edge for n in at for edge in (n, n + 1)}))
     out = text.blank_copy()
     for piece in pieces:

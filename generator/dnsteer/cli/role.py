@@ -28,7 +28,7 @@ class RequestedRole(str, Enum):
     NONE = "none"
 
 
-Asked = Annotated[
+Role = Annotated[
     RequestedRole | None,
     typer.Argument(
         metavar="[active|standby|none]",
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
 
 
 def role(
-    switch: TargetSwitch, wanted: Asked = None, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False
+    switch: TargetSwitch, wanted: Role = None, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False
 ) -> None:
     """Make this switch the active one of several with the same VIPs, or keep it on standby."""
     if wanted is None:

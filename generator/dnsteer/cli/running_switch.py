@@ -95,7 +95,7 @@ def _options(
 
 
 @contextmanager
-def _naming_the_lab(remote: str) -> Iterator[None]:
+def _adding_lab_hint(remote: str) -> Iterator[None]:
     """Where this machine's own switch is absent or has no spec, and a lab is up, say how the lab's is reached."""
     try:
         yield
@@ -109,14 +109,14 @@ def _naming_the_lab(remote: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class AgentSide:
+class AgentContext:
     """What the agent that does a verb has for it: the *switch* that it knows, and *ask*, which asks the operator."""
 
     switch: TargetSwitch
     ask: Confirm
 
 
-AGENT_SIDE: ContextVar[AgentSide | None] = ContextVar("agent_side", default=None)
+AGENT_CONTEXT: ContextVar[AgentContext | None] = ContextVar("agent_context", default=None)
 """Set where an agent does the verb."""
 
 
@@ -133,7 +133,7 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     def run(**given: Any) -> None:
         with reporting(bool(given.get("json"))):
             switch = _options(**{name: given.pop(name) for name in options})
-            agent = AGENT_SIDE.get()
+            agent = AGENT_CONTEXT.get()
             if agent is not None and agent.switch.remote == switch.remote:
                 switch = replace(
                     agent.switch, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension
@@ -144,7 +144,7 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
                     raise typer.Exit(code)
             with (
                 deciding(DECISION.get() or IDS.next()),
-                _naming_the_lab(switch.remote),
+                _adding_lab_hint(switch.remote),
             ):  # agents give those they carry out
                 verb(switch, **given)
 
@@ -189,7 +189,7 @@ def confirm(yes: bool, json: bool) -> Confirm | None:
 def _ask(json: bool) -> Confirm:
 
     def ask(reasons: list[str], words: list[str]) -> None:
-        agent = AGENT_SIDE.get()
+        agent = AGENT_CONTEXT.get()
         if agent is not None:
             agent.ask(reasons, words)
             return

@@ -184,7 +184,7 @@ class LabProgram:
         """Its process id: `ip netns exec` becomes the program."""
         return self._process.pid
 
-    def waits_for(self, test: Callable[[str], object], seconds: float, since: float = 0.0) -> Line | None:
+    def wait_for_line(self, test: Callable[[str], object], seconds: float, since: float = 0.0) -> Line | None:
         """The first line after *since* that passes *test*; None when none comes in *seconds*. LabError when it has ended."""
         until = time.monotonic() + seconds
         while True:

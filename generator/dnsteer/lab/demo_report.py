@@ -29,7 +29,7 @@ from dnsteer.switch.thread_counters import Counters
 
 
 @dataclass(frozen=True)
-class Run:
+class DnsperfRun:
     """One run of dnsperf: its *load* and its *result*. *path* is `vip`, `direct`, `sweep` (a few queries to every
     slot, for the megaflows) or `one socket`. *began* is in seconds since the demo's first run.
     """
@@ -42,7 +42,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class OneSocket:
+class OneSocketRun:
     """Queries of one socket to a sprayed target. *seen* are the name servers' own counts."""
 
     target: str
@@ -60,12 +60,12 @@ class DemoReport:
     """All runs and what they add up to. *seen* are the name servers' own counts of the VIP runs."""
 
     bridge: str
-    runs: list[Run]
+    runs: list[DnsperfRun]
     seen: dict[str, int]
     expected: ExpectedQueries
     flows: list[Megaflow]
     passes: Counters
-    one_socket: list[OneSocket]
+    one_socket: list[OneSocketRun]
     clients: list[ClientAffinity]
     moved: list[str]
     extension: ExtensionCounters | None
@@ -188,10 +188,10 @@ class DemoReport:
         """The VIP addresses and services that were loaded."""
         return list(dict.fromkeys(r.target for r in self.runs))
 
-    def _runs_of(self, path: str) -> Iterable[Run]:
+    def _runs_of(self, path: str) -> Iterable[DnsperfRun]:
         return (r for r in self.runs if r.path == path)
 
-    def _vip_runs(self) -> Iterable[Run]:
+    def _vip_runs(self) -> Iterable[DnsperfRun]:
         """All runs to the VIPs."""
         return (r for r in self.runs if r.path != "direct")
 

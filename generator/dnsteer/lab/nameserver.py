@@ -64,7 +64,7 @@ def start(index: int, namespace: str) -> None:
 
 def pids_of(index: int, namespace: str) -> list[int]:
     """The processes of the server number *index*: NSD has one that serves and others around it."""
-    return processes.started_as(namespace, "nsd", str(config_file(index)))
+    return processes.find_by_argument(namespace, "nsd", str(config_file(index)))
 
 
 def _launch(index: int, namespace: str) -> None:

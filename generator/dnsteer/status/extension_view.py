@@ -117,7 +117,9 @@ def take_extension_counters(
         return {}, {}
 
 
-def take_slots(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> dict[int, Mapping[int, int]]:
+def take_extension_slots(
+    switch: TargetSwitch, spec: Spec, members: Iterable[Membership]
+) -> dict[int, Mapping[int, int]]:
     """Return the packets so far of each slot that it counts, by the number of its pool. Raises SwitchError."""
     pools, found = {m.title: m for m in members}, dict[int, dict[int, int]]()
     program = extension_client(switch, spec, _PATIENCE)

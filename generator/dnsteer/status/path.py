@@ -110,7 +110,7 @@ class PathStep:
 
 
 @dataclass(frozen=True)
-class Way:
+class TracedPath:
     """The way of a packet: as it *enters*, the flows that it matches, what *leaves*; *problem*: what is not as recorded.
 
     *otherwise* is the action that sends it out of ports that no flow names, empty for none; *datapath* says which. *onward*
@@ -138,7 +138,7 @@ class PathView:
     """
 
     query: PathQuery
-    way: Way
+    way: TracedPath
     vip: str = ""
     pool: str = ""
     selection: str = ""
@@ -150,7 +150,7 @@ class PathView:
     group: int = 0
     extension: str = ""
     chosen_there: str = ""
-    answer: Way | None = None
+    answer: TracedPath | None = None
     no_answer: str = ""
     warnings: tuple[str, ...] = field(default=())
 
@@ -195,7 +195,7 @@ class PathTracer:
         view = replace(view, way=replace(way, problem=problem))
         return self._with_answer(view, switch, reference, service)
 
-    def _way(self, switch: Appctl, port: str, data: bytes) -> tuple[Way, Trace]:
+    def _way(self, switch: Appctl, port: str, data: bytes) -> tuple[TracedPath, Trace]:
         bridge = self._plan.bridge
         trace = read_trace(switch.run("ofproto/trace", "--names", bridge, f"in_port={port}", data.hex()))
         steps = tuple(self._step(flow) for flow in trace.flows)
@@ -204,7 +204,7 @@ class PathTracer:
         drops, recirculates = (not trace.onward and each for each in (trace.drops, trace.recirculates))
         leaves = () if drops or recirculates else tuple(_leaving(trace, enters))
         otherwise = "" if drops or recirculates else _otherwise(trace, leaves)
-        return Way(enters, steps, leaves, recirculates, "", otherwise, trace.datapath, trace.onward), trace
+        return TracedPath(enters, steps, leaves, recirculates, "", otherwise, trace.datapath, trace.onward), trace
 
     def _step(self, flow: TracedFlow) -> PathStep:
         table = _TABLES.get(flow.table)
@@ -332,7 +332,7 @@ def _chosen_there(expected: Expectation, service: AddressService | None) -> str:
     return f"{service.selection.describe(service)}; of {len(service.slots)} slots {names}"
 
 
-def _problem(way: Way, expected: Expectation, service: AddressService | None, extension: str | None) -> str:
+def _problem(way: TracedPath, expected: Expectation, service: AddressService | None, extension: str | None) -> str:
     """How a way differs from the record; empty where it does not."""
     if service is not None and service.by_extension:  # which drops what it cannot forward
         ports = {each.port for each in way.leaves}

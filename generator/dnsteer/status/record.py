@@ -33,7 +33,7 @@ class RecordReading:
     damage: tuple[str, ...] = field(default=())
 
     @property
-    def same_as(self) -> object:
+    def revision(self) -> object:
         """A value that is equal for readings between which nothing changed."""
         return self.record.uuid, self.record.ids
 
@@ -69,7 +69,7 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> RecordReadin
 
 
 @dataclass(frozen=True)
-class Live:
+class RecordedSwitch:
     """The state of a bridge that is applied, and the overlay on it. *name* is the switch's; *warnings* are for people."""
 
     bridge: str
@@ -80,7 +80,7 @@ class Live:
     warnings: tuple[str, ...]
 
 
-def read_live(switch: TargetSwitch, bridge: str | None) -> Live:
+def read_recorded_switch(switch: TargetSwitch, bridge: str | None) -> RecordedSwitch:
     """Read the record of the bridge, or of the only one; of a pending change, the side that the tables are on.
 
     Raises SwitchError when no state is recorded or the record is damaged, UnavailableError when the switch cannot be
@@ -102,4 +102,4 @@ def read_live(switch: TargetSwitch, bridge: str | None) -> Live:
         warnings.append(f"it is unknown whether the tables match the record: {err}")
     if record.waits:
         warnings.append(NOT_FORWARDING)
-    return Live(record.bridge, record.name, state, load_state(state), overlay, tuple(warnings))
+    return RecordedSwitch(record.bridge, record.name, state, load_state(state), overlay, tuple(warnings))

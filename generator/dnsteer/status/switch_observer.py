@@ -78,15 +78,15 @@ class SwitchObserver:
         rates, tables_match, unreachable, errors = Rates(), None, "", list[str]()
         try:
             client = self.switch.client(reading.record.bridge)
-            self._begin(client, reading)
-            self._prepare(reading, errors)  # while the time passes
+            self._take_first_sample(client, reading)
+            self._load_and_check_drift(reading, errors)  # while the time passes
             rates = self._rates(client, reading)
             later = read_record(self.switch.remote, reading.record.bridge, self.switch.timeout)
             tables_match = _tables_match(client, later)
-            if later.same_as != reading.same_as or tables_match != (self._tables_match or tables_match):
+            if later.revision != reading.revision or tables_match != (self._tables_match or tables_match):
                 self._drift = None
                 errors.clear()
-                self._prepare(later, errors)
+                self._load_and_check_drift(later, errors)
             reading, self._tables_match = later, tables_match
         except UnavailableError as err:
             unreachable = str(err)
@@ -112,7 +112,7 @@ class SwitchObserver:
             time.sleep(max(0.0, start + self.interval - time.monotonic()))
         return found
 
-    def _begin(self, client: OpenFlow, reading: RecordReading) -> None:
+    def _take_first_sample(self, client: OpenFlow, reading: RecordReading) -> None:
         """Take the sample to begin with."""
         if self.rates and self._sample is None:
             counters.wait_for_round(client)
@@ -144,14 +144,14 @@ class SwitchObserver:
         self._sample = time.monotonic(), self._take(client, reading)
         return rates_between(before, self._sample[1])
 
-    def _prepare(self, reading: RecordReading, errors: list[str]) -> None:
+    def _load_and_check_drift(self, reading: RecordReading, errors: list[str]) -> None:
         """Load the applied spec, and look for drift if it is time to."""
         loaded = self._load(reading)
         if not self.check or loaded is None or reading.overlay is None:
             return
         if self._drift is not None:
             key, again, _ = self._drift
-            if key == reading.same_as and time.monotonic() < again:
+            if key == reading.revision and time.monotonic() < again:
                 return
         from dnsteer.status.verify import CAPTURED, find_drift
 
@@ -174,7 +174,7 @@ class SwitchObserver:
         again = time.monotonic() + max(_VERIFY_AGAIN, took * _VERIFY_SHARE)
         # What was cut off is told of its own.
         told = ("interrupted", "extension away", "extension degraded", CAPTURED, KIND_WAITS)
-        self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
+        self._drift = reading.revision, again, [d for d in found if d.kind not in told]
 
     def _load(self, reading: RecordReading) -> Loaded | None:
         """Return the applied spec; None if there is none that this version accepts."""
@@ -212,7 +212,7 @@ class SwitchObserver:
         self._add_drift(status)
         if reading.overlay is not None:
             _add_overlay(status, movement.Assignment(members, reading.overlay), reading.overlay, time_now)
-        self._look_at_extension(status)
+        self._add_extension(status)
         self._add_role_and_withdrawals(status, time_now)
         _add_capture(status)
         if reading.record.waits:
@@ -248,7 +248,7 @@ class SwitchObserver:
             status.on_purpose += withdrawal_warnings(record, time_now)
         status.warnings += [*role_warnings(record, remote), *withdrawal_warnings(record, time_now)]
 
-    def _look_at_extension(self, status: Status) -> None:
+    def _add_extension(self, status: Status) -> None:
         spec = self._extended(status.reading)
         if spec is None:
             return

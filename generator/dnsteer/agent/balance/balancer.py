@@ -28,7 +28,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.spec import Pool
-from dnsteer.status.extension_view import take_slots
+from dnsteer.status.extension_view import take_extension_slots
 from dnsteer.status.flow_counts import read_slots
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
@@ -222,7 +222,7 @@ class Balancer:
         assert self._world is not None
         state, client = self._world.state, self._switch.client(self._world.bridge)
         elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
-        of_extension = take_slots(self._switch, self._world.spec, state.members) if extended else {}
+        of_extension = take_extension_slots(self._switch, self._world.spec, state.members) if extended else {}
         found: dict[str, dict[int, Numbers]] = {pool.name: {} for pool in pools}  # one that no VIP uses has no members
         for pool in pools:
             for m in pool.members:
