@@ -54,7 +54,7 @@ class CaptureRequest:
 
 @dataclass
 class CaptureCounts:
-    """Packets that were taken, those of others that were seen, and those that were lost for want of room."""
+    """Packets captured, packets of others that the mirrors had too, and packets dropped for want of room."""
 
     taken: int = 0
     others: int = 0
@@ -239,7 +239,7 @@ def _read(
 
 
 def _prepare_device(port: OutputPort) -> None:
-    """Bring the device up, and keep this machine's own stack from using it: no ARP, no IPv6, no multicast.
+    """Bring the device of a mirror up without ARP, IPv6 and multicast: this machine sends nothing by it.
 
     Raises SwitchError when it is not on this machine.
     """

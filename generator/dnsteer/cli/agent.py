@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     """What serves something, by what that is."""
 
 _MAX_TOLD = 100
-"""Refused senders that are told of, each once."""
+"""Refused senders that are reported, each once."""
 ListenAddress = tuple[str, int]
 
 
@@ -134,7 +134,7 @@ Push = Annotated[
         metavar="ADDRESS:PORT",
         envvar="DNSTEER_PUSH",
         callback=_checked,
-        help="Take in there what backends bear (POST /load/POOL/BACKEND with a number), for pools with source: push. By "
+        help="Accept loads of backends there (POST /load/POOL/BACKEND with a number), for pools with source: push. By "
         "plain HTTP, from the addresses that the spec allows.",
     ),
 ]
@@ -271,7 +271,7 @@ def agent(
 
 @dataclass(frozen=True)
 class AgentServers:
-    """What keeps what the agent knows, where more is to be kept than for its control socket, and who else observes it.
+    """The servers of the agent, what they show, and further observers.
 
     *serving* serves it, *begin* tells the agent of it, *read_again* reads its files again, and *close* ends it.
     """

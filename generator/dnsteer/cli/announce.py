@@ -87,7 +87,7 @@ def _named(vips: list[str] | None, every: bool) -> list[str]:
 
 
 def _wait(done: Withdrawing, *, gone: bool) -> set[str] | None:
-    """Wait until BIRD has no route to the VIPs any more, or has all; those that are left. None: it cannot be asked here."""
+    """Wait until BIRD has no route to the VIPs, or has all; the others. None: BIRD cannot be asked here."""
     from dnsteer.agent.announce.bird import Bird, BirdError
     from dnsteer.agent.announce.routes import protocols
     from dnsteer.spec.announced import prefixes

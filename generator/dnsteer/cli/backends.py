@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _names(out: Kind | None = None) -> Any:
-    """The argument with the names; shells complete those that are *out* by that verb, or all."""
+    """The argument with the names; shells complete the backends that are *out* by that verb, or all."""
     about = "The backends, in one change; with workers, all of them or BACKEND.I."
     return typer.Argument(metavar="POOL/BACKEND...", help=about, show_default=False, autocompletion=backends(out))
 

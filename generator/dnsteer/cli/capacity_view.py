@@ -384,7 +384,7 @@ def _figure_text(value: float, estimate: Estimate) -> str:
 
 
 def _is_most(found: Estimate) -> bool:
-    """Whether the figure is the most it can be, and nobody knows how much less it is."""
+    """Whether the figure is an upper bound, and the value below it is unknown."""
     return found.low == 0 and found.high <= 1.0005 * found.value
 
 

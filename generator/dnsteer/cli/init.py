@@ -239,7 +239,7 @@ def _check(text: str, file: str) -> None:
 
 
 def _refuse(error: SpecError, site: Site, file: Path, text: str, *, keep: bool, json: bool) -> NoReturn:
-    """Say what is wrong with the site. Answers of somebody who was asked are kept, as a draft to be mended; else each
+    """Say what is wrong with the site. Answers to questions are kept, as a draft to be mended; else each
     finding names its flag.
     """
     if keep:
@@ -265,7 +265,7 @@ def _refuse(error: SpecError, site: Site, file: Path, text: str, *, keep: bool, 
 
 
 def _without_lines(finding: Finding, site: Site) -> Finding:
-    """The finding without lines of a draft that nobody has: it refers to other places by their flags."""
+    """The finding without line numbers, since the operator has no draft: it refers to other places by their flags."""
 
     def flag(place: re.Match[str]) -> str:
         steps = _STEP.findall(place[1])
@@ -328,7 +328,7 @@ def _report(site: Site, file: Path, json: bool) -> None:
 
 
 class _Answers:
-    """What flags give, and in a terminal what is asked for those that are missing."""
+    """Values of flags, and in a terminal answers to questions for the missing ones."""
 
     def __init__(self, asks: bool, *, everything: bool) -> None:
         self._asks, self._everything = asks, everything
@@ -344,7 +344,7 @@ class _Answers:
         return found[0] if found else ""
 
     def optional(self, flag: str, given: str | None, what: str, read: Callable[[str], str], *, ask: bool) -> str:
-        """The value of a flag; who is asked *everything* may answer, where it makes sense to *ask*."""
+        """The value of a flag; with *everything* asked for, also an answer, where it makes sense to *ask*."""
         if given:
             return _read(flag, given, read)
         if not (ask and self._asks and self._everything):
@@ -357,7 +357,7 @@ class _Answers:
                 typer.echo(f"{flag}: {wrong}", err=True)
 
     def usual(self, flag: str, given: str | None, what: str, usual: str, read: Callable[[str], str]) -> str:
-        """The value of a flag, else what is *usual*; who is asked *everything* is asked for this too."""
+        """The value of a flag, else the *usual* one; with *everything* asked for, the answer."""
         if given is not None or not (self._asks and self._everything):
             return _read(flag, given or usual, read)
         while True:

@@ -262,7 +262,7 @@ def _say(text: str) -> None:
 
 
 def _drop_unwritten() -> None:
-    """Let the interpreter not try again to write what nobody takes."""
+    """Drop what could not be written, so that the interpreter does not try again at its end."""
     try:
         sys.stdout.flush()
     except OSError:

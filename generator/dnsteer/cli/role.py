@@ -119,7 +119,7 @@ def forwards(switch: TargetSwitch, bridge: ForwardingBridge) -> None:
 
 
 def _take(switch: TargetSwitch, bridge: str | None, name: RoleName | None, *, dry_run: bool = False) -> RoleChange:
-    """Change the role, and tell neighbours of a switch that answers now. Raises SwitchError."""
+    """Change the role; a switch that becomes active announces its addresses to the neighbours. Raises SwitchError."""
     from dnsteer.deploy.role import change_role
 
     done = change_role(switch, bridge, name, dry_run=dry_run)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     """Waits for the next frame; or says why there is none."""
 
 _FIRST_INTERVAL = 1.0
-"""Seconds over which the first rates are measured: nobody looks at an empty screen for long."""
+"""Seconds over which the first rates are measured: the screen has no rates until then."""
 _SORTS = ("rate", "name", "state", "difference")
 _SIZE_CHECK = 0.3
 """Seconds within which another size of the terminal is noticed."""

@@ -25,13 +25,13 @@ from dnsteer.switch.unixctl import Unixctl, control_socket
 
 Sort = Literal["rate", "name", "state", "difference"]
 _TIMEOUT = 2.0
-"""Seconds for ovs-vswitchd to tell of its datapath."""
+"""Seconds that ovs-vswitchd may take to answer about its datapath."""
 _COUNTERS = ("hits", "upcalls", "lost")
 
 
 @dataclass(frozen=True)
 class DatapathView:
-    """What ovs-vswitchd tells of its datapath: numbers by the end of their metrics' names, rates by counter.
+    """The datapath, as ovs-vswitchd reports it: numbers by the end of their metrics' names, rates by counter.
 
     *why* is why nothing can be read, *not_understood* what was told in a form that is not known.
     """

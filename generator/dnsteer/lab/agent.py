@@ -127,7 +127,7 @@ def _spawn(
 
 
 def _wait(agent: subprocess.Popen[bytes], said_before: int) -> None:
-    """Wait until it watches the switch and serves the console. Raises LabError with what it said instead.
+    """Wait until it watches the switch and serves the console. Raises LabError with its last log lines.
 
     The first *said_before* bytes of the log are of agents before it.
     """

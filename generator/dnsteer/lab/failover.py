@@ -87,7 +87,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
 
 
 def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]:
-    """The first target that the agent watches, and a backend of its pool whose clients can be told.
+    """The first target that the agent watches, and a backend of its pool whose clients are known.
 
     The lab's name servers are no resolvers: the checks of such pools fail there.
     """
@@ -165,7 +165,7 @@ def _wait_for_message(agent: LabProgram, text: str, seconds: float, since: float
 
 
 def _in_service_again(lab: LabState, pool: str, backend: str, seconds: float) -> float:
-    """When the record has the backend out no longer: it has all its slots. Raises LabError after so many *seconds*."""
+    """When the record has the backend in service again, with all its slots. Raises LabError after so many *seconds*."""
     deadline = time.monotonic() + seconds
     while True:
         with Session(lab.db) as session:

@@ -20,7 +20,7 @@ from dnsteer.status.rates import Rates
 from dnsteer.switch.tools import SwitchError
 
 _PATIENCE = 3.0
-"""Seconds: who wants to know how all stands should not wait long for one that is stuck."""
+"""Seconds: a status does not wait long for an extension that is stuck."""
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 

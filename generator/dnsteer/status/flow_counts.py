@@ -29,7 +29,7 @@ _POOL = PIPELINE.registers["pool"].field
 
 
 class FlowKey(NamedTuple):
-    """What tells a flow from all others: the number of its table, its priority, and its match as the switch prints it."""
+    """What identifies a flow: the number of its table, its priority, and its match as the switch prints it."""
 
     table: int
     priority: int

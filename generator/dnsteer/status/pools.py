@@ -45,7 +45,7 @@ class BackendView:
     overdue: bool
     given: Maintenance | None = None
     failing: tuple[FailingCheck, ...] = ()
-    """The checks that it fails, as far as the agent tells."""
+    """The checks that it fails, by the agent."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""

@@ -52,7 +52,7 @@ class Status:
     loaded: Loaded | None = None
     """The spec that is applied, where it can be read."""
     role: dict[str, str] | None = None
-    """As `dnsteer role --json` says it; None where it is damaged, of which a warning tells, as of damaged withdrawals."""
+    """As `dnsteer role --json` has it; None where the record of it is damaged; a warning says so."""
     withdrawn: dict[str, dict[str, str | None]] | None = None
     """The VIPs that people have withdrawn from routing."""
     agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
@@ -87,7 +87,7 @@ class Status:
         return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object. What needs attention of it is told beside (`report/attention.py`)."""
+        """As a JSON object. Without what needs attention (`report/attention.py`)."""
         record = self.reading.record
         return {
             "bridge": record.bridge,

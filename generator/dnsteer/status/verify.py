@@ -245,7 +245,7 @@ def _captured(record: BridgeRecord | None) -> Iterator[Drift]:
 
 
 def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
-    """That the connection tracker takes other fragments than it should, where that can be told."""
+    """A connection tracker with another smallest fragment than it should have, where that can be read."""
     size = min_fragment.required_size(plan, wanted_bridge(loaded.spec).datapath_type)
     found = Tracker(remote, timeout).compare(size) if size is not None else None
     if found is None or not found.differs:
