@@ -239,19 +239,19 @@ def agent(
     lines = Log(sys.stderr, log, journal)
     lines.take_over(logging.getLogger())
     say = lines.say
-    served = _prepare_servers(switch, bridge, _address(metrics or ""), _address(console or ""), access, say)
-    working = Agent(switch, bridge, say, partial(run_request, say), served.seen, served.observers)
-    served.begin(working)
+    servers = _prepare_servers(switch, bridge, _address(metrics or ""), _address(console or ""), access, say)
+    working = Agent(switch, bridge, say, partial(run_request, say), servers.recorder, servers.observers)
+    servers.begin(working)
 
     async def run() -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        this = asyncio.current_task()
+        assert this is not None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, task.cancel)
-        loop.add_signal_handler(signal.SIGHUP, served.read_again)
-        serving = {**served.serving, **_load_servers(_address(push or ""), say)}
-        servers = [
+            loop.add_signal_handler(number, this.cancel)
+        loop.add_signal_handler(signal.SIGHUP, servers.read_again)
+        serving = {**servers.serving, **_load_servers(_address(push or ""), say)}
+        tasks = [
             loop.create_task(working.supervisor.keep(what, partial(serve, working))) for what, serve in serving.items()
         ]
         try:
@@ -259,11 +259,11 @@ def agent(
         except asyncio.CancelledError:
             say("ends; the switch stays as it is", "ends")
         finally:
-            for server in servers:
-                server.cancel()
-            if servers:
-                await asyncio.wait(servers)
-            served.close()
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            servers.close()
 
     allow_files()
     asyncio.run(run())
@@ -276,7 +276,7 @@ class AgentServers:
     *serving* serves it, *begin* tells the agent of it, *read_again* reads its files again, and *close* ends it.
     """
 
-    seen: SeenRecorder | None = None
+    recorder: SeenRecorder | None = None
     observers: Sequence[AgentObserver] = ()
     serving: Serving = field(default_factory=dict)
     begin: Callable[[Agent], None] = lambda _: None
@@ -292,7 +292,7 @@ def _prepare_servers(
     access: ConsoleAccess,
     say: Say,
 ) -> AgentServers:
-    """Prepare what is to be served. Imported here: no other verb needs it."""
+    """Prepare what is to be servers. Imported here: no other verb needs it."""
     if metrics is None and console is None:
         return AgentServers()
     try:
@@ -314,19 +314,21 @@ def _prepare_servers(
     serves = partial(_report_server, say)
     what = "console" if console else "metrics"
     security = AwaitedSecurity(lambda: access.security(console, serves), serves, what)
-    seen, counted = ConsoleRecorder() if console is not None else None, AgentMetrics()
+    recorder, counted = ConsoleRecorder() if console is not None else None, AgentMetrics()
     collector = Collector(switch, counted)
     pages = MetricsPages(collector)
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 
-    async def with_console(agent: Agent, at: ListenAddress, of: ConsoleRecorder) -> None:
+    async def with_console(agent: Agent, address: ListenAddress, shown: ConsoleRecorder) -> None:
         found = await security.get()
         collector.certificate_end = lambda: found.certificate_end
 
         def listens(port: int) -> None:
-            collector.console_url = found.url(at[0], port)
+            collector.console_url = found.url(address[0], port)
 
-        await serve_console(*at, pages, of, switch, serves, options, found, agent.verbs.run_verb, predict, listens)
+        await serve_console(
+            *address, pages, shown, switch, serves, options, found, agent.verbs.run_verb, predict, listens
+        )
 
     async def with_metrics(at: ListenAddress) -> None:
         if not (ip_address(at[0]).is_loopback or (access.certificate and (access.tokens or access.client_ca))):
@@ -340,8 +342,10 @@ def _prepare_servers(
             await serve_metrics(*at, pages, serves)
 
     serving: dict[str, Callable[[Agent], Coroutine[Any, Any, None]]] = {}
-    if console is not None and seen is not None:
-        serving["console and metrics" if metrics == console else "console"] = partial(with_console, at=console, of=seen)
+    if console is not None and recorder is not None:
+        serving["console and metrics" if metrics == console else "console"] = partial(
+            with_console, address=console, shown=recorder
+        )
     if metrics is not None and metrics != console:
         at = metrics
         serving["metrics"] = lambda _: with_metrics(at)
@@ -353,7 +357,7 @@ def _prepare_servers(
     def begin(agent: Agent) -> None:
         pages.on_read = lambda: agent.datapath_read(collector.not_understood)
 
-    return AgentServers(seen, (counted,), serving, begin, read_again, pages.close)
+    return AgentServers(recorder, (counted,), serving, begin, read_again, pages.close)
 
 
 def _load_servers(at: ListenAddress | None, say: Say) -> Serving:

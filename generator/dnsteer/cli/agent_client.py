@@ -42,7 +42,7 @@ def hand_to_agent(argv: Sequence[str]) -> int | None:
     """Let the agent carry out a verb without reading its arguments; its exit code, or None where there is no agent."""
     if argv[0] not in QUICK or any(word.partition("=")[0] in _LONG for word in argv):
         return None
-    options = {name: _option(argv, name) or os.environ.get(given, "") for name, given in _BY_ENVIRONMENT.items()}
+    options = {name: _option(argv, name) or os.environ.get(variable, "") for name, variable in _BY_ENVIRONMENT.items()}
     remote = options["--db"] = options["--db"] or default_remote()
     path = find_socket(remote, _option(argv, "--bridge"))
     if path is None:

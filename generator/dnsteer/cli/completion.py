@@ -118,8 +118,8 @@ def _completes(names: Callable[[AppliedState, BridgeRecord], Iterable[str]]) -> 
             record = session.record_of(ctx.params.get("bridge"))
             return names(session.state(record, record.number), record)
 
-        given = {word for value in ctx.params.values() if isinstance(value, (list, tuple)) for word in value}
-        return [name for name in _read(ctx, read, incomplete) if name not in given]
+        typed = {word for value in ctx.params.values() if isinstance(value, (list, tuple)) for word in value}
+        return [name for name in _read(ctx, read, incomplete) if name not in typed]
 
     return complete
 

@@ -130,23 +130,23 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     options = inspect.signature(_options, eval_str=True).parameters
 
     @functools.wraps(verb)
-    def run(**given: Any) -> None:
-        with reporting(bool(given.get("json"))):
-            switch = _options(**{name: given.pop(name) for name in options})
+    def run(**arguments: Any) -> None:
+        with reporting(bool(arguments.get("json"))):
+            switch = _options(**{name: arguments.pop(name) for name in options})
             agent = AGENT_CONTEXT.get()
             if agent is not None and agent.switch.remote == switch.remote:
                 switch = replace(
                     agent.switch, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension
                 )
             elif sends_files and agent is None:
-                code = _through_agent(switch, given)
+                code = _through_agent(switch, arguments)
                 if code is not None:
                     raise typer.Exit(code)
             with (
                 deciding(DECISION.get() or IDS.next()),
                 _adding_lab_hint(switch.remote),
             ):  # agents give those they carry out
-                verb(switch, **given)
+                verb(switch, **arguments)
 
     kept = [p for name, p in own.parameters.items() if name != "switch"]
     both = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *options.values())]
@@ -155,13 +155,13 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     return run
 
 
-def _through_agent(switch: TargetSwitch, given: Mapping[str, Any]) -> int | None:
+def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | None:
     """Let an agent carry out a verb that reads files; its exit code, or None where there is no agent.
 
     Other verbs were passed on before their arguments were read.
     """
-    path = find_socket(switch.remote, given.get("bridge"))
-    files = {name: file for name, file in given.items() if isinstance(file, Path)}
+    path = find_socket(switch.remote, arguments.get("bridge"))
+    files = {name: file for name, file in arguments.items() if isinstance(file, Path)}
     if path is None or not files or files.keys() - _FILES:
         return None
     named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
