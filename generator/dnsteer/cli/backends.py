@@ -103,11 +103,11 @@ def _wait_until_quiet(
 
     Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
     """
-    from dnsteer.status.switch_observer import busy_text, wait_until_quiet
-
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
     say, stays = progress(json), f"{names_text(names)} drained; nothing waits until no packet goes there"
     try:
+        from dnsteer.status.switch_observer import busy_text, wait_until_quiet
+
         busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
     except SwitchError as failed:
         raise merged_error([failed], [stays]) from None
