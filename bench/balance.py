@@ -29,7 +29,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import client_affinity, names, whoami
 from dnsteer.lab.command import netns_exec, program_environment, run
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.status.record import read_record
 

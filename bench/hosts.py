@@ -17,7 +17,7 @@ from typing import Any
 
 from dnsteer.lab.command import netns_exec, program_environment, run
 from dnsteer.lab.names import ZONE
-from dnsteer.lab.zones import queries_text, zone_text
+from dnsteer.lab.zone import queries_text, zone_text
 from dnsteer.switch.signals import ends_with_parent
 
 _PREFIX = "dnsteer-bench-"

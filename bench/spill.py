@@ -36,7 +36,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.lab import nameserver, traffic
 from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.traffic import Load, LoadResult
-from dnsteer.lab.zones import queries_text
+from dnsteer.lab.zone import queries_text
 
 PARTS = {"server": 0.12, "card": 0.02}
 """Parts of a core, 6 : 1. The kernel gives no less than 1 ms in each period."""

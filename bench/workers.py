@@ -37,7 +37,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import nameserver, whoami
 from dnsteer.lab.command import netns_exec, program_environment
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 
 WORKERS, SLOTS, CLIENTS, EXPONENT = 4, 256, 1024, 1.0
 MEAN = 0.004

@@ -21,7 +21,7 @@ from dnsteer.lab import names
 from dnsteer.lab.command import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.stream import WAIT
-from dnsteer.lab.zones import HOSTS
+from dnsteer.lab.zone import HOSTS
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import Spec
 

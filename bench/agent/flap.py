@@ -34,7 +34,7 @@ from dnsteer.lab.command import run as run_program
 from dnsteer.lab.errors import LabExistsError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan_network
-from dnsteer.lab.zones import HOSTS
+from dnsteer.lab.zone import HOSTS
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded

@@ -10,7 +10,7 @@ import dns.message
 import dns.rcode
 import dns.rdatatype
 
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 
 _BODY = dns.message.make_query(WHOAMI, "TXT", id=0).to_wire()[2:]
 

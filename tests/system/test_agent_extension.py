@@ -15,7 +15,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.lab import decap, names, traffic
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.topology import plan_network
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 from dnsteer.spec.loaded import Loaded
 from tests.system.test_agent import Agent, becomes, command, out
 

@@ -9,7 +9,7 @@ import pytest
 from bench.announce import EVENTS, measure
 from bench.sites import ROUTERS, SITES, Network, available
 
-from dnsteer.lab.zones import ZONE
+from dnsteer.lab.zone import ZONE
 
 pytestmark = [
     pytest.mark.system,

@@ -18,7 +18,7 @@ from dnsteer.lab.command import run
 from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.topology import Topology, plan_network, service_kind
-from dnsteer.lab.zones import LARGE, WHOAMI
+from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded

@@ -12,7 +12,7 @@ from rich.console import Console
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import failover, names, nameserver, traffic
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from tests.system.lab_specs import apply_in_lab

@@ -18,7 +18,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, processes, topology, traffic
 from dnsteer.lab.openvswitch import direct_path
-from dnsteer.lab.zones import LARGE, WHOAMI
+from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec.model.spec import Spec
 from tests import own_machine
 from tests.system.lab_specs import EVERYTHING, spec_of

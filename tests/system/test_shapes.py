@@ -12,7 +12,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, openvswitch, traffic
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.zones import LARGE, WHOAMI
+from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.modes import MODES
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived

@@ -10,7 +10,7 @@ from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names, traffic
 from dnsteer.lab.command import netns_exec, run
-from dnsteer.lab.zones import LARGE
+from dnsteer.lab.zone import LARGE
 from dnsteer.plan.min_fragment import DEFAULT, SMALLEST
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.fragment_limit import Tracker

@@ -14,7 +14,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import nameserver
 from dnsteer.lab.command import netns_exec
-from dnsteer.lab.zones import LARGE, WHOAMI
+from dnsteer.lab.zone import LARGE, WHOAMI
 from tests.system.playbooks import CLIENT
 from tests.system.test_agent import Agent, command, environment, out, wait
 

@@ -7,7 +7,7 @@ from bench import slow_server
 from bench.workers import MEAN, SERVICES, WAYS, WORKERS, Seen, figures, spec_text, summary
 
 from dnsteer.lab import whoami
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 from tests.unit.spec_text import load
 
 

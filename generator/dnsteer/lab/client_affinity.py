@@ -20,7 +20,7 @@ from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.shares import SIGMAS, ExpectedQueries
 from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import LoadTarget
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 
 ASKS = 4
 """Queries of each client."""

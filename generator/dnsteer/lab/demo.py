@@ -29,7 +29,7 @@ from dnsteer.lab.state import LabState, fingerprint
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.topology import Topology, plan_network
 from dnsteer.lab.traffic import Load, LoadResult
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 from dnsteer.spec.model.spec import Selection, Spec
 from dnsteer.switch.megaflows import Megaflow, read_megaflows
 from dnsteer.switch.thread_counters import Counters, read_counters

@@ -21,7 +21,7 @@ from dnsteer.lab.failover_report import FailoverReport, StreamQuery, add_to_repo
 from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.traffic import client_command
-from dnsteer.lab.zones import WHOAMI
+from dnsteer.lab.zone import WHOAMI
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec.model.spec import Protocol, Selection, Spec
 from dnsteer.switch.session import Session

@@ -17,7 +17,7 @@ from dnsteer.lab import names, nameserver
 from dnsteer.lab.command import netns_exec, program_environment
 from dnsteer.lab.errors import LabCommandError, LabError
 from dnsteer.lab.state import LabState
-from dnsteer.lab.zones import queries_text
+from dnsteer.lab.zone import queries_text
 from dnsteer.render.atomic_files import write_file
 
 MAX_CLIENTS = 256
