@@ -18,7 +18,7 @@ from bench.agent.world import POOL, SLOTS, TIMEOUT, VIP, address, server
 from bench.change.inside import Helper
 from bench.change.ports import PROBE_PORTS, slot_of, source_ports
 from dnsteer.lab import names
-from dnsteer.lab.program import LabProgram, Line
+from dnsteer.lab.command import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.stream import WAIT
 from dnsteer.lab.zone import HOSTS
@@ -56,9 +56,9 @@ class Campaign:
             self._flows = stack.enter_context(LabProgram(names.SWITCH_NAMESPACE, monitor, environment))
             self._dnsdist = stack.enter_context(dnsdist.started(lab, self._addresses, folder))
             self._streams = {way: stack.enter_context(Helper(lab, "bench.agent.stream")) for way in (*_WAYS, "others")}
-            self._agent.waits_for(lambda text: "targets" in text, 10.0)
+            self._agent.wait_for_line(lambda text: "targets" in text, 10.0)
             for own in self._addresses.values():  # dnsdist begins with all of them down
-                self._dnsdist.waits_for(lambda text, own=own: dnsdist.marks(text, own) == "up", 10.0)
+                self._dnsdist.wait_for_line(lambda text, own=own: dnsdist.marks(text, own) == "up", 10.0)
             self._names = self._hashed_names()
             self._stack = stack.pop_all()
 
@@ -192,9 +192,9 @@ class Campaign:
     def _waits(self, way: str, backend: str, word: str, seconds: float, since: float) -> Line | None:
         if way == "agent":
             said = f"{POOL}/{backend} is {'healthy' if word == 'up' else 'unhealthy'}"
-            return self._agent.waits_for(lambda text: text.startswith(said), seconds, since)
+            return self._agent.wait_for_line(lambda text: text.startswith(said), seconds, since)
         own = self._addresses[backend]
-        return self._dnsdist.waits_for(lambda text: dnsdist.marks(text, own) == word, seconds, since)
+        return self._dnsdist.wait_for_line(lambda text: dnsdist.marks(text, own) == word, seconds, since)
 
     def _both(self, backend: str, since: float, word: str, seconds: float, by: set[str]) -> dict[str, float | None]:
         """When each checker that can see it found the server to be up or down."""

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from bench.agent.world import FALL, INTERVAL, RISE, TIMEOUT
 from dnsteer.lab import names
-from dnsteer.lab.command import run, search_path
+from dnsteer.lab.command import LabProgram, Line, run, search_path
 from dnsteer.lab.errors import LabError
-from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
 
 ADDRESS = "198.18.254.53"

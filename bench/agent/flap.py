@@ -29,10 +29,9 @@ from bench.machine import machine
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names, network, openvswitch, state
-from dnsteer.lab.command import netns_exec, program_environment
+from dnsteer.lab.command import LabProgram, Line, netns_exec, program_environment
 from dnsteer.lab.command import run as run_program
 from dnsteer.lab.errors import LabExistsError
-from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import HOSTS
@@ -162,7 +161,7 @@ def run(loaded: Loaded, file: Path, seconds: float, dice: random.Random) -> dict
         agent = stack.enter_context(
             LabProgram(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", up.db])
         )
-        agent.waits_for(lambda text: "targets" in text, 30.0)
+        agent.wait_for_line(lambda text: "targets" in text, 30.0)
         usage = Usage(agent.pid)
         stream = stack.enter_context(Helper(up, "bench.agent.stream"))
         flows = [(pool, port) for port in source_ports(SLOTS, SLOTS) for pool in range(POOLS)]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from dnsteer.capture.readers import Captured
-from dnsteer.capture.run import CaptureRequest, Counts, run_capture
+from dnsteer.capture.readers import CapturedFrame
+from dnsteer.capture.run import CaptureCounts, CaptureRequest, run_capture
 from dnsteer.deploy.target_switch import TargetSwitch
 from tests.packet.switches import BRIDGE, ROOT, Switch
 
@@ -37,7 +37,7 @@ QUERY = bytes(
 class Held:
     """A sink that keeps packets. *ready* is set when the mirrors are there."""
 
-    packets: list[Captured] = field(default_factory=list)
+    packets: list[CapturedFrame] = field(default_factory=list)
     ready: threading.Event = field(default_factory=threading.Event)
 
     def open(self) -> None:
@@ -46,14 +46,22 @@ class Held:
     def begin(self) -> None:
         self.ready.set()
 
-    def put(self, packet: Captured) -> None:
+    def put(self, packet: CapturedFrame) -> None:
         self.packets.append(packet)
 
 
 def captured(switch: Switch, what: str, send: Callable[[], object], count: int) -> list[tuple[str, bytes]]:
     """Directions and frames of *count* packets of *what*, while *send* sends."""
     sink = Held()
-    args = (TargetSwitch(switch.database), None, CaptureRequest(what, 30, count), sink, None, lambda _: None, Counts())
+    args = (
+        TargetSwitch(switch.database),
+        None,
+        CaptureRequest(what, 30, count),
+        sink,
+        None,
+        lambda _: None,
+        CaptureCounts(),
+    )
     thread = threading.Thread(target=run_capture, args=args)
     thread.start()
     try:

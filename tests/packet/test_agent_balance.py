@@ -18,8 +18,8 @@ from scapy.packet import Packet
 
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.owners import owners_of
+from dnsteer.status.flow_counts import read_slots
 from dnsteer.status.record import read_record
-from dnsteer.status.slot_counters import read_slots
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import FARM, SLOW, fresh, on, spec_file
 from tests.packet.maintenance_specs import overlay

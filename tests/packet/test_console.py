@@ -20,7 +20,7 @@ from dnsteer.console.drawing import spark
 from dnsteer.console.rates import POINTS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status import counters
-from dnsteer.status.slot_counters import read_slots
+from dnsteer.status.flow_counts import read_slots
 from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.browser import SIZES, chromium, opened, overflow, refuse_axe_findings
 from tests.packet.command import SLOW, fresh, on, spec_file

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dnsteer.cli.console_options import Given
+from dnsteer.cli.agent import ConsoleAccess
 from dnsteer.console.tokens import append_token, new_token
 from dnsteer.switch.tools import SwitchError
 from tests.packet.agents import Agent, wait
@@ -372,7 +372,7 @@ def test_bad_console_options_are_refused_at_start(pki: Path, tmp_path: Path) -> 
         ("127.0.0.1", "web.pem", "web.key", "wrong", "wrong:2: found no SHA-256 after the role"),
         ("0.0.0.0", "server.pem", "server.key", "tokens", "0.0.0.0 is no name to answer by"),
     ):
-        given = Given(pki / cert, pki / key, None, tmp_path / file if file else None, ())
+        given = ConsoleAccess(pki / cert, pki / key, None, tmp_path / file if file else None, ())
         with pytest.raises((SwitchError, OSError)) as caught:
             given.security((host, 0), lambda _: None)
         assert words in str(caught.value) and "secret" not in str(caught.value)

@@ -302,7 +302,8 @@ def test_a_spec_without_extension_loads_no_program(do: Run, shared: Switch, tmp_
     code = (
         "import sys; from dnsteer.cli import main\n"
         "try: main.run()\n"
-        "finally: print([m for m in sys.modules if m.startswith('dnsteer.extension.') or m == 'dnsteer.status.extension'])"
+        "finally: print([m for m in sys.modules if m.startswith('dnsteer.extension.') or "
+        "m == 'dnsteer.status.extension_view'])"
     )
     for words in (["apply", str(spec)], ["drain", "near/n1"], ["reconcile"], ["restore"], ["verify", str(spec)]):
         argv = [sys.executable, "-c", code, *words, "--db", shared.database]

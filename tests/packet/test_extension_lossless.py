@@ -25,7 +25,7 @@ from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
-from dnsteer.status.extension import take_slots
+from dnsteer.status.extension_view import take_extension_slots
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from tests.packet.agents import wait
@@ -267,7 +267,9 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
         return found
 
     def by_slots() -> int:
-        return sum(sum(slots.values()) for slots in take_slots(target, first.spec, known.state.members).values())
+        return sum(
+            sum(slots.values()) for slots in take_extension_slots(target, first.spec, known.state.members).values()
+        )
 
     collector, served, in_slots = Collector(target, agent), 0, by_slots()
     gone = Collector(replace(target, extension=str(packets.folder / "nobody.sock")), agent)

@@ -1,4 +1,4 @@
-"""`status --watch`: on a terminal and for programs, while the switch goes away and comes back, until Ctrl-C."""
+"""`status --watch`: `top` on a terminal; in a pipe and for programs the status again and again, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -67,7 +67,31 @@ def test_watch_prints_one_json_line_each_interval_through_an_outage(switch: Swit
         assert process.returncode == 130
 
 
-def test_a_terminal_is_left_as_it_was(switch: Switch) -> None:
+def test_a_pipe_gets_the_whole_status_again_and_again(switch: Switch) -> None:
+    deployed(switch)
+    switch.expected += GONE
+    with watching(switch.database, "nat", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+
+        def lines_until(end: bytes) -> bytes:
+            found = b""
+            while end not in found:
+                line = process.stdout.readline()  # type: ignore[union-attr]
+                assert line, found
+                found += line
+            return found
+
+        for _ in range(2):
+            text = lines_until(b": as recorded")
+            assert text.startswith(b"bridge ") and b"hashed" in text and b"straight" not in text
+        os.kill(switch._processes["ovsdb-server"].pid, signal.SIGKILL)
+        lines_until(b"unreachable: ")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert process.stderr and b"dnsteer top" not in process.stderr.read()
+
+
+def test_a_terminal_shows_top_and_is_left_as_it_was(switch: Switch) -> None:
     deployed(switch)
     switch.expected += GONE
     ours, theirs = pty.openpty()
@@ -75,31 +99,28 @@ def test_a_terminal_is_left_as_it_was(switch: Switch) -> None:
     before = termios.tcgetattr(theirs)
     shown = b""
 
-    def until(what: bytes) -> None:
+    def until(what: bytes) -> bytes:
         nonlocal shown
         deadline, seen = time.monotonic() + PATIENCE, len(shown)
         while what not in shown[seen:]:
             assert time.monotonic() < deadline, shown[-3000:]
             if select.select([ours], [], [], 0.2)[0]:
                 shown += os.read(ours, 1 << 16)
+        return shown[seen:]
 
     with watching(
-        switch.database, stdin=theirs, stdout=theirs, stderr=theirs,
+        switch.database, "nat", "direct", stdin=theirs, stdout=theirs, stderr=theirs,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     ) as process:  # fmt: skip
-        until(b"as recorded")
-        until(b"2001:db8:1::54")
-        switch.kill_switch()
-        until(b"cannot be reached")
+        text = until(b"with 'nat,direct'")
+        assert text.startswith(b"note: status --watch is dnsteer top")
+        assert b"198.51.100.53" in text and b"direct/a" in text
         os.kill(switch._processes["ovsdb-server"].pid, signal.SIGKILL)
         until(b"unreachable since the last refresh")
-        os.write(ours, b"\x03")
-        until(b"dnsteer: interrupted")
-        process.wait(PATIENCE)
-        assert process.returncode == 130
-    assert (
-        shown.index(b"\x1b[?1049h") < shown.rindex(SHOW_CURSOR) < shown.rindex(MAIN_SCREEN) < shown.rindex(b"dnsteer:")
-    )
+        os.write(ours, b"q")
+        until(MAIN_SCREEN)
+        assert process.wait(PATIENCE) == 0
+    assert shown.index(b"note: ") < shown.index(b"\x1b[?1049h") < shown.rindex(SHOW_CURSOR)
     assert b"Traceback" not in shown
     assert termios.tcgetattr(theirs) == before
     os.close(ours)

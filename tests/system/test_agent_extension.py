@@ -12,7 +12,7 @@ import pytest
 
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
-from dnsteer.lab import names, traffic, tunnels
+from dnsteer.lab import decap, names, traffic
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import WHOAMI
@@ -82,7 +82,7 @@ def test_a_server_that_does_not_decapsulate_is_found(tmp_path: Path, server: str
         said = [traffic.ask(state, "198.51.100.53", WHOAMI, "TXT", timeout=1) for _ in range(20)]
         assert {a.nsid for a in said if a is not None} <= {"ns1", "ns2", "ns3", "ns4"} - {server}
         assert None not in said
-        tunnels.attach_decap(plan_network(loaded.spec), lambda _: None)
+        decap.attach_decap(plan_network(loaded.spec), lambda _: None)
         becomes(state)
         running.waits_for(f"authoritative/{server} is healthy")
 

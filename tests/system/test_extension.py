@@ -13,11 +13,11 @@ from rich.console import Console
 
 from dnsteer import lab
 from dnsteer.checks.load import check_document
-from dnsteer.lab import client_affinity, demo, extension, extension_counters, names, traffic, tunnels
+from dnsteer.lab import client_affinity, decap, demo, extension_program, names, traffic
 from dnsteer.lab.command import run
 from dnsteer.lab.shares import ExpectedQueries
 from dnsteer.lab.targets import LoadTarget, targets_of
-from dnsteer.lab.topology import Topology, plan_network, served_as
+from dnsteer.lab.topology import Topology, plan_network, service_kind
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec import derived
 from dnsteer.spec.document import parse_document
@@ -82,13 +82,13 @@ def shares_by_source_port(loaded: Loaded, network: Topology, state: lab.LabState
         parts = ExpectedQueries(loaded.spec, network.server_of).shares(target.pool, target.reached)
         if target.endpoint.protocol.value == "udp":
             asked(state, target, 2)  # neighbours are looked for, and a query that waits for one may come late
-        counted = extension_counters.read()
+        counted = extension_program.read_counters()
         load = traffic.Load(
             str(target.address), transport=target.endpoint.protocol.value, clients=target.source_ports, repeats=2
         )
         result, seen = loaded_with(state, load)
         assert seen == {server: result.sent * parts.get(server, 0) for server in seen}, target.label
-        served = extension_counters.read().since(counted)
+        served = extension_program.read_counters().since(counted)
         assert served.problems() == []
         name = f"{target.vip}/{target.address}/{target.endpoint.protocol.value}/{target.endpoint.port}"
         if name in served.services and target.endpoint.protocol.value == "udp":
@@ -110,7 +110,7 @@ def padded(state: lab.LabState, address: str, timeout: int = 5) -> bool:
 
 def test_tunneled_queries_are_answered() -> None:
     with running("ipip") as (loaded, network, state):
-        assert {p.program for p in state.processes} == {"nsd", "ovs-vswitchd", "ovsdb-server", extension.NAME}
+        assert {p.program for p in state.processes} == {"nsd", "ovs-vswitchd", "ovsdb-server", extension_program.NAME}
         assert drift_in_lab(loaded) == []
         for target in targets_of(loaded.spec, network):
             asked(state, target, 2)
@@ -150,7 +150,7 @@ def test_a_server_takes_tunnels_from_the_extension_alone() -> None:
             .replace("192.0.2.2 ", "192.0.2.3 ")
             .replace("2001:db8::2\n", "2001:db8::3\n")
         )
-        tunnels.attach_decap(plan_network(check_document(parse_document("other.yaml", text)).spec), lambda _: None)
+        decap.attach_decap(plan_network(check_document(parse_document("other.yaml", text)).spec), lambda _: None)
         assert traffic.ask(state, str(target.address), WHOAMI, "TXT", timeout=1) is None
 
 
@@ -171,15 +171,15 @@ def test_translated_queries_are_answered() -> None:
 def after_a_crash(loaded: Loaded, network: Topology, state: lab.LabState) -> None:
     """Without the extension its VIP gets no answers, but the other does; a new process serves it again."""
     translated, by_the_switch = (str(loaded.spec.vips[name].addresses[0]) for name in ("dns4", "dns6"))
-    extension.crash()
+    extension_program.crash()
     broken = lab.status()
     assert broken is not None and broken.phase == "broken"
     assert broken.problem == "processes have ended: dnsteer-ext (0 of 1 run)"
     assert traffic.ask(state, translated, WHOAMI, "TXT", timeout=1) is None
     assert traffic.ask(state, by_the_switch, WHOAMI, "TXT") is not None
     with pytest.raises(UnavailableError, match="is it running"):
-        extension_counters.read()
-    extension.run_program()
+        extension_program.read_counters()
+    extension_program.run_program()
     again = lab.status()
     assert again is not None and again.phase == "up"
     for target in targets_of(loaded.spec, network):
@@ -237,7 +237,7 @@ def test_all_modes_work_together_behind_uplinks_and_ports() -> None:
         for vip in loaded.spec.vips.values():
             for address in vip.addresses:
                 for endpoint in derived.endpoints(vip):
-                    transport = "tls" if served_as(endpoint) == "dot" else endpoint.protocol.value
+                    transport = "tls" if service_kind(endpoint) == "dot" else endpoint.protocol.value
                     for client in state.clients:
                         said = traffic.ask(state, str(address), WHOAMI, "TXT", port=endpoint.port, transport=transport,
                                            uplink=client.uplink)  # fmt: skip
@@ -281,7 +281,7 @@ def test_the_lab_without_the_program_builds_nothing(tmp_path: Path, monkeypatch:
     with pytest.raises(SwitchError, match="make extension"):
         lab.up(loaded.spec)
     assert lab.status() is None
-    program = tmp_path / extension.NAME
+    program = tmp_path / extension_program.NAME
     program.write_text('#!/bin/sh\necho \'{"error":"no huge pages"}\' >&2\n')
     program.chmod(0o755)
     with pytest.raises(lab.LabError, match="dnsteer-ext did not come up: no huge pages"):

@@ -17,7 +17,7 @@ from rich.console import Console
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import names, processes, topology, traffic
-from dnsteer.lab.direct import direct_path
+from dnsteer.lab.openvswitch import direct_path
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec.model.spec import Spec
 from tests import worker_machine

@@ -19,7 +19,7 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import agent, names, processes
-from dnsteer.lab.program import LabProgram
+from dnsteer.lab.command import LabProgram
 from tests.packet.agents import wait
 from tests.packet.switches import cli
 from tests.system.lab_specs import apply_in_lab
@@ -112,7 +112,7 @@ def test_an_agent_that_cannot_start_or_was_killed_does_not_keep_the_next_from_st
     listens = "import socket, time; s = socket.create_server(('127.0.0.1', 9853)); print('listens'); time.sleep(60)"
     argv = [sys.executable, "-c", listens]
     with LabProgram(names.SWITCH_NAMESPACE, argv, {"PYTHONUNBUFFERED": "1"}) as taken:
-        assert taken.waits_for(lambda said: said == "listens", 10)
+        assert taken.wait_for_line(lambda said: said == "listens", 10)
         with pytest.raises(
             lab.LabError, match=r"the agent does not serve its console, but said: .*Address already in use"
         ):

@@ -160,9 +160,9 @@ def test_sprayed_shares_settle_with_many_queries() -> None:
     enough = queries_needed(expected.shares("sprayed", "ipv4"))
     assert enough > 100_000
     expected.add("sprayed", "ipv4", enough - 100, 1)
-    assert not expected.enough_sprayed() and expected.allowed("ns1") == pytest.approx(0.02, rel=0.001)
+    assert not expected.has_enough_sprayed() and expected.allowed("ns1") == pytest.approx(0.02, rel=0.001)
     expected.add("sprayed", "ipv6", 100, 1)
-    assert expected.enough_sprayed() and expected.allowed("ns1") == 0.02
+    assert expected.has_enough_sprayed() and expected.allowed("ns1") == 0.02
 
 
 def test_shares_of_a_few_clients_are_known_roughly() -> None:

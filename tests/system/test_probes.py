@@ -26,7 +26,7 @@ from bench.change.tcp import Connections
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import openvswitch, topology, traffic
-from dnsteer.lab.direct import direct_path
+from dnsteer.lab.openvswitch import direct_path
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded

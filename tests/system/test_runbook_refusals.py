@@ -95,13 +95,13 @@ def bench(made: Bench) -> Iterator[Bench]:
 
 def test_deploy_refuses_a_spec_that_would_be_rolled_back(bench: Bench) -> None:
     """A limit that somebody set is there before and after, whatever the spec: it says nothing of that."""
-    before = bench.record().same_as
+    before = bench.record().revision
     bench.police(1000)
     played = bench.deploy(another())
     assert played.code != 0 and played.said(REFUSED), played.output
     assert played.said(f"{POLICED} (line 7 of the spec): ingress_policing_rate is 1000"), played.output
     assert played.said("Put it right first; to deploy with it: -e dnsteer_verify_baseline=false"), played.output
-    assert bench.record().same_as == before
+    assert bench.record().revision == before
     planned = bench.site.play("deploy.yml", "--check")
     assert planned.code != 0 and planned.said(REFUSED), planned.output
 

@@ -105,11 +105,11 @@ def test_playbooks_work_with_only_the_probe_host_given(farm: tuple[Server, Farm]
 def test_a_check_that_the_servers_fail_is_refused_before_anything_is_changed(farm: tuple[Server, Farm]) -> None:
     server, made = farm
     made.begin()
-    before = made.record().same_as
+    before = made.record().revision
     wrong = checked("{query: {name: example.com, type: SOA, expect: {aa: true}}}", 4)
     played = made.deploy(wrong)
     assert played.code != 0
     assert played.said("dpu-1: the VIPs do not answer as they should before the change already; nothing was changed.")
     said = {bind: "NOERROR without AA", unbound: "REFUSED, expected NOERROR"}[server]
     assert played.said(f"192.0.2.53 udp/53 (ns1, ns2, ns3): {said}"), played.output
-    assert made.record().same_as == before
+    assert made.record().revision == before

@@ -12,8 +12,8 @@ import pytest
 
 from dnsteer.agent.record_notes import make_note
 from dnsteer.checks.load import check_document
-from dnsteer.cli.output import Exit
-from dnsteer.cli.status import exit_code, items_of
+from dnsteer.cli.output import Exit, status_exit_code
+from dnsteer.cli.status import items_of
 from dnsteer.console.attention_item import AttentionItem
 from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import CheckTurn
@@ -46,7 +46,7 @@ def judged(*entries: Any, agent: AgentView | None = None, **knows: Any) -> tuple
     status = frame(*entries).status
     status.agent = agent or AgentView("acts", True, knowledge=AgentKnowledge(**knows))
     items = items_of(status)
-    return exit_code(status, items), items
+    return status_exit_code(status, items), items
 
 
 def test_maintenance_is_a_note() -> None:
@@ -145,22 +145,22 @@ def test_an_agent_that_is_needed_and_does_not_answer(view: AgentView, code: Exit
 def test_the_highest_exit_code_counts() -> None:
     status = frame().status
     status.tables_match = "other"
-    assert exit_code(status, items_of(status)) is Exit.DIFFERENT
+    assert status_exit_code(status, items_of(status)) is Exit.DIFFERENT
     status.agent = AgentView("absent", True)
-    assert exit_code(status, items_of(status)) is Exit.ATTENTION
+    assert status_exit_code(status, items_of(status)) is Exit.ATTENTION
     status.errors.append("damaged")
-    assert exit_code(status, items_of(status)) is Exit.ERROR, "what was found is not all"
+    assert status_exit_code(status, items_of(status)) is Exit.ERROR, "what was found is not all"
     vip = UnannouncedVip("dns", "why", START)
     status.agent = AgentView("acts", True, knowledge=AgentKnowledge(unannounced=(vip,)))
-    assert exit_code(status, items_of(status)) is Exit.NOT_SERVING
+    assert status_exit_code(status, items_of(status)) is Exit.NOT_SERVING
 
 
 def test_foreign_settings_do_not_count() -> None:
     status = frame().status
     status.warnings = ["port p0: policing"]
-    assert exit_code(status, items_of(status)) is Exit.ATTENTION
+    assert status_exit_code(status, items_of(status)) is Exit.ATTENTION
     status.of_others = [*status.warnings]
-    assert exit_code(status, items_of(status)) is Exit.OK
+    assert status_exit_code(status, items_of(status)) is Exit.OK
 
 
 class Told:

@@ -20,7 +20,7 @@ from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
-from dnsteer.status import extension
+from dnsteer.status import extension_view
 from dnsteer.switch.tools import SwitchError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -151,10 +151,10 @@ def test_a_malformed_answer_of_the_extension_is_an_error(
     monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
 ) -> None:
     program = SimpleNamespace(name="the extension at x", slots=lambda: answer)
-    monkeypatch.setattr(extension, "extension_client", lambda *_: program)
+    monkeypatch.setattr(extension_view, "extension_client", lambda *_: program)
     loaded = spec("client-hash")
     with pytest.raises(SwitchError, match="the extension at x: found no packets by slot"):
-        extension.take_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
+        extension_view.take_extension_slots(SimpleNamespace(), loaded.spec, build_plan(loaded).members)  # type: ignore[arg-type]
 
 
 def test_a_decision_is_dropped_if_the_overlay_changed(

@@ -21,9 +21,8 @@ from scapy.layers.l2 import ARP, Dot1Q, Ether
 from scapy.packet import Packet, Raw
 from scapy.utils import rdpcap
 
-from dnsteer.capture.kernel_filter import MAX_ADDRESSES, attach, filter_program
-from dnsteer.capture.readers import Captured
-from dnsteer.capture.selection import PacketSelection, select
+from dnsteer.capture.readers import MAX_ADDRESSES, CapturedFrame, attach_filter, filter_program
+from dnsteer.capture.selection import PacketSelection, select_packets
 from dnsteer.capture.sinks import PcapFile, line
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.spec.document import parse_document
@@ -46,10 +45,10 @@ def udp(source: str, destination: str, sport: int = 4000, dport: int = 53) -> Pa
 
 
 def takes(selection: PacketSelection, packet: Packet, src: str = ROUTER, dst: str = SWITCH) -> bool:
-    return selection.takes(bytes(Ether(src=src, dst=dst) / packet))
+    return selection.matches(bytes(Ether(src=src, dst=dst) / packet))
 
 
-VIP = select(spec_of(FARM).spec, "dns")
+VIP = select_packets(spec_of(FARM).spec, "dns")
 
 
 @pytest.mark.parametrize(
@@ -84,13 +83,13 @@ def test_a_packet_is_assigned_to_its_vip(packet: Packet, own: bool) -> None:
 
 def test_truncated_frames_belong_to_no_vip() -> None:
     frame = bytes(Ether(src=ROUTER, dst=SWITCH) / udp(CLIENT6, "2001:db8::53"))
-    assert not any(VIP.takes(frame[:n]) for n in range(14 + 40))
+    assert not any(VIP.matches(frame[:n]) for n in range(14 + 40))
     quoting = bytes(Ether() / ends("203.0.113.1", "192.0.2.53") / ICMP(type=3) / udp("192.0.2.53", CLIENT, 53, 4000))
-    assert [VIP.takes(quoting[:n]) for n in (14 + 28, 14 + 28 + 19, 14 + 28 + 24)] == [False, False, True]
+    assert [VIP.matches(quoting[:n]) for n in (14 + 28, 14 + 28 + 19, 14 + 28 + 24)] == [False, False, True]
 
 
 def test_a_dsr_backend_is_told_by_its_mac() -> None:
-    one = select(spec_of(FARM).spec, "farm/ns1")
+    one = select_packets(spec_of(FARM).spec, "farm/ns1")
     query, answer = udp(CLIENT, "192.0.2.53"), udp("192.0.2.53", CLIENT, 53, 4000)
     assert takes(one, query, SWITCH, NS1) and takes(one, answer, NS1, SWITCH)
     assert not any((takes(one, query), takes(one, query, SWITCH, NS2), takes(one, answer, NS2, SWITCH)))
@@ -100,19 +99,19 @@ def test_a_dsr_backend_is_told_by_its_mac() -> None:
 
 def test_nat_is_seen_before_and_after() -> None:
     spec = spec_of(LARGE).spec
-    vip, backend = select(spec, "nat"), select(spec, "hashed/a")
+    vip, backend = select_packets(spec, "nat"), select_packets(spec, "hashed/a")
     before, after = udp(CLIENT, "198.51.100.53"), udp(CLIENT, "10.53.0.11", dport=5353)
     answer = udp("2001:db8:53::12", CLIENT6, 5353, 4000)
     assert takes(vip, before) and takes(vip, after) and takes(vip, answer)
     assert takes(backend, after) and not takes(backend, before) and not takes(backend, answer)
     assert not takes(vip, udp(CLIENT, "10.53.0.11", dport=53))
     assert (vip.ports, backend.ports) == (("p0", "vf0", "vf1"), ("vf0",))
-    assert not takes(select(spec, "straight"), after)
+    assert not takes(select_packets(spec, "straight"), after)
 
 
 def test_tunneled_packets_are_matched_by_their_inner_header() -> None:
     spec = load_spec(EXAMPLES / "ipip.yaml").spec
-    vip, one, three = (select(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns3"))
+    vip, one, three = (select_packets(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns3"))
     inner = udp(CLIENT, "198.51.100.53")
     to_one, to_three = ends("192.0.2.2", "192.0.2.11") / inner, ends("2001:db8::2", "2001:db8::13") / inner
     other = ends("192.0.2.2", "192.0.2.11") / udp(CLIENT, "198.51.100.99")
@@ -126,22 +125,22 @@ def test_tunneled_packets_are_matched_by_their_inner_header() -> None:
 @pytest.mark.parametrize("size", [14 + 28 + 20 + n for n in (0, 8, 20, 28, 60)])
 def test_errors_about_tunnels_and_fragments_of_them_are_taken(size: int) -> None:
     spec = load_spec(EXAMPLES / "ipip.yaml").spec
-    vip, one, two = (select(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns2"))
+    vip, one, two = (select_packets(spec, name) for name in ("dns", "authoritative/ns1", "authoritative/ns2"))
     error = ends("192.0.2.1", "192.0.2.2") / ICMP(type=3, code=4)
     about = ends("192.0.2.2", "192.0.2.11", proto=4) / udp(CLIENT, "198.51.100.53")
     frame = bytes(Ether() / error / about)[:size]
-    assert (vip.takes(frame), one.takes(frame), two.takes(frame)) == (True, True, False)
+    assert (vip.matches(frame), one.matches(frame), two.matches(frame)) == (True, True, False)
     later = bytes(Ether() / ends("192.0.2.2", "192.0.2.11", proto=4, frag=185) / Raw(b"x" * 40))
-    assert (vip.takes(later), one.takes(later), two.takes(later)) == (True, True, False)
+    assert (vip.matches(later), one.matches(later), two.matches(later)) == (True, True, False)
     elsewhere = bytes(Ether() / error / ends("192.0.2.2", "192.0.2.99", proto=4) / udp(CLIENT, "198.51.100.99"))[:size]
-    assert not vip.takes(elsewhere) and not one.takes(elsewhere)
+    assert not vip.matches(elsewhere) and not one.matches(elsewhere)
 
 
 def test_translated_packets_are_told_by_their_prefix() -> None:
     spec = load_spec(EXAMPLES / "siit.yaml").spec
-    four, six = select(spec, "dns4"), select(spec, "dns6")
+    four, six = select_packets(spec, "dns4"), select_packets(spec, "dns6")
     translated = udp("64:ff9b::c633:6407", "2001:db8:53::11")
-    assert [takes(s, translated) for s in (four, select(spec, "v6only/s1"), select(spec, "v6only/s2"))] == [
+    assert [takes(s, translated) for s in (four, select_packets(spec, "v6only/s1"), select_packets(spec, "v6only/s2"))] == [
         True, True, False,
     ]  # fmt: skip
     assert takes(six, udp(CLIENT6, "2001:db8:53::11")) and not takes(four, udp(CLIENT6, "2001:db8:53::11"))
@@ -159,14 +158,14 @@ def test_backups_are_selected_with_their_pool() -> None:
     health = "    backup: spare\n    health: {check: dns, query: {name: example.com}}\n"
     text = LARGE.replace("    slots: 32\n", f"    slots: 32\n{health}").replace("vips:\n", SPARE)
     spec = check_document(parse_document("spec.yaml", text)).spec
-    assert select(spec, "straight").ports == ("p0", "vf0", "vf2", "vf1")
-    assert takes(select(spec, "spare/z"), udp(CLIENT, "198.51.100.54"), SWITCH, "02:00:00:00:03:99")
+    assert select_packets(spec, "straight").ports == ("p0", "vf0", "vf2", "vf1")
+    assert takes(select_packets(spec, "spare/z"), udp(CLIENT, "198.51.100.54"), SWITCH, "02:00:00:00:03:99")
 
 
 @pytest.mark.parametrize("name", ["", "/", "dns/", "/ns1", "farm", "farm/ns1/x", "dns "])
 def test_unknown_names_are_refused(name: str) -> None:
     with pytest.raises(SwitchError, match="found"):
-        select(spec_of(FARM).spec, name)
+        select_packets(spec_of(FARM).spec, name)
 
 
 @pytest.fixture
@@ -191,7 +190,7 @@ def passes(pair: tuple[socket.socket, socket.socket], packet: Packet) -> bool:
 def test_the_kernel_runs_the_filter(number: int, pair: tuple[socket.socket, socket.socket]) -> None:
     four = [str(ip_address("192.0.2.0") + n) for n in range(number)]
     six = [str(ip_address("2001:db8:5:3::") + (n << 40)) for n in range(number)]
-    attach(pair[1], filter_program({ip_address(a).packed for a in (*four, *six)}))
+    attach_filter(pair[1], filter_program({ip_address(a).packed for a in (*four, *six)}))
     for address in (four[0], four[-1], six[0], six[-1]):
         other = CLIENT6 if ":" in address else CLIENT
         assert passes(pair, udp(other, address)) and passes(pair, udp(address, other))
@@ -206,13 +205,13 @@ def test_the_kernel_runs_the_filter(number: int, pair: tuple[socket.socket, sock
 def test_the_filter_lets_nothing_of_a_family_through_that_is_not_asked_for(
     pair: tuple[socket.socket, socket.socket],
 ) -> None:
-    attach(pair[1], filter_program({ip_address("192.0.2.53").packed}))
+    attach_filter(pair[1], filter_program({ip_address("192.0.2.53").packed}))
     assert passes(pair, udp(CLIENT, "192.0.2.53")) and not passes(pair, udp(CLIENT6, "2001:db8::53"))
 
 
-def captured(packet: Packet, time: int = 1_800_000_000_123_456_789, length: int = 0) -> Captured:
+def captured(packet: Packet, time: int = 1_800_000_000_123_456_789, length: int = 0) -> CapturedFrame:
     data = bytes(Ether(src=ROUTER, dst=SWITCH) / packet)
-    return Captured(time, "in", data, length or len(data))
+    return CapturedFrame(time, "in", data, length or len(data))
 
 
 def test_a_file_is_read_by_others(tmp_path: Path) -> None:

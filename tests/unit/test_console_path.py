@@ -20,7 +20,7 @@ from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
-from dnsteer.status.trace_words import trace_in_words
+from dnsteer.status.path import trace_in_words
 from dnsteer.switch.trace import read_trace
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 

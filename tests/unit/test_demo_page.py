@@ -12,7 +12,7 @@ import pytest
 
 from dnsteer.lab.demo_page import demo_page, write_demo_page
 from dnsteer.lab.errors import LabError
-from dnsteer.lab.failover_report import StreamQuery, summed_up
+from dnsteer.lab.failover_report import StreamQuery, summarize_failover
 from tests.unit.test_report import Page
 
 SCRIPT = "<script>alert(1)</script>"
@@ -69,7 +69,7 @@ def failover() -> dict[str, Any]:
         if flow == 0 and 2 <= sent < 8:
             server = None if sent < 4 else "ns2"
         queries.append(StreamQuery(100 + sent, 0.001 if server else -1.0, flow, server))
-    found = summed_up(
+    found = summarize_failover(
         queries, target="dns IPv4 udp/53", backend="a/ns1", server="ns1", pids=(7,),
         times=(102.0, 103.9, 104.0, 106.0, 107.0, 108.0), said=SAID, time="2026-01-02T03:05:05+00:00",
     )  # fmt: skip

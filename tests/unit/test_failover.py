@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from dnsteer.lab.errors import LabError
-from dnsteer.lab.failover_report import Failover, StreamQuery, add_to_report, print_failover, summed_up
+from dnsteer.lab.failover_report import FailoverReport, StreamQuery, add_to_report, print_failover, summarize_failover
 
 KILLED, NOTICED, MOVED, STARTED, HEALTHY, WHOLE = TIMES = (100.0, 102.0, 102.1, 105.0, 107.0, 117.0)
 SAID = (
@@ -21,11 +21,11 @@ SAID = (
 )
 
 
-def summed(*queries: tuple[float, int, str | None]) -> Failover:
+def summed(*queries: tuple[float, int, str | None]) -> FailoverReport:
     """Two clients, of which flow 0 has ns1 and flow 1 has ns2, and more queries: when, flow, server."""
     begin = [(99.0, 0, "ns1"), (99.1, 1, "ns2"), (118.0, 1, "ns2")]
     every = [StreamQuery(sent, -1.0 if by is None else 0.001, flow, by) for sent, flow, by in [*begin, *queries]]
-    return summed_up(
+    return summarize_failover(
         sorted(every), target="dns IPv4 udp/53", backend="a/ns1", server="ns1", pids=(7, 8), times=TIMES, said=SAID
     )
 

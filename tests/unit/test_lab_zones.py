@@ -10,8 +10,7 @@ import dns.zone
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lab.checked_zones import checked_zones
-from dnsteer.lab.nameserver import configuration
+from dnsteer.lab.nameserver import checked_zones, configuration
 from dnsteer.lab.topology import Server
 from dnsteer.spec.model.spec import Spec
 from tests.unit.spec_text import changed, load

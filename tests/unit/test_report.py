@@ -28,7 +28,7 @@ from dnsteer.spec.document import parse_document
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
-from dnsteer.status.report import Status
+from dnsteer.status.switch_status import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
 from dnsteer.switch.state import DamagedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.status.extension import ExtensionView
+from dnsteer.status.extension_view import ExtensionView
 
 ANSWER = {"state": "running", "vips": 2, "loads": 3}
 

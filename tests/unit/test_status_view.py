@@ -27,13 +27,6 @@ def test_a_long_note_takes_several_lines_beside_a_decision(width: int, there: bo
     assert "".join("".join(lines).split()).count("x") >= 120
 
 
-def test_a_frame_of_a_height_keeps_its_lines_for_pools() -> None:
-    status = frame(entry("b1", "health", note=NOTE, decision=ID)).status
-    screen = Console(file=io.StringIO(), width=120, soft_wrap=False, _environ={})
-    screen.print(view(status, 120, height=24))
-    assert ID not in screen.file.getvalue()  # type: ignore[attr-defined]
-
-
 def test_a_bounded_status_shows_a_few_findings_of_a_kind_and_what_is_overdue() -> None:
     entries = [entry(f"b{n}") for n in range(60)]
     late = entry("late", until="2020-01-01T00:00:00+00:00")

@@ -15,7 +15,7 @@ from rich.console import Console
 from dnsteer.checks.load import check_document
 from dnsteer.cli import top_frame
 from dnsteer.cli.output import passed
-from dnsteer.cli.top_frame import DatapathView, DatapathWatch, Sort, TopFrame
+from dnsteer.cli.top_frame import DatapathSampler, DatapathView, Sort, TopFrame, shares_of
 from dnsteer.cli.top_view import Size, _short_backend, top_view
 from dnsteer.console.attention_item import sentence
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -26,8 +26,7 @@ from dnsteer.status.counters import BackendKey, CountedService, Key
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
-from dnsteer.status.report import Status
-from dnsteer.status.shares import shares
+from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import view_vips
 from tests.unit.console_cases import SPEC, START, entry, known, record
 
@@ -83,7 +82,7 @@ def column(lines: list[str], heading: str) -> list[str]:
 
 def test_packets_slots_and_weights_of_a_pool() -> None:
     of = frame(entry("ns1", decision=ID), backends={"farm/ns2": 300.0, "farm/ns3": 100.0})
-    found = {s.name: (s.packets, s.slots, s.weight) for s in shares(of.status.pools)}
+    found = {s.name: (s.packets, s.slots, s.weight) for s in shares_of(of.status.pools)}
     assert found["farm/ns1"] == (0.0, 0.0, 0.25)
     assert found["farm/ns2"][0] == 0.75 and found["farm/ns2"][2] == 0.5
     assert found["farm/ns2"][1] == pytest.approx(2 / 3, abs=0.05)
@@ -132,7 +131,9 @@ def test_attention_items_are_on_top_most_urgent_first() -> None:
 def test_an_unreachable_switch_is_shown() -> None:
     of = TopFrame(NOW, Status(frame().status.reading, "no such socket"), DatapathView(why="no such socket"))
     assert of.items[0].line == "the switch cannot be reached: no such socket"
-    assert any(line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), away="gone"))
+    assert any(
+        line.startswith("!! unreachable since the last refresh: gone") for line in shown(frame(), unreachable="gone")
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def many() -> TopFrame:
     ("width", "height"), [(40, 24), (80, 10), (80, 24), (149, 24), (150, 24), (200, 50), (300, 80)]
 )
 def test_a_thousand_vips_fit_the_terminal(width: int, height: int) -> None:
-    lines = shown(many(), width, height, foot="keys: q quit")
+    lines = shown(many(), width, height, footer="keys: q quit")
     assert len(lines) == height
     assert max(map(len, lines)) <= width
     assert not any("\x1b" in line for line in lines)
@@ -187,7 +188,7 @@ def test_without_a_height_all_rows_are_shown() -> None:
 
 def test_the_foot_is_at_the_bottom_of_a_terminal_that_is_not_full() -> None:
     for width in (80, 200):
-        lines = shown(frame(), width, 24, foot="keys")
+        lines = shown(frame(), width, 24, footer="keys")
         assert (len(lines), lines[-1]) == (24, "keys")
 
 
@@ -207,9 +208,9 @@ def test_a_program_gets_numbers() -> None:
 
 
 def test_a_datapath_that_cannot_be_read_says_why() -> None:
-    watch = DatapathWatch(TargetSwitch("tcp:192.0.2.1:6640"))
+    watch = DatapathSampler(TargetSwitch("tcp:192.0.2.1:6640"))
     assert "may be on another machine" in watch.read(frame().status).why
-    watch = DatapathWatch(TargetSwitch("unix:/nonexistent/db.sock"))
+    watch = DatapathSampler(TargetSwitch("unix:/nonexistent/db.sock"))
     found = watch.read(frame().status)
     assert found.why and not found.gauges
     assert any(line.startswith("datapath not readable: ") for line in shown(TopFrame(NOW, frame().status, found)))
@@ -221,9 +222,11 @@ def test_a_filter_is_of_names_pools_addresses_and_states() -> None:
     assert {v.name for v in of.vips("name", "spare")} == {"other"}
     assert [s.name for s in of.shares("name", "drained")] == ["farm/ns1"]
     assert [s.name for s in of.shares("name", "other")] == ["spare/sp1"]  # the backends of a VIP
+    assert [s.name for s in of.shares("name", "farm/ns2, SPARE,")] == ["farm/ns2", "spare/sp1"]  # any of several
+    assert len(of.vips("name", " ,")) == 2
     lines = shown(of, matching="spare")
     assert column(lines, "VIP ") == ["other"] and column(lines, "backend ") == ["spare/sp1"]
-    lines = shown(of, matching="nothing like it", foot="keys")
+    lines = shown(of, matching="nothing like it", footer="keys")
     assert "no VIP matches 'nothing like it'" in lines and "no backend matches 'nothing like it'" in lines
     assert len(lines) == 24
 
@@ -246,7 +249,7 @@ def test_tables_scroll_to_their_last_row_and_no_further() -> None:
 @pytest.mark.parametrize("skip", [0, 1, 10**6])
 @pytest.mark.parametrize("away", ["", "no such socket"])
 def test_a_short_terminal_has_a_row_of_each_table_that_it_shows(width: int, height: int, skip: int, away: str) -> None:
-    lines = shown(many(), width, height, "name", skip=skip, foot="keys", away=away)
+    lines = shown(many(), width, height, "name", skip=skip, footer="keys", unreachable=away)
     assert len(lines) == height and lines[-1] == "keys"
     assert any("!! unreachable" in line for line in lines) or not away or height < 7
     headings = [n for n, line in enumerate(lines) if line.startswith(("VIP ", "backend "))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dnsteer.cli.top_keys import TopKeys
+from dnsteer.cli.top import TopKeys
 
 UP, DOWN, PAGE_DOWN, PAGE_UP, HOME, END, ESC = "\x1b[A", "\x1b[B", "\x1b[6~", "\x1b[5~", "\x1b[H", "\x1b[F", "\x1b"
 
@@ -34,16 +34,16 @@ def test_keys_select_the_order() -> None:
 
 def test_a_filter_is_typed_kept_and_taken_back() -> None:
     chosen = pressed("/", "dqn", "s")
-    assert (chosen.matching, chosen.typed, chosen.sort) == ("dqns", True, "rate")
-    assert chosen.foot(2) == "filter: dqns_   Enter: keep it, Esc: none"
-    assert chosen.press("\x7f\x7f\r", page=1, rows=1) and (chosen.matching, chosen.typed) == ("dq", False)
-    assert "with 'dq'" in chosen.foot(2) and "/ filter" in chosen.foot(2)
+    assert (chosen.matching, chosen.edited, chosen.sort) == ("dqns", True, "rate")
+    assert chosen.footer(2) == "filter: dqns_   Enter: keep it, Esc: none"
+    assert chosen.press("\x7f\x7f\r", page=1, rows=1) and (chosen.matching, chosen.edited) == ("dq", False)
+    assert "with 'dq'" in chosen.footer(2) and "/ filter" in chosen.footer(2)
     assert chosen.press(ESC, page=1, rows=1) and chosen.matching == ""
     assert pressed("/ab", "\r", "/c", "\r").matching == "c"  # begun anew
     chosen = pressed("/ab", "\r", "/c")
-    assert chosen.foot(2) == "filter: c_   Enter: keep it, Esc: 'ab' again"
-    assert chosen.press(ESC, page=1, rows=1) and (chosen.matching, chosen.typed) == ("ab", False)
-    assert pressed("/ab", ESC).matching == "" and not pressed("/ab", ESC).typed
+    assert chosen.footer(2) == "filter: c_   Enter: keep it, Esc: 'ab' again"
+    assert chosen.press(ESC, page=1, rows=1) and (chosen.matching, chosen.edited) == ("ab", False)
+    assert pressed("/ab", ESC).matching == "" and not pressed("/ab", ESC).edited
 
 
 def test_q_ends_top() -> None:

@@ -17,7 +17,7 @@ from scapy.layers.l2 import Ether
 from dnsteer.agent.balance import scraped_metric
 from dnsteer.agent.balance.scraped_metric import Scraper, series_of, url_of
 from dnsteer.agent.probes.targets import probe_targets
-from dnsteer.capture.selection import select
+from dnsteer.capture.selection import select_packets
 from dnsteer.checks.load import load_spec
 from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.overlay_edits import bring_back, give_weight, take_out, take_weight_back
@@ -265,18 +265,18 @@ def test_a_page_that_workers_share_is_asked_for_once(monkeypatch: pytest.MonkeyP
 
 def test_captures_tell_workers_apart() -> None:
     spec = load(TEXT).spec
-    one, host, vip = (select(spec, name) for name in ("resolvers/r1.1", "resolvers/r1", "resolver"))
+    one, host, vip = (select_packets(spec, name) for name in ("resolvers/r1.1", "resolvers/r1", "resolver"))
 
     def takes(sport: int, source: str = "10.53.0.11") -> list[bool]:
         frame = bytes(Ether() / IP(src=source, dst="192.0.2.7") / UDP(sport=sport, dport=4000))
-        return [each.takes(frame) for each in (one, host, vip)]
+        return [each.matches(frame) for each in (one, host, vip)]
 
     assert takes(5301) == [True, True, True]
     assert takes(5303) == [False, True, True]
     assert takes(5304) == [False, False, False]
     assert takes(5301, "10.53.0.12") == [False, False, True]
     with pytest.raises(SwitchError, match="r1"):
-        select(spec, "resolvers/r3")
+        select_packets(spec, "resolvers/r3")
 
 
 def test_the_lab_runs_a_server_for_each_worker() -> None:

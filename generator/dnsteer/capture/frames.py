@@ -1,4 +1,4 @@
-"""Read from a frame what tells whose packet it is: addresses, ports, and the packet that it carries or quotes."""
+"""Read the addresses and ports of a frame, and the packet that it carries or quotes."""
 
 from __future__ import annotations
 

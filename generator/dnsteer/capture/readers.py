@@ -1,18 +1,22 @@
-"""Read the packets that a mirror puts out: from a network device, or from a port of a switch without devices."""
+"""Read the packets that a mirror puts out: from a network device, or from a port of a switch without devices.
+
+A socket filter (classic BPF) on the device passes IP packets from or to some addresses only, so that the rest costs little.
+It is coarse: `PacketSelection.matches` decides. The kernel takes VLAN tags off a frame before it runs the filter.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import socket
 import struct
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from dnsteer.capture.kernel_filter import Instruction, attach
 from dnsteer.switch.tools import SwitchError
 
 MAX_READ = 4096
@@ -25,10 +29,16 @@ _ALL_PROTOCOLS = 3
 _TAGGED, _TAG_KIND = 1 << 4, 1 << 6
 _AUX = struct.Struct("IIIHHHH")  # struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid
 _TIME = struct.Struct("qq")
+MAX_ADDRESSES = 100
+"""Addresses of a family up to which they are compared; above, all packets of the family pass. The kernel's limit on the
+program is 4096 instructions."""
+_ALL = 0xFFFFFFFF
+_SO_ATTACH_FILTER = 26
+_HALF, _WORD, _BYTE, _EQUAL, _JUMP, _RETURN = 0x28, 0x20, 0x30, 0x15, 0x05, 0x06
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedFrame:
     """A packet: its time in nanoseconds since 1970, direction (in or out), bytes, and length before it was shortened."""
 
     time: int
@@ -46,7 +56,7 @@ class MirrorReader(Protocol):
     def start(self, port: str) -> None:
         """Begin to read what leaves by *port*, which is open. Raises SwitchError."""
 
-    def read(self) -> list[Captured]:
+    def read(self) -> list[CapturedFrame]:
         """Return the packets that are there, at most MAX_READ. Raises SwitchError when the port is gone."""
 
     def dropped(self) -> int:
@@ -59,14 +69,14 @@ class MirrorReader(Protocol):
 class DeviceReader:
     """Reads from a network device of this machine. Raises PermissionError without the right to (CAP_NET_RAW)."""
 
-    def __init__(self, direction: str, kernel_filter: Collection[Instruction]) -> None:
+    def __init__(self, direction: str, kernel_filter: Collection[FilterInstruction]) -> None:
         self._direction = direction
         try:
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)  # bound to nothing, it receives nothing
         except PermissionError as err:
             raise PermissionError(err.errno, "the right to read packets is missing", "capture") from None
         self._socket.setblocking(False)
-        attach(self._socket, kernel_filter)
+        attach_filter(self._socket, kernel_filter)
         for level, option in (
             (_SOL_PACKET, _AUXDATA),
             (_SOL_PACKET, _IGNORE_OUTGOING),
@@ -90,9 +100,9 @@ class DeviceReader:
         except OSError as err:
             raise SwitchError(f"{port}: {err.strerror}") from None
 
-    def read(self) -> list[Captured]:
+    def read(self) -> list[CapturedFrame]:
         """Return the packets that are there."""
-        out: list[Captured] = []
+        out: list[CapturedFrame] = []
         while len(out) < MAX_READ:
             try:
                 data, more, _, _ = self._socket.recvmsg(LARGEST, 256)
@@ -105,7 +115,7 @@ class DeviceReader:
             out.append(self._captured(data, more))
         return out
 
-    def _captured(self, data: bytes, more: list[tuple[int, int, bytes]]) -> Captured:
+    def _captured(self, data: bytes, more: list[tuple[int, int, bytes]]) -> CapturedFrame:
         stamp, length = 0, len(data)
         for level, kind, value in more:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
@@ -116,7 +126,7 @@ class DeviceReader:
                 if status & _TAGGED:  # which the kernel has taken off
                     kind_of_tag = tag_kind if status & _TAG_KIND else 0x8100
                     data, length = data[:12] + struct.pack("!HH", kind_of_tag, tag) + data[12:], length + 4
-        return Captured(stamp or time.time_ns(), self._direction, data, length)
+        return CapturedFrame(stamp or time.time_ns(), self._direction, data, length)
 
     def dropped(self) -> int:
         """Return the kernel's count."""
@@ -155,7 +165,7 @@ class StreamReader:
             raise SwitchError(f"the switch did not connect its port {port} within {self._timeout:g} s") from None
         self._socket.setblocking(False)
 
-    def read(self) -> list[Captured]:
+    def read(self) -> list[CapturedFrame]:
         """Return the frames that are there."""
         try:
             data = self._socket.recv(1 << 20)
@@ -164,12 +174,12 @@ class StreamReader:
         if not data:
             raise SwitchError("the port of the mirror is gone; the capture ends")
         self._rest += data
-        out, at = list[Captured](), 0
+        out, at = list[CapturedFrame](), 0
         while len(self._rest) >= at + 2:
             end = at + 2 + int.from_bytes(self._rest[at : at + 2], "big")
             if len(self._rest) < end:
                 break
-            out.append(Captured(time.time_ns(), self._direction, self._rest[at + 2 : end], end - at - 2))
+            out.append(CapturedFrame(time.time_ns(), self._direction, self._rest[at + 2 : end], end - at - 2))
             at = end
         self._rest = self._rest[at:]
         return out
@@ -182,3 +192,55 @@ class StreamReader:
         """Close the sockets."""
         self._socket.close()
         self._listening.close()
+
+
+class FilterInstruction(NamedTuple):
+    """One instruction: its code, how many to skip if true and if false, and its operand."""
+
+    code: int
+    true: int
+    false: int
+    operand: int
+
+
+def filter_program(addresses: Collection[bytes]) -> list[FilterInstruction]:
+    """The filter for packets from or to *addresses*, of 4 or 16 bytes; ICMP passes whatever its addresses."""
+    four = _family(23, 1, (26, 30), sorted(a for a in addresses if len(a) == 4))
+    six = _family(20, 58, (22, 38), sorted(a for a in addresses if len(a) == 16))
+    return [
+        FilterInstruction(_HALF, 0, 0, 12),
+        FilterInstruction(_EQUAL, 0, 1, 0x0800),
+        FilterInstruction(_JUMP, 0, 0, 3),
+        FilterInstruction(_EQUAL, 0, 1, 0x86DD),
+        FilterInstruction(_JUMP, 0, 0, 1 + len(four)),
+        FilterInstruction(_RETURN, 0, 0, 0),
+        *four,
+        *six,
+    ]
+
+
+def _family(protocol_at: int, icmp: int, places: tuple[int, ...], addresses: list[bytes]) -> list[FilterInstruction]:
+    if len(addresses) > MAX_ADDRESSES:
+        return [FilterInstruction(_RETURN, 0, 0, _ALL)]
+    return [
+        FilterInstruction(_BYTE, 0, 0, protocol_at),
+        FilterInstruction(_EQUAL, 0, 1, icmp),
+        FilterInstruction(_RETURN, 0, 0, _ALL),
+        *(i for place in places for address in addresses for i in _address(place, address)),
+        FilterInstruction(_RETURN, 0, 0, 0),
+    ]
+
+
+def _address(place: int, address: bytes) -> Iterator[FilterInstruction]:
+    words = struct.unpack(f"!{len(address) // 4}I", address)
+    for n, word in enumerate(words):
+        yield FilterInstruction(_WORD, 0, 0, place + 4 * n)
+        yield FilterInstruction(_EQUAL, 0, 2 * (len(words) - n) - 1, word)
+    yield FilterInstruction(_RETURN, 0, 0, _ALL)
+
+
+def attach_filter(sock: socket.socket, instructions: Collection[FilterInstruction]) -> None:
+    """Let *sock* receive only what the filter lets through. Raises OSError."""
+    code = b"".join(struct.pack("HBBI", *each) for each in instructions)
+    held = ctypes.create_string_buffer(code, len(code))
+    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", len(instructions), ctypes.addressof(held)))

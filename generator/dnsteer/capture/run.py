@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shutil
+import subprocess
 import threading
 import time
 from bisect import bisect_left
@@ -13,19 +15,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
 
-from dnsteer.capture.device import prepare
-from dnsteer.capture.kernel_filter import filter_program
-from dnsteer.capture.readers import Captured, DeviceReader, MirrorReader, StreamReader
-from dnsteer.capture.selection import PacketSelection, select
-from dnsteer.capture.sinks import Sink
+from dnsteer.capture.readers import CapturedFrame, DeviceReader, MirrorReader, StreamReader, filter_program
+from dnsteer.capture.selection import PacketSelection, select_packets
+from dnsteer.capture.sinks import PacketSink
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.status.live import read_live
-from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession
+from dnsteer.status.record import read_recorded_switch
+from dnsteer.switch.captures import DIRECTIONS, Capture, CaptureSession, OutputPort
 from dnsteer.switch.private_switch import new_directory
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import BridgeRecord
@@ -43,19 +42,6 @@ _NOT_ON_DOCA = (
 )
 
 
-class Beginning(Protocol):
-    """A sink, which is opened when the rest of the input is known to be good, and begins when the mirrors are there."""
-
-    def open(self) -> None:
-        """Open it. Raises OSError."""
-
-    def begin(self) -> None:
-        """Begin. Raises OSError."""
-
-    def put(self, packet: Captured) -> None:
-        """Take a packet. Raises OSError."""
-
-
 @dataclass(frozen=True)
 class CaptureRequest:
     """What to capture: a VIP or POOL/BACKEND, for so many *seconds*, at most *count* packets, of each *snaplen* bytes."""
@@ -67,8 +53,8 @@ class CaptureRequest:
 
 
 @dataclass
-class Counts:
-    """Packets that were taken, those of others that were seen, and those that were lost for want of room."""
+class CaptureCounts:
+    """Packets captured, packets of others that the mirrors had too, and packets dropped for want of room."""
 
     taken: int = 0
     others: int = 0
@@ -79,20 +65,20 @@ def run_capture(
     switch: TargetSwitch,
     bridge: str | None,
     wanted: CaptureRequest,
-    sink: Beginning,
+    sink: PacketSink,
     confirm: Confirm | None,
     say: Progress,
-    counts: Counts,
+    counts: CaptureCounts,
 ) -> None:
     """Capture until the time or the number of packets is reached, and remove what was made for it.
 
     *counts* is kept up to date. Raises SwitchError or its kinds, PermissionError, OSError of the sink, KeyboardInterrupt; in
     each case nothing is left on the switch, unless its message says so.
     """
-    live = read_live(switch, bridge)
+    live = read_recorded_switch(switch, bridge)
     for warning in live.warnings:
         say(f"warning: {warning}")
-    selection = select(live.loaded.spec, wanted.what)
+    selection = select_packets(live.loaded.spec, wanted.what)
     refuse_flavor(live.loaded.spec.switch.flavor)
     if selection.extended:
         say("the extension serves it: packets are seen as they come in and leave, not between bridge and extension")
@@ -100,7 +86,7 @@ def run_capture(
         session = stack.enter_context(CaptureSession(switch.remote, switch.timeout))
         session.hold_or_refuse(live.bridge)
         types, config = session.facts()
-        _agree(config.get("hw-offload") == "true", selection, wanted, confirm)
+        _confirm_mirroring(config.get("hw-offload") == "true", selection, wanted, confirm)
         dummy = "dummy" in types  # only a switch of tests and checks has it
         folder = stack.enter_context(_sockets()) if dummy else None
         readers = [_reader(direction, selection, folder, switch.timeout) for direction in DIRECTIONS]
@@ -126,7 +112,9 @@ def refuse_flavor(flavor: Flavor) -> None:
         raise SwitchError(_NOT_ON_DOCA)
 
 
-def _agree(offloads: bool, selection: PacketSelection, wanted: CaptureRequest, confirm: Confirm | None) -> None:
+def _confirm_mirroring(
+    offloads: bool, selection: PacketSelection, wanted: CaptureRequest, confirm: Confirm | None
+) -> None:
     if offloads and confirm is not None:
         ports = ", ".join(selection.ports)
         reason = (
@@ -176,7 +164,7 @@ def _mirrors(
         session.mirror(record, note, selection.ports, kind, options, wanted.snaplen)
         for reader, port in zip(readers, session.wait_for_ports(record.bridge), strict=True):
             if folder is None:
-                prepare(port)
+                _prepare_device(port)
             reader.start(port.name)
         if not session.wait_for_switch(session.timeout):
             raise UnavailableError(f"ovs-vswitchd did not make the mirrors within {session.timeout:g} s")
@@ -213,13 +201,13 @@ def _end_late(switch: TargetSwitch, bridge: str) -> None:
 def _read(
     readers: Sequence[MirrorReader],
     selection: PacketSelection,
-    sink: Sink,
+    sink: PacketSink,
     until: float,
     count: int | None,
-    counts: Counts,
+    counts: CaptureCounts,
 ) -> None:
     """Read until the time or *count* is reached, in the order of time."""
-    held: list[Captured] = []
+    held: list[CapturedFrame] = []
     with selectors.DefaultSelector() as waiting:
         for reader in readers:
             waiting.register(reader, selectors.EVENT_READ)
@@ -239,7 +227,7 @@ def _read(
             number = len(held) if ended else bisect_left(held, edge, key=lambda packet: packet.time)
             ready, held = held[:number], held[number:]
             for packet in ready:
-                if not selection.takes(packet.data):
+                if not selection.matches(packet.data):
                     counts.others += 1
                     continue
                 sink.put(packet)
@@ -248,3 +236,29 @@ def _read(
                     return
             if ended:
                 return
+
+
+def _prepare_device(port: OutputPort) -> None:
+    """Bring the device of a mirror up without ARP, IPv6 and multicast: this machine sends nothing by it.
+
+    Raises SwitchError when it is not on this machine.
+    """
+    index = Path("/sys/class/net") / port.name / "ifindex"
+    try:
+        here = int(index.read_text())
+    except OSError:
+        here = 0
+    if here == 0 or here != port.ifindex:
+        raise SwitchError(
+            f"the switch has opened {port.name}, but this machine or network namespace has no such device; "
+            "run dnsteer capture where ovs-vswitchd runs"
+        )
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        Path(f"/proc/sys/net/ipv6/conf/{port.name}/disable_ipv6").write_text("1")
+    command = ["ip", "link", "set", "dev", port.name, "arp", "off", "multicast", "off", "up"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except FileNotFoundError:
+        raise UnavailableError("no program ip: install iproute2") from None
+    if done.returncode:
+        raise SwitchError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -18,7 +18,7 @@ _NUMBERS = {Protocol.TCP: TCP, Protocol.UDP: UDP}
 
 
 @dataclass(frozen=True)
-class Condition:
+class PacketCondition:
     """What must hold besides protocol, address and port; empty: nothing.
 
     *mac* is that of the same end, *peer* the first bytes of the other end's address, *tunnel* where the tunnel leads.
@@ -29,7 +29,7 @@ class Condition:
     tunnel: bytes = b""
 
 
-ANY = Condition()
+ANY = PacketCondition()
 
 
 @dataclass
@@ -44,33 +44,33 @@ class PacketSelection:
     ports: tuple[str, ...]
     extended: bool = False
     addresses: set[bytes] = field(default_factory=set)
-    _ends: dict[tuple[int, bytes], dict[int, list[Condition]]] = field(default_factory=dict)
+    _ends: dict[tuple[int, bytes], dict[int, list[PacketCondition]]] = field(default_factory=dict)
     _tunnels: set[bytes] = field(default_factory=set)
 
-    def add(self, protocol: Protocol, address: Address, port: int, condition: Condition = ANY) -> None:
+    def add(self, protocol: Protocol, address: Address, port: int, condition: PacketCondition = ANY) -> None:
         """Count packets from and to this protocol, address and port."""
         ports = self._ends.setdefault((_NUMBERS[protocol], address.packed), {})
         ports.setdefault(port, []).append(condition)
         if condition.tunnel:
             self._tunnels.add(condition.tunnel)
 
-    def takes(self, frame: bytes) -> bool:
+    def matches(self, frame: bytes) -> bool:
         """Whether a frame is one of them; also fragments, tunnelled packets, and ICMP errors about them."""
         packet = read_frame(frame)
-        return packet is not None and self._has(packet, packet, b"")
+        return packet is not None and self._matches_packet(packet, packet, b"")
 
-    def _has(self, packet: CapturedPacket, outer: CapturedPacket, tunnel: bytes) -> bool:
+    def _matches_packet(self, packet: CapturedPacket, outer: CapturedPacket, tunnel: bytes) -> bool:
         if packet.inner is not None:
-            return self._has(packet.inner, outer, b"" if packet.quoted else packet.destination)
+            return self._matches_packet(packet.inner, outer, b"" if packet.quoted else packet.destination)
         if packet.protocol in TUNNELS:  # a later fragment, or quoted without what it carries
             return packet.destination in self._tunnels
-        return self._end(
+        return self._matches_end(
             packet, packet.source, packet.source_port, packet.destination, outer.source_mac, tunnel
-        ) or self._end(
+        ) or self._matches_end(
             packet, packet.destination, packet.destination_port, packet.source, outer.destination_mac, tunnel
         )
 
-    def _end(
+    def _matches_end(
         self, packet: CapturedPacket, address: bytes, port: int | None, peer: bytes, mac: bytes, tunnel: bytes
     ) -> bool:
         ports = self._ends.get((packet.protocol, address))
@@ -82,7 +82,7 @@ class PacketSelection:
         )
 
 
-def select(spec: Spec, name: str) -> PacketSelection:
+def select_packets(spec: Spec, name: str) -> PacketSelection:
     """The packets of the VIP or POOL/BACKEND *name*. Raises SwitchError if there is none."""
     pool, slash, backend = name.partition("/")
     if not slash:
@@ -133,7 +133,7 @@ def _add_backend(out: PacketSelection, vip: Vip, backend: Backend) -> None:
         end = MODES[vip.forwarding].backend_end(backend, address)
         if end is None:
             continue
-        condition = Condition(
+        condition = PacketCondition(
             bytes.fromhex(end.mac.replace(":", "")), end.client, end.tunnel.packed if end.tunnel is not None else b""
         )
         for endpoint in derived.endpoints(vip):

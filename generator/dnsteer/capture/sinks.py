@@ -18,7 +18,7 @@ from scapy.layers.inet import TCP as TCP_HEADER
 from scapy.layers.inet import UDP as UDP_HEADER
 
 from dnsteer.capture.frames import TCP, UDP, CapturedPacket, read_frame
-from dnsteer.capture.readers import LARGEST, Captured
+from dnsteer.capture.readers import LARGEST, CapturedFrame
 from dnsteer.spec.errors import escape
 
 _ETHERNET = 1
@@ -27,11 +27,17 @@ _RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP"
 _ENCRYPTED = (443, 853)
 
 
-class Sink(Protocol):
-    """Takes captured packets."""
+class PacketSink(Protocol):
+    """Takes captured packets: opened when all else of the input is known to be good, begun when the mirrors are there."""
 
-    def put(self, packet: Captured) -> None:
-        """Take one. Raises OSError."""
+    def open(self) -> None:
+        """Open it. Raises OSError."""
+
+    def begin(self) -> None:
+        """Begin. Raises OSError."""
+
+    def put(self, packet: CapturedFrame) -> None:
+        """Take a packet. Raises OSError."""
 
 
 class PcapFile:
@@ -75,7 +81,7 @@ class PcapFile:
             os.ftruncate(self._file, 0)
         self._write(_HEADER)
 
-    def put(self, packet: Captured) -> None:
+    def put(self, packet: CapturedFrame) -> None:
         """Write a packet."""
         seconds, rest = divmod(packet.time // 1000, 10**6)
         self._write(struct.pack("<IIII", seconds, rest, len(packet.data), packet.length) + packet.data)
@@ -95,7 +101,7 @@ class PcapFile:
         self._size += len(data)
 
 
-class Lines:
+class PacketLines:
     """A line for each packet, given to *show*."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -107,12 +113,12 @@ class Lines:
     def begin(self) -> None:
         """Nothing is to be done."""
 
-    def put(self, packet: Captured) -> None:
+    def put(self, packet: CapturedFrame) -> None:
         """Show a packet."""
         self._show(line(packet))
 
 
-def line(captured: Captured) -> str:
+def line(captured: CapturedFrame) -> str:
     """A packet in one line: time (UTC), direction, MAC addresses, addresses and ports, and what DNS says."""
     seconds, rest = divmod(captured.time, 10**9)
     clock = f"{time.strftime('%H:%M:%S', time.gmtime(seconds))}.{rest // 1000:06d}"

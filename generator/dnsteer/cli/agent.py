@@ -13,11 +13,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dnsteer.cli.console_options import At, ClientCa, Given, Names, TlsCert, TlsKey, Tokens
 from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -28,15 +28,16 @@ from dnsteer.events.log import Log
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
     from dnsteer.console.seen_recorder import SeenRecorder
+    from dnsteer.console.serve import Security
     from dnsteer.events.event import Say
     from dnsteer.metrics.observer import AgentObserver
 
     Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
     """What serves something, by what that is."""
 
-
 _MAX_TOLD = 100
-"""Refused senders that are told of, each once."""
+"""Refused senders that are reported, each once."""
+ListenAddress = tuple[str, int]
 
 
 def _address(text: str) -> tuple[str, int] | None:
@@ -57,59 +58,176 @@ def _address(text: str) -> tuple[str, int] | None:
     return bare, int(port)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command."""
-    app.command("agent")(on_switch(agent))
-
-
 def _checked(text: str | None) -> str | None:
     _address(text or "")
     return text
 
 
+def _file_option(option: str, variable: str, text: str) -> typer.models.OptionInfo:
+    made: typer.models.OptionInfo = typer.Option(option, metavar="FILE", envvar=variable, help=text)
+    return made
+
+
+TlsCert = Annotated[
+    Path | None,
+    _file_option(
+        "--console-tls-cert",
+        "DNSTEER_CONSOLE_TLS_CERT",
+        "Serve the console by HTTPS with this certificate, PEM, followed by those of CAs between it and the root.",
+    ),
+]
+TlsKey = Annotated[
+    Path | None, _file_option("--console-tls-key", "DNSTEER_CONSOLE_TLS_KEY", "The certificate's private key, PEM.")
+]
+ClientCa = Annotated[
+    Path | None,
+    _file_option(
+        "--console-client-ca",
+        "DNSTEER_CONSOLE_CLIENT_CA",
+        "Require client certificates signed by this CA, PEM; in addition to tokens, or instead of them if the console "
+        "only reads.",
+    ),
+]
+Tokens = Annotated[
+    Path | None,
+    _file_option(
+        "--console-tokens",
+        "DNSTEER_CONSOLE_TOKENS",
+        "Ask for a token: a file of mode 0600, each line NAME ROLE SHA256; dnsteer console-token makes them.",
+    ),
+]
+ConsoleNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--console-name",
+        metavar="NAME",
+        envvar="DNSTEER_CONSOLE_NAME",
+        help="Another host name of the console; may be repeated. By default those of the certificate.",
+    ),
+]
 Metrics = Annotated[
     str | None,
     typer.Option(
-        "--metrics", metavar="ADDRESS:PORT", envvar="DNSTEER_METRICS", callback=_checked,
+        "--metrics",
+        metavar="ADDRESS:PORT",
+        envvar="DNSTEER_METRICS",
+        callback=_checked,
         help="Serve metrics for Prometheus there, such as 127.0.0.1:9853 or [::1]:9853. The TLS and tokens of the console "
         "are for it too; without them there is no authentication.",
     ),
-]  # fmt: skip
+]
 Console = Annotated[
     str | None,
     typer.Option(
-        "--console", metavar="ADDRESS:PORT", envvar="DNSTEER_CONSOLE", callback=_checked,
+        "--console",
+        metavar="ADDRESS:PORT",
+        envvar="DNSTEER_CONSOLE",
+        callback=_checked,
         help="Serve the web console there, with /metrics. It may be the same as that of --metrics. An address that is not a "
         "loopback one needs TLS and tokens.",
     ),
-]  # fmt: skip
+]
 Push = Annotated[
     str | None,
     typer.Option(
-        "--push", metavar="ADDRESS:PORT", envvar="DNSTEER_PUSH", callback=_checked,
-        help="Take in there what backends bear (POST /load/POOL/BACKEND with a number), for pools with source: push. By "
+        "--push",
+        metavar="ADDRESS:PORT",
+        envvar="DNSTEER_PUSH",
+        callback=_checked,
+        help="Accept loads of backends there (POST /load/POOL/BACKEND with a number), for pools with source: push. By "
         "plain HTTP, from the addresses that the spec allows.",
     ),
-]  # fmt: skip
+]
 LogFormat = Annotated[
     Format,
     typer.Option(
-        "--log", envvar="DNSTEER_LOG",
+        "--log",
+        envvar="DNSTEER_LOG",
         help="How lines on standard error are written: text, or with all fields as logfmt or json. Under systemd "
         "the journal gets the fields in any case.",
     ),
-]  # fmt: skip
+]
+
+
+@dataclass(frozen=True)
+class ConsoleAccess:
+    """Who may reach the console and how, by the options of the command line: files, and further host names."""
+
+    certificate: Path | None
+    key: Path | None
+    client_ca: Path | None
+    tokens: Path | None
+    names: Sequence[str]
+
+    def check(self, console: ListenAddress | None) -> None:
+        """Refuse what does not go together. Raises typer.BadParameter."""
+        if (self.certificate is None) != (self.key is None):
+            raise typer.BadParameter("give --console-tls-cert and --console-tls-key both, or neither")
+        if self.client_ca is not None and self.certificate is None:
+            raise typer.BadParameter("--console-client-ca needs --console-tls-cert and --console-tls-key")
+        for name in self.names:
+            if not name or not name.isascii() or not name.isprintable() or any(c in name for c in "/ @\\"):
+                raise typer.BadParameter(f"--console-name: found {name!r}; expected a name such as dpu-1.example.net")
+        if console is None or ip_address(console[0]).is_loopback:
+            return
+        where = f"[{console[0]}]:{console[1]}" if ":" in console[0] else f"{console[0]}:{console[1]}"
+        missing = [] if self.certificate else ["TLS (--console-tls-cert, --console-tls-key)"]
+        missing += [] if self.tokens or self.client_ca else ["tokens (--console-tokens) or --console-client-ca"]
+        if missing:
+            raise typer.BadParameter(
+                f"--console: found {where!r}; expected a loopback address such as 127.0.0.1:9853, or "
+                f"{' and '.join(missing)}. "
+                f"From elsewhere without: ssh -L {console[1]}:127.0.0.1:{console[1]} to this machine"
+            )
+
+    @property
+    def any(self) -> bool:
+        """Whether any was given."""
+        return any((self.certificate, self.tokens, self.names))
+
+    def security(self, console: ListenAddress | None, say: Callable[[str], None]) -> Security:
+        """Read the files. Raises SwitchError that says what is wrong with one and what to do, and OSError."""
+        from dnsteer.console.serve import Security
+        from dnsteer.console.tls import ServerTls, TlsFiles
+        from dnsteer.console.tokens import TokenFile
+        from dnsteer.switch.tools import SwitchError
+
+        tls = None
+        if self.certificate is not None and self.key is not None:
+            client_ca = self.client_ca.absolute() if self.client_ca is not None else None
+            tls = ServerTls(TlsFiles(self.certificate.absolute(), self.key.absolute(), client_ca), say)
+        tokens = TokenFile(self.tokens, say) if self.tokens is not None else None
+        names = [f"[{name}]" if ":" in name and name[:1] != "[" else name.lower() for name in self.names]
+        if console is not None and ip_address(console[0]).is_unspecified and not names and not (tls and tls.names):
+            raise SwitchError(
+                f"--console: {console[0]} is no name to answer by, and the certificate has none (subjectAltName); "
+                f"give --console-name NAME, or an address of this machine"
+            )
+        return Security(tokens, tls, names)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the command."""
+    app.command("agent")(on_switch(agent))
 
 
 def agent(
-    switch: TargetSwitch, bridge: Bridge = None, metrics: Metrics = None, console: Console = None, tls_cert: TlsCert = None,
-    tls_key: TlsKey = None, client_ca: ClientCa = None, tokens: Tokens = None, names: Names = None, push: Push = None,
+    switch: TargetSwitch,
+    bridge: Bridge = None,
+    metrics: Metrics = None,
+    console: Console = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    client_ca: ClientCa = None,
+    tokens: Tokens = None,
+    names: ConsoleNames = None,
+    push: Push = None,
     log: LogFormat = Format.TEXT,
-) -> None:  # fmt: skip
+) -> None:
     """Probe the backends of the applied spec, and take those that fail out of service, until stopped."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it never ends the agent, not even while that begins
-    given = Given(tls_cert, tls_key, client_ca, tokens, names or ())
-    given.check(_address(console or ""))
+    access = ConsoleAccess(tls_cert, tls_key, client_ca, tokens, names or ())
+    access.check(_address(console or ""))
     try:
         from dnsteer.agent.run import Agent
         from dnsteer.cli.agent_verbs import run_request
@@ -121,19 +239,19 @@ def agent(
     lines = Log(sys.stderr, log, journal)
     lines.take_over(logging.getLogger())
     say = lines.say
-    served = _served(switch, bridge, _address(metrics or ""), _address(console or ""), given, say)
-    working = Agent(switch, bridge, say, partial(run_request, say), served.seen, served.observers)
-    served.begin(working)
+    servers = _prepare_servers(switch, bridge, _address(metrics or ""), _address(console or ""), access, say)
+    working = Agent(switch, bridge, say, partial(run_request, say), servers.recorder, servers.observers)
+    servers.begin(working)
 
     async def run() -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        this = asyncio.current_task()
+        assert this is not None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, task.cancel)
-        loop.add_signal_handler(signal.SIGHUP, served.read_again)
-        serving = {**served.serving, **_takes_loads(_address(push or ""), say)}
-        servers = [
+            loop.add_signal_handler(number, this.cancel)
+        loop.add_signal_handler(signal.SIGHUP, servers.read_again)
+        serving = {**servers.serving, **_load_servers(_address(push or ""), say)}
+        tasks = [
             loop.create_task(working.supervisor.keep(what, partial(serve, working))) for what, serve in serving.items()
         ]
         try:
@@ -141,24 +259,24 @@ def agent(
         except asyncio.CancelledError:
             say("ends; the switch stays as it is", "ends")
         finally:
-            for server in servers:
-                server.cancel()
-            if servers:
-                await asyncio.wait(servers)
-            served.close()
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            servers.close()
 
     allow_files()
     asyncio.run(run())
 
 
 @dataclass(frozen=True)
-class Served:
-    """What keeps what the agent knows, where more is to be kept than for its control socket, and who else observes it.
+class AgentServers:
+    """The servers of the agent, what they show, and further observers.
 
     *serving* serves it, *begin* tells the agent of it, *read_again* reads its files again, and *close* ends it.
     """
 
-    seen: SeenRecorder | None = None
+    recorder: SeenRecorder | None = None
     observers: Sequence[AgentObserver] = ()
     serving: Serving = field(default_factory=dict)
     begin: Callable[[Agent], None] = lambda _: None
@@ -166,12 +284,17 @@ class Served:
     close: Callable[[], None] = lambda: None
 
 
-def _served(
-    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given, say: Say
-) -> Served:
-    """Prepare what is to be served. Imported here: no other verb needs it."""
+def _prepare_servers(
+    switch: TargetSwitch,
+    bridge: str | None,
+    metrics: ListenAddress | None,
+    console: ListenAddress | None,
+    access: ConsoleAccess,
+    say: Say,
+) -> AgentServers:
+    """Prepare what is to be servers. Imported here: no other verb needs it."""
     if metrics is None and console is None:
-        return Served()
+        return AgentServers()
     try:
         from dnsteer.cli.prediction import predict
         from dnsteer.console.recorder import ConsoleRecorder
@@ -186,30 +309,32 @@ def _served(
         what = "console and no metrics" if console else "metrics"
         why = f"the package {err.name} is missing; pip install 'dnsteer[agent]'"
         say(f"no {what}: {why}", "not_listening", "warning", reason=why)
-        return Served()
+        return AgentServers()
 
-    serves = partial(_said_of_server, say)
+    serves = partial(_report_server, say)
     what = "console" if console else "metrics"
-    security = AwaitedSecurity(lambda: given.security(console, serves), serves, what)
-    seen, counted = ConsoleRecorder() if console is not None else None, AgentMetrics()
+    security = AwaitedSecurity(lambda: access.security(console, serves), serves, what)
+    recorder, counted = ConsoleRecorder() if console is not None else None, AgentMetrics()
     collector = Collector(switch, counted)
     pages = MetricsPages(collector)
     options = shlex.join(["--bridge", bridge]) if bridge is not None else ""
 
-    async def with_console(agent: Agent, at: At, of: ConsoleRecorder) -> None:
+    async def with_console(agent: Agent, address: ListenAddress, shown: ConsoleRecorder) -> None:
         found = await security.get()
         collector.certificate_end = lambda: found.certificate_end
 
         def listens(port: int) -> None:
-            collector.console_url = found.url(at[0], port)
+            collector.console_url = found.url(address[0], port)
 
-        await serve_console(*at, pages, of, switch, serves, options, found, agent.verbs.run_verb, predict, listens)
+        await serve_console(
+            *address, pages, shown, switch, serves, options, found, agent.verbs.run_verb, predict, listens
+        )
 
-    async def with_metrics(at: At) -> None:
-        if not (ip_address(at[0]).is_loopback or (given.certificate and (given.tokens or given.client_ca))):
-            how = "ask for a token, which is sent without TLS" if given.tokens else "are for everybody who reaches it"
+    async def with_metrics(at: ListenAddress) -> None:
+        if not (ip_address(at[0]).is_loopback or (access.certificate and (access.tokens or access.client_ca))):
+            how = "ask for a token, which is sent without TLS" if access.tokens else "are for everybody who reaches it"
             say(f"metrics at {at[0]} {how}", "access", "warning")
-        if given.any:
+        if access.any:
             found = await security.get()
             collector.certificate_end = lambda: found.certificate_end
             await serve_metrics_behind(*at, pages, serves, found)
@@ -217,8 +342,10 @@ def _served(
             await serve_metrics(*at, pages, serves)
 
     serving: dict[str, Callable[[Agent], Coroutine[Any, Any, None]]] = {}
-    if console is not None and seen is not None:
-        serving["console and metrics" if metrics == console else "console"] = partial(with_console, at=console, of=seen)
+    if console is not None and recorder is not None:
+        serving["console and metrics" if metrics == console else "console"] = partial(
+            with_console, address=console, shown=recorder
+        )
     if metrics is not None and metrics != console:
         at = metrics
         serving["metrics"] = lambda _: with_metrics(at)
@@ -230,10 +357,10 @@ def _served(
     def begin(agent: Agent) -> None:
         pages.on_read = lambda: agent.datapath_read(collector.not_understood)
 
-    return Served(seen, (counted,), serving, begin, read_again, pages.close)
+    return AgentServers(recorder, (counted,), serving, begin, read_again, pages.close)
 
 
-def _takes_loads(at: At | None, say: Say) -> Serving:
+def _load_servers(at: ListenAddress | None, say: Say) -> Serving:
     """What serves the address for loads of backends, if there is one."""
     if at is None:
         return {}
@@ -254,13 +381,13 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
         return serve_push(
             *at,
             push_application(agent.balancer.pools_in_force, agent.balancer.add_pushed_metric, refused),
-            partial(_said_of_server, say),
+            partial(_report_server, say),
         )
 
     return {"loads of backends": serve}
 
 
-def _said_of_server(say: Say, text: str) -> None:
+def _report_server(say: Say, text: str) -> None:
     """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
     if text.startswith("no "):
         say(text, "not_listening", "warning", reason=text.partition(": ")[2])

@@ -42,7 +42,7 @@ def hand_to_agent(argv: Sequence[str]) -> int | None:
     """Let the agent carry out a verb without reading its arguments; its exit code, or None where there is no agent."""
     if argv[0] not in QUICK or any(word.partition("=")[0] in _LONG for word in argv):
         return None
-    options = {name: _option(argv, name) or os.environ.get(given, "") for name, given in _BY_ENVIRONMENT.items()}
+    options = {name: _option(argv, name) or os.environ.get(variable, "") for name, variable in _BY_ENVIRONMENT.items()}
     remote = options["--db"] = options["--db"] or default_remote()
     path = find_socket(remote, _option(argv, "--bridge"))
     if path is None:
@@ -139,10 +139,15 @@ def _request(argv: Sequence[str], options: Sequence[str], files: Mapping[str, by
     if terminal:
         environ["COLUMNS"] = str(shutil.get_terminal_size().columns)
     return {
-        "v": PROTOCOL, "argv": list(argv), "options": list(options), "by": operator_name(),
-        "environ": environ, "terminal": terminal, "encoding": getattr(sys.stdout, "encoding", None) or "utf-8",
+        "v": PROTOCOL,
+        "argv": list(argv),
+        "options": list(options),
+        "by": operator_name(),
+        "environ": environ,
+        "terminal": terminal,
+        "encoding": getattr(sys.stdout, "encoding", None) or "utf-8",
         "files": {name: base64.b64encode(data).decode() for name, data in files.items()},
-    }  # fmt: skip
+    }
 
 
 def _send_and_relay(sock: socket.socket, lines: _Lines, request: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ import typer
 from dnsteer.cli.agent_client import QUICK
 from dnsteer.cli.main import NAME, application
 from dnsteer.cli.output import REDIRECTED, Exit, Redirected
-from dnsteer.cli.running_switch import AGENT_SIDE, AgentSide
+from dnsteer.cli.running_switch import AGENT_CONTEXT, AgentContext
 from dnsteer.deploy.caller import CALLER, Caller
 from dnsteer.deploy.decision import DECISION
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -28,7 +28,7 @@ VERBS = (*QUICK, "plan", "apply")
 _USAGE: type[Exception] = typer.BadParameter.__bases__[0]
 
 
-class _Sent(io.TextIOBase):
+class _ClientStream(io.TextIOBase):
     """A stream to the client."""
 
     def __init__(self, channel: Channel, name: str, request: Request) -> None:
@@ -52,11 +52,11 @@ class _Sent(io.TextIOBase):
 def run_request(say: Say, switch: TargetSwitch, request: Request, channel: Channel) -> int:
     """Carry a request out, in a thread of its own, and return its exit code. *say* gets a defect."""
     streams = (("stdout", "out"), ("stderr", "err"))
-    said = {stream: cast("TextIO", _Sent(channel, name, request)) for stream, name in streams}
+    said = {stream: cast("TextIO", _ClientStream(channel, name, request)) for stream, name in streams}
     REDIRECTED.set(Redirected(said, request.environ, request.terminal))
     SENT_FILES.set(request.files)
     CALLER.set(Caller(request.by, channel.pause, channel.previewed))
-    AGENT_SIDE.set(AgentSide(switch, channel.ask))
+    AGENT_CONTEXT.set(AgentContext(switch, channel.ask))
     DECISION.set(request.decision)
     try:
         return _run([*request.argv, *request.options], said["stderr"])

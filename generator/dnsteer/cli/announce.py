@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dnsteer.cli.name_completion import vips as complete_vips
+from dnsteer.cli.completion import vips as complete_vips
 from dnsteer.cli.output import Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -87,7 +87,7 @@ def _named(vips: list[str] | None, every: bool) -> list[str]:
 
 
 def _wait(done: WithdrawalChange, *, gone: bool) -> set[str] | None:
-    """Wait until BIRD has no route to the VIPs any more, or has all; those that are left. None: it cannot be asked here."""
+    """Wait until BIRD has no route to the VIPs, or has all; the others. None: BIRD cannot be asked here."""
     from dnsteer.agent.announce.bird import Bird, BirdError
     from dnsteer.agent.announce.bird_routes import protocols
     from dnsteer.spec.announced import prefixes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dnsteer.cli.name_completion import backends
+from dnsteer.cli.completion import backends
 from dnsteer.cli.output import Exit, Json, err, out, print_json
 from dnsteer.cli.running_switch import Bridge, DryRun, NeverAsks, Note, Yes, confirm, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _names(out: Kind | None = None) -> Any:
-    """The argument with the names; shells complete those that are *out* by that verb, or all."""
+    """The argument with the names; shells complete the backends that are *out* by that verb, or all."""
     about = "The backends, in one change; with workers, all of them or BACKEND.I."
     return typer.Argument(metavar="POOL/BACKEND...", help=about, show_default=False, autocompletion=backends(out))
 
@@ -31,8 +31,10 @@ Drained = Annotated[list[str], _names("drain")]
 Down = Annotated[list[str], _names("down")]
 Lasts = Annotated[
     float | None,
-    typer.Option("--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."),
-]  # fmt: skip
+    typer.Option(
+        "--for", metavar="TIME", parser=seconds, help="End it after this time (15m, 2h); `reconcile` does that."
+    ),
+]
 Over = Annotated[
     float | None,
     typer.Option("--over", metavar="TIME", parser=seconds, help="Move the slots away in steps over this time (60s)."),
@@ -40,10 +42,12 @@ Over = Annotated[
 Wait = Annotated[
     float | None,
     typer.Option(
-        "--wait", metavar="TIME", parser=seconds,
+        "--wait",
+        metavar="TIME",
+        parser=seconds,
         help="Then wait until no packet goes to them any more, at most this long (10m); exit code 3: some still do.",
     ),
-]  # fmt: skip
+]
 _BACK = {"drain": "undrain", "down": "up"}
 
 
@@ -56,9 +60,17 @@ def register(app: typer.Typer) -> None:
 
 
 def drain(
-    switch: TargetSwitch, names: Names, over: Over = None, lasts: Lasts = None, wait: Wait = None, note: Note = "",
-    bridge: Bridge = None, yes: Yes = False, dry_run: DryRun = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    names: Names,
+    over: Over = None,
+    lasts: Lasts = None,
+    wait: Wait = None,
+    note: Note = "",
+    bridge: Bridge = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
     """Drain backends: their slots, and no others, move to the other backends of their pools.
 
     Of several all are drained, in one change of the switch, or none.
@@ -70,8 +82,8 @@ def drain(
     # A dry run shows the final state of a gradual drain.
     edits = [take_out(name, "drain", over=over or 0, lasts=lasts or 0, note=note, to_the_end=dry_run) for name in names]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
-    go_on(switch, change, names, "drain", dry_run, json)
-    already = f"{said(names)} drained already"
+    follow_change(switch, change, names, "drain", dry_run, json)
+    already = f"{names_text(names)} drained already"
     if wait is None or dry_run:
         report_change(change, names, dry_run, json, already)
         return
@@ -91,11 +103,11 @@ def _wait_until_quiet(
 
     Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
     """
-    from dnsteer.status.quiet import busy_text, wait_until_quiet
-
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
-    say, stays = progress(json), f"{said(names)} drained; nothing waits until no packet goes there"
+    say, stays = progress(json), f"{names_text(names)} drained; nothing waits until no packet goes there"
     try:
+        from dnsteer.status.switch_observer import busy_text, wait_until_quiet
+
         busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
     except SwitchError as failed:
         raise merged_error([failed], [stays]) from None
@@ -118,15 +130,21 @@ def undrain(
 
 
 def down(
-    switch: TargetSwitch, names: Names, lasts: Lasts = None, note: Note = "", bridge: Bridge = None, yes: Yes = False,
-    dry_run: DryRun = False, json: Json = False,
-) -> None:  # fmt: skip
+    switch: TargetSwitch,
+    names: Names,
+    lasts: Lasts = None,
+    note: Note = "",
+    bridge: Bridge = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
     """Take failed backends out at once: their slots move to the other backends of their pools."""
     from dnsteer.deploy.overlay_edits import take_out
 
     edits = [take_out(name, "down", lasts=lasts or 0, note=note) for name in names]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
-    report_change(change, names, dry_run, json, f"{said(names)} down already")
+    report_change(change, names, dry_run, json, f"{names_text(names)} down already")
 
 
 def up(
@@ -194,7 +212,7 @@ def _bring_back(
     report_change(change, names, dry_run, json, some_of(is_not, "; "))
 
 
-def said(names: Sequence[str]) -> str:
+def names_text(names: Sequence[str]) -> str:
     """Their names, the first few of many, and the verb: `farm/ns1 is`, `farm/ns1 and farm/ns2 are`."""
     *others, last = dict.fromkeys(names)
     if len(others) < 2:
@@ -203,20 +221,30 @@ def said(names: Sequence[str]) -> str:
 
 
 def change_backends(
-    switch: TargetSwitch, names: Sequence[str], edits: Sequence[Edit], bridge: str | None, yes: bool, dry_run: bool,
+    switch: TargetSwitch,
+    names: Sequence[str],
+    edits: Sequence[Edit],
+    bridge: str | None,
+    yes: bool,
+    dry_run: bool,
     json: bool,
-) -> OverlayChange:  # fmt: skip
+) -> OverlayChange:
     """Change what the overlay has of the backends *names* (POOL/BACKEND), by all *edits* or none. Raises SwitchError."""
     from dnsteer.deploy.overlay_change import change_overlay
     from dnsteer.deploy.overlay_edits import combine_edits
 
     return change_overlay(
-        switch, bridge, combine_edits(edits), pools={name.partition("/")[0] for name in names}, dry_run=dry_run,
-        confirm=confirm(yes, json), progress=progress(json),
-    )  # fmt: skip
+        switch,
+        bridge,
+        combine_edits(edits),
+        pools={name.partition("/")[0] for name in names},
+        dry_run=dry_run,
+        confirm=confirm(yes, json),
+        progress=progress(json),
+    )
 
 
-def go_on(
+def follow_change(
     switch: TargetSwitch, change: OverlayChange, names: Sequence[str], kind: Kind, dry_run: bool, json: bool
 ) -> None:
     """Wait for the end of the gradual changes of that kind that are under way for *names*."""
@@ -229,9 +257,13 @@ def go_on(
 
 
 def report_change(
-    change: OverlayChange, names: Sequence[str], dry_run: bool, json: bool, nothing: str,
+    change: OverlayChange,
+    names: Sequence[str],
+    dry_run: bool,
+    json: bool,
+    nothing: str,
     more: Mapping[str, object] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Print what was done about the backends *names*; without names: about several. As JSON with *more*."""
     if json:
         parts = [name.partition("/") for name in names]

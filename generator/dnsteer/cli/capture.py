@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.name_completion import vips_and_backends
+from dnsteer.cli.completion import vips_and_backends
 from dnsteer.cli.output import err, out
 from dnsteer.cli.running_switch import Bridge, confirm, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -70,13 +70,13 @@ def capture(
     """
     if write is not None and str(write) == "-" and sys.stdout.isatty():
         raise typer.BadParameter("found -w - in a terminal; expected a file or a pipe, such as: -w - | tcpdump -r -")
-    from dnsteer.capture.run import CaptureRequest, Counts
+    from dnsteer.capture.run import CaptureCounts, CaptureRequest
     from dnsteer.capture.run import run_capture as run_capture
-    from dnsteer.capture.sinks import Lines, PcapFile
+    from dnsteer.capture.sinks import PacketLines, PcapFile
 
-    counts = Counts()
+    counts = CaptureCounts()
     with ExitStack() as stack:
-        sink = Lines(out.print) if write is None else stack.enter_context(PcapFile(write))
+        sink = PacketLines(out.print) if write is None else stack.enter_context(PcapFile(write))
         try:
             run_capture(
                 switch,

@@ -7,11 +7,6 @@ from __future__ import annotations
 
 import codecs
 import sys
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.text import Text
 
 ERRORS = "dnsteer.approximate"
 """The name of the error handler, for `errors=` of a stream."""
@@ -34,7 +29,6 @@ _SYMBOLS: dict[str, str] = {
     "\u00a0": " ",
 }
 """What rich and the pages of `lint` draw with."""
-_T = TypeVar("_T", bound="RenderableType")
 
 
 def set_up_streams() -> None:
@@ -57,7 +51,7 @@ def _escaped(character: str) -> str:
     return character.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def lacks(text: str, encoding: str) -> bool:
+def is_unencodable(text: str, encoding: str) -> bool:
     """Whether *encoding* has no bytes for some character of *text*."""
     try:
         text.encode(encoding)
@@ -70,49 +64,6 @@ def as_printed(text: str, encoding: str) -> str:
     """*text* as a stream of this *encoding* will write it."""
     return (
         text
-        if not lacks(text, encoding)
-        else "".join((_SYMBOLS.get(c) or _escaped(c)) if lacks(c, encoding) else c for c in text)
+        if not is_unencodable(text, encoding)
+        else "".join((_SYMBOLS.get(c) or _escaped(c)) if is_unencodable(c, encoding) else c for c in text)
     )
-
-
-def fit_charset(shown: _T, encoding: str) -> _T:
-    """Spell the text of *shown* (tables, groups and texts of rich) as a stream of this *encoding* will write it.
-
-    Columns are as wide as their text, so this is done before rich lays them out. Changes *shown*, and returns it.
-    """
-    if encoding.lower().replace("-", "") in ("utf8", "utf16", "utf32"):
-        return shown
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    if isinstance(shown, str):
-        return as_printed(shown, encoding)  # type: ignore[return-value]
-    if isinstance(shown, Text):
-        return _fit_text(shown, encoding)  # type: ignore[return-value]
-    if isinstance(shown, Group):
-        shown._renderables = [fit_charset(part, encoding) for part in shown.renderables]  # type: ignore[assignment]
-        shown._render = None
-    elif isinstance(shown, Table):
-        for column in shown.columns:
-            column.header = fit_charset(column.header, encoding)
-            column._cells = [fit_charset(cell, encoding) for cell in column._cells]
-    return shown
-
-
-def _fit_text(text: Text, encoding: str) -> Text:
-    if not lacks(text.plain, encoding):
-        return text
-    at = [n for n, c in enumerate(text.plain) if lacks(c, encoding)]
-    pieces = text.divide(sorted({edge for n in at for edge in (n, n + 1)}))
-    out = text.blank_copy()
-    for piece in pieces:
-        fitted = as_printed(piece.plain, encoding)
-        if fitted != piece.plain:  # the piece is this one character, so all its styles are of all of it
-            spans = [(span.style, 0, len(fitted)) for span in piece.spans]
-            piece.plain = fitted
-            piece.spans.clear()
-            for style, start, end in spans:
-                piece.stylize(style, start, end)
-        out.append_text(piece)
-    return out

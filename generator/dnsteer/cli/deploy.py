@@ -195,7 +195,7 @@ def print_summary(
     if not summary.changed:
         out.print(f"{bridge}: nothing to change")
         return
-    out.print("\n".join([f"{bridge}: would change", *hanging(_said(summary, verbose, lines=True))]))
+    out.print("\n".join([f"{bridge}: would change", *hanging(_summary_lines(summary, verbose, lines=True))]))
     out.print(f"  on the switch: {', '.join(counted(summary.found.flows)) or 'no flow or group'}")
     if verbose and flows:
         out.print("\n".join(details(summary)))
@@ -225,7 +225,7 @@ def print_deployed(
     if not changed:
         out.print(f"{bridge}: nothing to change")
         return
-    lines, counts = _said(done.summary, verbose), counted(done.result.flows)
+    lines, counts = _summary_lines(done.summary, verbose), counted(done.result.flows)
     if len(lines) <= _ON_ONE_LINE:
         out.print(f"{bridge}: applied as state {done.state}; {'; '.join([*lines, *counts])}")
         return
@@ -233,7 +233,7 @@ def print_deployed(
     out.print("\n".join([head, *hanging(lines)]))
 
 
-def _said(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[str]:
+def _summary_lines(summary: PlanSummary, verbose: bool, *, lines: bool = False) -> list[str]:
     """What changes, a line each; of many of a kind the first few unless *verbose*. With *lines* those of the spec."""
     from dnsteer.deploy.bounded_lists import bounded_lines
     from dnsteer.deploy.summary import sentence_groups

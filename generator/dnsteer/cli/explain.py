@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.types import Address
-    from dnsteer.status.live import Live
+    from dnsteer.status.record import RecordedSwitch
 
 
 def register(app: typer.Typer) -> None:
@@ -72,10 +72,10 @@ def explain(
         _explain_query(loaded, running, query, uplink, json)
 
 
-def _read_live(switch: TargetSwitch, bridge: str | None, json: bool) -> Live:
-    from dnsteer.status.live import read_live
+def _read_live(switch: TargetSwitch, bridge: str | None, json: bool) -> RecordedSwitch:
+    from dnsteer.status.record import read_recorded_switch
 
-    found = read_live(switch, bridge)
+    found = read_recorded_switch(switch, bridge)
     if not json:
         for warning in found.warnings:
             err.print(f"warning: {escape(warning)}")
@@ -89,7 +89,7 @@ def _cookie_of(text: str) -> int:
         fail(f"--cookie: found {text!r}; expected a hexadecimal number such as 0xd453020000006ff4", Exit.USAGE)
 
 
-def _explain_cookie(loaded: Loaded, live: Live | None, number: int, json: bool) -> None:
+def _explain_cookie(loaded: Loaded, live: RecordedSwitch | None, number: int, json: bool) -> None:
     from dnsteer.proof.explain import explain_cookie, is_tagged
     from dnsteer.slots.maintenance import NO_OVERLAY
     from dnsteer.spec.errors import show_path
@@ -183,7 +183,7 @@ def _parse_query(client: str, vip: str) -> _Query:
     return source, sport, address, port, protocol
 
 
-def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str | None, json: bool) -> None:
+def _explain_query(loaded: Loaded, live: RecordedSwitch | None, query: _Query, uplink: str | None, json: bool) -> None:
     from dnsteer.deploy.maintenance_text import concerning, why_not_base
     from dnsteer.proof.explain import explain_query
     from dnsteer.slots.maintenance import NO_OVERLAY
@@ -208,7 +208,7 @@ def _explain_query(loaded: Loaded, live: Live | None, query: _Query, uplink: str
         fail("the packet did not take the path that the spec says; run `dnsteer check`", Exit.ERROR)
 
 
-def _view_json(live: Live | None) -> dict[str, Any]:
+def _view_json(live: RecordedSwitch | None) -> dict[str, Any]:
     if live is None:
         return {"from": "spec"}
     return {
@@ -222,7 +222,7 @@ def _view_json(live: Live | None) -> dict[str, Any]:
     }
 
 
-def _show_view(loaded: Loaded, live: Live | None) -> None:
+def _show_view(loaded: Loaded, live: RecordedSwitch | None) -> None:
     """Which view it is, since both may be asked for the same query."""
     from dnsteer.deploy.maintenance_text import percent_gone
 

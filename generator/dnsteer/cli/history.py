@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dnsteer.cli.completion import states
 from dnsteer.cli.deploy import EveryChange, Grace, print_deployed, print_summary
-from dnsteer.cli.name_completion import states
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch

@@ -26,10 +26,18 @@ _T = TypeVar("_T")
 _MAC = "02:00:00:00:00:53"
 _FLAVORS = tuple(flavor.value for flavor in Flavor)
 _FLAGS = (
-    ("switch.name", "--name"), ("switch.flavor", "--flavor"), ("switch.bridge", "--bridge"), ("switch.uplinks", "--uplink"),
-    ("switch.mac", "--mac"), ("switch.gateways", "--gateway"), ("switch.probe", "--probe"), ("pools.*.health", "--zone"),
-    ("pools.*.backends", "--backend"), ("pools", "--backend"), ("vips", "--vip"),
-)  # fmt: skip
+    ("switch.name", "--name"),
+    ("switch.flavor", "--flavor"),
+    ("switch.bridge", "--bridge"),
+    ("switch.uplinks", "--uplink"),
+    ("switch.mac", "--mac"),
+    ("switch.gateways", "--gateway"),
+    ("switch.probe", "--probe"),
+    ("pools.*.health", "--zone"),
+    ("pools.*.backends", "--backend"),
+    ("pools", "--backend"),
+    ("vips", "--vip"),
+)
 """Places in the draft, the inner ones first, with the flags that say what stands there; `*` is any key."""
 _PLACE, _STEP = re.compile(r"line \d+, (\$[^\s;,)]+)"), re.compile(r"\.([\w-]+)|\[(\d+)\]")
 """Another place that a finding points to, and the keys and indices of its path."""
@@ -165,22 +173,35 @@ def _describe(flags: _Flags, wanted: _Answers, *, asks: bool) -> Site:
         mac=wanted.usual("--mac", flags.mac, "MAC address of the VIPs, unused in their network", _MAC, _by(parse_mac)),
         vips=wanted.several("--vip", flags.vip, "address that clients ask", _by(parse_address)),
         backends=wanted.several(
-            "--backend", flags.backend, "server, as NAME,ADDRESS,MAC (both families: NAME,ADDRESS,ADDRESS,MAC)", _backend
+            "--backend",
+            flags.backend,
+            "server, as NAME,ADDRESS,MAC (both families: NAME,ADDRESS,ADDRESS,MAC)",
+            _backend,
         ),
         gateways=wanted.several(
-            "--gateway", flags.gateway, "unused address that the servers route their answers to", _by(parse_address),
+            "--gateway",
+            flags.gateway,
+            "unused address that the servers route their answers to",
+            _by(parse_address),
             needed=kind == "nat",
         ),
         next_hop=wanted.one(
-            "--next-hop", flags.next_hop, "MAC address of the router that answers leave to", _by(parse_mac),
+            "--next-hop",
+            flags.next_hop,
+            "MAC address of the router that answers leave to",
+            _by(parse_mac),
             needed=kind == "nat" or bool(flags.gateway),
         ),
         probes=wanted.several(
-            "--probe", flags.probe, "unused address in the servers' network for health checks, as ADDRESS/LEN", _probe,
-            needed=False, ask=kind == "resolvers" or bool(zone),
+            "--probe",
+            flags.probe,
+            "unused address in the servers' network for health checks, as ADDRESS/LEN",
+            _probe,
+            needed=False,
+            ask=kind == "resolvers" or bool(zone),
         ),
         zone=zone,
-    )  # fmt: skip
+    )
     if kind and site.probes and not (site.checked or asks):
         raise typer.BadParameter(
             "found --probe without --zone, so that nothing would be checked from there; expected --zone NAME too, a zone "
@@ -218,7 +239,7 @@ def _check(text: str, file: str) -> None:
 
 
 def _refuse(error: SpecError, site: Site, file: Path, text: str, *, keep: bool, json: bool) -> NoReturn:
-    """Say what is wrong with the site. Answers of somebody who was asked are kept, as a draft to be mended; else each
+    """Say what is wrong with the site. Answers to questions are kept, as a draft to be mended; else each
     finding names its flag.
     """
     if keep:
@@ -244,7 +265,7 @@ def _refuse(error: SpecError, site: Site, file: Path, text: str, *, keep: bool, 
 
 
 def _without_lines(finding: Finding, site: Site) -> Finding:
-    """The finding without lines of a draft that nobody has: it refers to other places by their flags."""
+    """The finding without line numbers, since the operator has no draft: it refers to other places by their flags."""
 
     def flag(place: re.Match[str]) -> str:
         steps = _STEP.findall(place[1])
@@ -307,7 +328,7 @@ def _report(site: Site, file: Path, json: bool) -> None:
 
 
 class _Answers:
-    """What flags give, and in a terminal what is asked for those that are missing."""
+    """Values of flags, and in a terminal answers to questions for the missing ones."""
 
     def __init__(self, asks: bool, *, everything: bool) -> None:
         self._asks, self._everything = asks, everything
@@ -323,7 +344,7 @@ class _Answers:
         return found[0] if found else ""
 
     def optional(self, flag: str, given: str | None, what: str, read: Callable[[str], str], *, ask: bool) -> str:
-        """The value of a flag; who is asked *everything* may answer, where it makes sense to *ask*."""
+        """The value of a flag; with *everything* asked for, also an answer, where it makes sense to *ask*."""
         if given:
             return _read(flag, given, read)
         if not (ask and self._asks and self._everything):
@@ -336,7 +357,7 @@ class _Answers:
                 typer.echo(f"{flag}: {wrong}", err=True)
 
     def usual(self, flag: str, given: str | None, what: str, usual: str, read: Callable[[str], str]) -> str:
-        """The value of a flag, else what is *usual*; who is asked *everything* is asked for this too."""
+        """The value of a flag, else the *usual* one; with *everything* asked for, the answer."""
         if given is not None or not (self._asks and self._everything):
             return _read(flag, given or usual, read)
         while True:
@@ -346,9 +367,15 @@ class _Answers:
                 typer.echo(f"{flag}: {wrong}", err=True)
 
     def several(
-        self, flag: str, given: Iterable[str] | None, what: str, read: Callable[[str], _T], *, needed: bool = True,
+        self,
+        flag: str,
+        given: Iterable[str] | None,
+        what: str,
+        read: Callable[[str], _T],
+        *,
+        needed: bool = True,
         ask: bool | None = None,
-    ) -> tuple[_T, ...]:  # fmt: skip
+    ) -> tuple[_T, ...]:
         """The values of a flag, or the answers until an empty one."""
         if given:
             return tuple(_read(flag, text, read) for text in given)

@@ -249,7 +249,7 @@ def _show_finding(report: LintReport, finding: LintFinding, verbose: bool) -> No
 
 
 def _shares(report: LintReport) -> str:
-    """The shares of what is in hardware and of what nobody knows."""
+    """The share that is in hardware, and the share for which that is unknown."""
     unknown = report.shares["unknown"]
     more = f"{100 * unknown:.0f} % not published, " if unknown else ""
     return f"{100 * report.offloaded:.0f} % of the VIPs' datapath flows in hardware, {more}"

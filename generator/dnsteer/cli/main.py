@@ -29,19 +29,35 @@ _signals_received: list[int] = []  # signals that asked to end
 
 # The verbs with their modules, as `--help` groups and orders them. Only the module of the verb that is asked for is loaded:
 # with all of them the command takes twice as long to start, which counts when a backend has failed.
-# fmt: off
 _GROUPS = {
     "Write a spec": {"init": "init", "render": "render", "schema": "render"},
     "Prove it": {"check": "check", "explain": "explain", "lint": "lint"},
     "Deploy": {
-        "plan": "deploy", "apply": "deploy", "verify": "deploy", "history": "history", "show": "history",
-        "rollback": "history", "restore": "history",
+        "plan": "deploy",
+        "apply": "deploy",
+        "verify": "deploy",
+        "history": "history",
+        "show": "history",
+        "rollback": "history",
+        "restore": "history",
     },
     "Operate": {
-        "status": "status", "top": "top", "drain": "backends", "undrain": "backends", "down": "backends", "up": "backends",
-        "weight": "weight", "withdraw": "announce", "announce": "announce", "role": "role", "vrrp": "role",
+        "status": "status",
+        "top": "top",
+        "drain": "backends",
+        "undrain": "backends",
+        "down": "backends",
+        "up": "backends",
+        "weight": "weight",
+        "withdraw": "announce",
+        "announce": "announce",
+        "role": "role",
+        "vrrp": "role",
         "forwards": "role",
-        "reconcile": "backends", "probes": "probes", "capture": "capture", "agent": "agent",
+        "reconcile": "backends",
+        "probes": "probes",
+        "capture": "capture",
+        "agent": "agent",
         "console-token": "console_token",
         "report": "report",
     },
@@ -49,7 +65,6 @@ _GROUPS = {
     "Lab": {"lab": "lab"},
     "About": {"version": "render"},
 }
-# fmt: on
 _HIDDEN = {"due": "backends"}
 """The earlier name of `reconcile`, for units that were installed with it."""
 _MODULES = {verb: module for verbs in (*_GROUPS.values(), _HIDDEN) for verb, module in verbs.items()}
@@ -247,7 +262,7 @@ def _say(text: str) -> None:
 
 
 def _drop_unwritten() -> None:
-    """Let the interpreter not try again to write what nobody takes."""
+    """Drop what could not be written, so that the interpreter does not try again at its end."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,9 +22,11 @@ from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableErro
 
 if TYPE_CHECKING:
     from dnsteer.cli.charset_console import CharsetConsole
+    from dnsteer.console.attention_item import AttentionItem
     from dnsteer.spec.document import Document
     from dnsteer.spec.errors import Finding
     from dnsteer.spec.loaded import Loaded
+    from dnsteer.status.switch_status import Status
 
 
 class Exit(IntEnum):
@@ -39,6 +41,21 @@ class Exit(IntEnum):
     UNAVAILABLE = 69
     NO_PERMISSION = 77
     INTERRUPTED = 130
+
+
+def status_exit_code(status: Status, items: Sequence[AttentionItem]) -> Exit:
+    """The exit code that says how a switch is, by what needs attention of it. Notes and settings of others do not count."""
+    from dnsteer.report.attention import needs_look  # here, since most verbs do without
+
+    if status.unreachable:
+        return Exit.UNAVAILABLE
+    if any(item.vips for item in items):
+        return Exit.NOT_SERVING
+    if status.errors:
+        return Exit.ERROR
+    if needs_look(status, items):
+        return Exit.ATTENTION
+    return Exit.DIFFERENT if status.different else Exit.OK
 
 
 _MOVES = dict.fromkeys([7, 8, 11, 12, 13])  # bell, backspace, vertical tab, form feed, carriage return
@@ -123,6 +140,11 @@ class OutputStream:
         if self._here is None:
             self._here = self._console(os.environ)
         return self._here
+
+    @property
+    def has_screen(self) -> bool:
+        """Whether it is a terminal whose whole screen can be used."""
+        return self.rich.is_terminal and not self.rich.is_dumb_terminal
 
     def _console(self, environ: Mapping[str, str], terminal: bool | None = None) -> CharsetConsole:
         from dnsteer.cli.charset_console import CharsetConsole

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.output import Exit, err, fail, out
-from dnsteer.cli.running_switch import Bridge, on_switch
-from dnsteer.cli.status import Interval, exit_code
+from dnsteer.cli.output import Exit, err, fail, out, status_exit_code
+from dnsteer.cli.running_switch import Bridge, Interval, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.report.masking import Maskable
 from dnsteer.spec.errors import escape
@@ -71,7 +70,7 @@ def report(
         fail(status.unreachable if status is not None else facts.unread[0][1], Exit.UNAVAILABLE)
     for error in status.errors:
         err.print(f"error: {escape(error)}")
-    raise typer.Exit(exit_code(status, items(facts)))
+    raise typer.Exit(status_exit_code(status, items(facts)))
 
 
 def refuse_unwritable(option: str, file: Path) -> None:

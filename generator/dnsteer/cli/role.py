@@ -28,7 +28,7 @@ class RequestedRole(str, Enum):
     NONE = "none"
 
 
-Asked = Annotated[
+Role = Annotated[
     RequestedRole | None,
     typer.Argument(
         metavar="[active|standby|none]",
@@ -58,7 +58,7 @@ def register(app: typer.Typer) -> None:
 
 
 def role(
-    switch: TargetSwitch, wanted: Asked = None, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False
+    switch: TargetSwitch, wanted: Role = None, bridge: Bridge = None, dry_run: DryRun = False, json: Json = False
 ) -> None:
     """Make this switch the active one of several with the same VIPs, or keep it on standby."""
     if wanted is None:
@@ -119,7 +119,7 @@ def forwards(switch: TargetSwitch, bridge: ForwardingBridge) -> None:
 
 
 def _take(switch: TargetSwitch, bridge: str | None, name: RoleName | None, *, dry_run: bool = False) -> RoleChange:
-    """Change the role, and tell neighbours of a switch that answers now. Raises SwitchError."""
+    """Change the role; a switch that becomes active announces its addresses to the neighbours. Raises SwitchError."""
     from dnsteer.deploy.role import change_role
 
     done = change_role(switch, bridge, name, dry_run=dry_run)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from dnsteer.cli.agent_client import StuckError, ask_agent
-from dnsteer.cli.name_completion import bridges
+from dnsteer.cli.completion import bridges
 from dnsteer.cli.output import err, reporting
 from dnsteer.cli.remote_options import (
     CaCert,
@@ -73,10 +73,12 @@ def _note(text: str) -> str:
 Note = Annotated[
     str,
     typer.Option(
-        "--note", metavar="TEXT", help=f"Why, in at most {MAX_NOTE} characters; shown by status and history.",
+        "--note",
+        metavar="TEXT",
+        help=f"Why, in at most {MAX_NOTE} characters; shown by status and history.",
         callback=_note,
     ),
-]  # fmt: skip
+]
 
 
 def _options(
@@ -93,7 +95,7 @@ def _options(
 
 
 @contextmanager
-def _naming_the_lab(remote: str) -> Iterator[None]:
+def _adding_lab_hint(remote: str) -> Iterator[None]:
     """Where this machine's own switch is absent or has no spec, and a lab is up, say how the lab's is reached."""
     try:
         yield
@@ -107,14 +109,14 @@ def _naming_the_lab(remote: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class AgentSide:
+class AgentContext:
     """What the agent that does a verb has for it: the *switch* that it knows, and *ask*, which asks the operator."""
 
     switch: TargetSwitch
     ask: Confirm
 
 
-AGENT_SIDE: ContextVar[AgentSide | None] = ContextVar("agent_side", default=None)
+AGENT_CONTEXT: ContextVar[AgentContext | None] = ContextVar("agent_context", default=None)
 """Set where an agent does the verb."""
 
 
@@ -128,23 +130,23 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     options = inspect.signature(_options, eval_str=True).parameters
 
     @functools.wraps(verb)
-    def run(**given: Any) -> None:
-        with reporting(bool(given.get("json"))):
-            switch = _options(**{name: given.pop(name) for name in options})
-            agent = AGENT_SIDE.get()
+    def run(**arguments: Any) -> None:
+        with reporting(bool(arguments.get("json"))):
+            switch = _options(**{name: arguments.pop(name) for name in options})
+            agent = AGENT_CONTEXT.get()
             if agent is not None and agent.switch.remote == switch.remote:
                 switch = replace(
                     agent.switch, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension
                 )
             elif sends_files and agent is None:
-                code = _through_agent(switch, given)
+                code = _through_agent(switch, arguments)
                 if code is not None:
                     raise typer.Exit(code)
             with (
                 deciding(DECISION.get() or IDS.next()),
-                _naming_the_lab(switch.remote),
+                _adding_lab_hint(switch.remote),
             ):  # agents give those they carry out
-                verb(switch, **given)
+                verb(switch, **arguments)
 
     kept = [p for name, p in own.parameters.items() if name != "switch"]
     both = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *options.values())]
@@ -153,13 +155,13 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     return run
 
 
-def _through_agent(switch: TargetSwitch, given: Mapping[str, Any]) -> int | None:
+def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | None:
     """Let an agent carry out a verb that reads files; its exit code, or None where there is no agent.
 
     Other verbs were passed on before their arguments were read.
     """
-    path = find_socket(switch.remote, given.get("bridge"))
-    files = {name: file for name, file in given.items() if isinstance(file, Path)}
+    path = find_socket(switch.remote, arguments.get("bridge"))
+    files = {name: file for name, file in arguments.items() if isinstance(file, Path)}
     if path is None or not files or files.keys() - _FILES:
         return None
     named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
@@ -187,7 +189,7 @@ def confirm(yes: bool, json: bool) -> Confirm | None:
 def _ask(json: bool) -> Confirm:
 
     def ask(reasons: list[str], words: list[str]) -> None:
-        agent = AGENT_SIDE.get()
+        agent = AGENT_CONTEXT.get()
         if agent is not None:
             agent.ask(reasons, words)
             return
@@ -213,3 +215,28 @@ def seconds(text: str) -> float:
     if not 0 < value <= 366 * 86400:
         raise typer.BadParameter(f"found {text!r}; expected a time up to a year, such as 90s, 15m, 2h or 1d")
     return value
+
+
+_LEAST_INTERVAL = 0.5
+"""Seconds: the switch does not add up its counters more often."""
+
+
+def _interval(text: str) -> float:
+    value = seconds(text)
+    if value < _LEAST_INTERVAL:
+        raise typer.BadParameter(
+            f"found {text!r}; expected at least {_LEAST_INTERVAL:g} s: switches do not count more often"
+        )
+    return value
+
+
+Interval = Annotated[
+    float,
+    typer.Option(
+        "--interval",
+        metavar="TIME",
+        parser=_interval,
+        help="Time over which rates are measured. The switch updates its counters about every half second, and status waits "
+        "for that (up to 0.6 s before and after): rates over 1 s are right within a few per cent.",
+    ),
+]

@@ -1,4 +1,4 @@
-"""The verb `status`: the status of a switch, once or repeatedly."""
+"""The verb `status`: the status of a switch, once or, for programs, repeatedly."""
 
 from __future__ import annotations
 
@@ -10,49 +10,50 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dnsteer.cli.name_completion import all_names
-from dnsteer.cli.output import Exit, Json, out, print_json
-from dnsteer.cli.running_switch import Bridge, on_switch, progress, seconds
+from dnsteer.cli.completion import all_names
+from dnsteer.cli.output import Exit, Json, err, out, print_json, status_exit_code
+from dnsteer.cli.running_switch import Bridge, Interval, on_switch, progress, seconds
 from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dnsteer.console.attention_item import AttentionItem
-    from dnsteer.status.report import Observer, Status
+    from dnsteer.status.switch_observer import SwitchObserver
+    from dnsteer.status.switch_status import Status
 
 _PAUSE = 1.0
-"""Seconds between two looks of --wait."""
-_LEAST = 0.5
-"""Shortest interval, in seconds: the switch does not add up its counters more often."""
+"""Seconds between two observations of --wait."""
+_IS_TOP = "note: status --watch is dnsteer top, which does not look for drift: dnsteer status does"
 
-
-def _interval(text: str) -> float:
-    value = seconds(text)
-    if value < _LEAST:
-        raise typer.BadParameter(f"found {text!r}; expected at least {_LEAST:g} s: switches do not count more often")
-    return value
-
-
-Interval = Annotated[
-    float,
-    typer.Option(
-        "--interval", metavar="TIME", parser=_interval,
-        help="Time over which rates are measured. The switch updates its counters about every half second, and status waits "
-        "for that (up to 0.6 s before and after): rates over 1 s are right within a few per cent.",
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME...]",
+        help="Only these pools and VIPs, or backends (POOL/BACKEND).",
+        show_default=False,
+        autocompletion=all_names,
     ),
-]  # fmt: skip
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C (exit code 130).")]
+]
+Watch = Annotated[
+    bool,
+    typer.Option(
+        "--watch",
+        "-w",
+        help="The same as dnsteer top, filtered by the NAMEs. Where the output is no terminal, or with --json, the status "
+        "again and again until Ctrl-C (exit code 130).",
+    ),
+]
 Wait = Annotated[
     float | None,
     typer.Option(
-        "--wait", metavar="TIME", parser=seconds,
+        "--wait",
+        metavar="TIME",
+        parser=seconds,
         help="Wait until the exit code is 0, at most this long (5m), and say on standard error what is waited for.",
     ),
-]  # fmt: skip
+]
 All = Annotated[
     bool,
     typer.Option("-v", "--verbose", help="Show every pool, backend and VIP, also of a large switch in a terminal."),
@@ -72,17 +73,16 @@ def register(app: typer.Typer) -> None:
 
 def status(
     switch: TargetSwitch,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME...]", help="Only these pools and VIPs, or backends (POOL/BACKEND).", show_default=False,
-            autocompletion=all_names,
-        ),
-    ] = None,
-    bridge: Bridge = None, interval: Interval = "1s",  # type: ignore[assignment]
-    watch: Watch = False, wait: Wait = None, no_verify: NoVerify = False, no_rates: NoRates = False,
-    verbose: All = False, json: Json = False,
-) -> None:  # fmt: skip
+    names: Names = None,
+    bridge: Bridge = None,
+    interval: Interval = "1s",  # type: ignore[assignment]
+    watch: Watch = False,
+    wait: Wait = None,
+    no_verify: NoVerify = False,
+    no_rates: NoRates = False,
+    verbose: All = False,
+    json: Json = False,
+) -> None:
     """Show the status of a switch: what was applied, which backends fail or are out, what goes where, and what drifted.
 
     With NAMEs it shows these, and the exit code is about them and the switch as a whole.
@@ -91,35 +91,40 @@ def status(
     such as a backend that fails, or no agent; 4: a VIP does not serve; of several the highest. 1: something cannot be read
     or checked, and no VIP is known not to serve. 69: it cannot be reached; 130: ended by Ctrl-C.
     """
-    from dnsteer.status.report import Observer
+    from dnsteer.status.switch_observer import SwitchObserver
 
     for one, other, both in (("--watch", "--no-rates", watch and no_rates), ("--watch", "--wait", watch and wait)):
         if both:
             raise typer.BadParameter(f"found {one} and {other}; expected one of them")
-    observer = Observer(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
-    look = StatusLook(observer, tuple(names or ()), verbose)
+    if watch and out.has_screen and not json:
+        from dnsteer.cli.top import top
+
+        err.print(_IS_TOP)
+        top(switch, bridge, interval, matching=",".join(names or ()))
+        return
+    observer = SwitchObserver(switch, bridge, interval=interval, check=not no_verify, rates=not no_rates)
+    reader = StatusReader(observer, tuple(names or ()))
     if watch:
-        _watch(look, json)
-    found = look.wait(wait, progress(json)) if wait is not None else look.first()
+        _print_repeatedly(reader, json)
+    result = reader.wait_until_ok(wait, progress(json)) if wait is not None else reader.read()
     if json:
-        print_json(found.as_json())
+        print_json(result.as_json())
     else:
-        found.print(out.rich.is_terminal and not verbose)
-    raise typer.Exit(found.exit_code)
+        result.print(bounded=out.rich.is_terminal and not verbose)
+    raise typer.Exit(result.exit_code)
 
 
 @dataclass(frozen=True)
-class StatusFound:
-    """What a look has found: the status, and what needs attention, of all or of the *names*."""
+class StatusResult:
+    """The status of a switch, of all of it or of what was named, and what needs attention of that."""
 
     status: Status
     items: list[AttentionItem]
-    names: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> Exit:
         """That of the verb."""
-        return exit_code(self.status, self.items)
+        return status_exit_code(self.status, self.items)
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -129,7 +134,7 @@ class StatusFound:
             **self.status.as_json(),
         }
 
-    def print(self, bounded: bool) -> None:
+    def print(self, *, bounded: bool) -> None:
         """Print it, of a large switch what matters most if *bounded*."""
         from dnsteer.cli.status_view import view
 
@@ -137,32 +142,31 @@ class StatusFound:
 
 
 @dataclass(frozen=True)
-class StatusLook:
-    """Looks at a switch, once or again and again, and shows what is about the *names*; without names all."""
+class StatusReader:
+    """Reads the status of a switch, once or again and again: what is about the *names*; without names all."""
 
-    observer: Observer
+    observer: SwitchObserver
     names: tuple[str, ...]
-    verbose: bool
 
-    def first(self) -> StatusFound:
-        """The first look. Raises SwitchError, also for a name that there is not."""
+    def read(self) -> StatusResult:
+        """The status now. Raises SwitchError, also for a name that there is not."""
         return self._narrowed(self.observer.observe())
 
-    def again(self) -> StatusFound | str:
-        """The next look, or why there is none."""
-        found = look_again(self.observer)
+    def read_again(self) -> StatusResult | str:
+        """The next status, or why there is none."""
+        found = self.observer.observe_again()
         try:
             return found if isinstance(found, str) else self._narrowed(found)
-        except SwitchError as err:  # it was removed meanwhile
+        except SwitchError as err:  # what is named was removed meanwhile
             return str(err)
 
-    def wait(self, seconds: float, say: Progress) -> StatusFound:
-        """Look until the exit code is 0, for so many *seconds* at most; the last look. *say* tells what is waited for."""
+    def wait_until_ok(self, seconds: float, say: Progress) -> StatusResult:
+        """Read until the exit code is 0, for so many *seconds* at most; the last one. *say* tells what is waited for."""
         rates, self.observer.rates = self.observer.rates, False
         end, said, why = time.monotonic() + seconds, "", ""
         while True:
             try:
-                found = self.first()
+                found = self.read()
                 why = "" if found.exit_code is Exit.OK else _waits_for(found)
             except UnavailableError as err:  # as after a restart of the machine
                 why = str(err)
@@ -175,18 +179,18 @@ class StatusLook:
         if why:
             say(f"not in order after {seconds:g} s: {why}")
         self.observer.rates = rates
-        return self.first()
+        return self.read()
 
-    def _narrowed(self, status: Status) -> StatusFound:
+    def _narrowed(self, status: Status) -> StatusResult:
         if not self.names:
-            return StatusFound(status, items_of(status))
-        from dnsteer.status.narrow import narrow
+            return StatusResult(status, items_of(status))
+        from dnsteer.status.switch_status import narrow
 
         narrowed = narrow(status, self.names)
-        return StatusFound(narrowed, _about(narrowed, items_of(status)), self.names)
+        return StatusResult(narrowed, _about(narrowed, items_of(status)))
 
 
-def _waits_for(found: StatusFound) -> str:
+def _waits_for(found: StatusResult) -> str:
     """What keeps a status from being in order, in one line."""
     item = next((item for item in found.items if item.level != "note"), None)
     if item is None:
@@ -219,75 +223,16 @@ def items_of(found: Status) -> list[AttentionItem]:
     return status_items(found, now())
 
 
-def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
-    """The exit code that says how a switch is, by what needs attention of it. Notes and settings of others do not count."""
-    from dnsteer.report.attention import needs_look
-
-    if found.unreachable:
-        return Exit.UNAVAILABLE
-    if any(item.vips for item in items):
-        return Exit.NOT_SERVING
-    if found.errors:
-        return Exit.ERROR
-    if needs_look(found, items):
-        return Exit.ATTENTION
-    return Exit.DIFFERENT if found.different else Exit.OK
-
-
-def _watch(look: StatusLook, json: bool) -> NoReturn:
-    """Look until Ctrl-C. A switch that goes away is waited for, but the first look must succeed."""
-    found = look.first()
-    if json:
-        _watch_as_json(look, found)
-    _watch_on_screen(look, found)
-
-
-def look_again(observer: Observer) -> Status | str:
-    """The next look, or why there is none."""
-    start = time.monotonic()
-    try:
-        found = observer.observe()
-    except (SwitchError, OSError) as err:
-        if isinstance(err, BrokenPipeError):
-            raise
-        time.sleep(max(0.0, start + observer.interval - time.monotonic()))
-        return str(err)
-    if found.unreachable:
-        time.sleep(max(0.0, start + observer.interval - time.monotonic()))
-    return found
-
-
-def _watch_as_json(look: StatusLook, found: StatusFound | str) -> NoReturn:
+def _print_repeatedly(reader: StatusReader, json: bool) -> NoReturn:
+    """Print the status until Ctrl-C. A switch that goes away is waited for, but it must be there at first."""
+    found: StatusResult | str = reader.read()
     while True:
-        value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
-        sys.stdout.write(json_module.dumps(value) + "\n")
-        sys.stdout.flush()
-        found = look.again()
-
-
-def _watch_on_screen(look: StatusLook, last: StatusFound) -> NoReturn:
-    if not out.rich.is_terminal or out.rich.is_dumb_terminal:
-        _watch_as_text(look, last)
-    from rich.live import Live
-
-    from dnsteer.cli.charset_console import screen_console
-    from dnsteer.cli.status_view import view
-
-    screen, away = screen_console(), ""
-    with Live(console=screen, auto_refresh=False, screen=True, vertical_overflow="crop") as live:
-        while True:
-            shown = view(last.status, screen.width, last.items, away=away, height=screen.height)
-            live.update(screen.fitted(shown), refresh=True)
-            found = look.again()
-            away = found if isinstance(found, str) else ""
-            last = last if isinstance(found, str) else found
-
-
-def _watch_as_text(look: StatusLook, found: StatusFound | str) -> NoReturn:
-    while True:
-        if isinstance(found, str):
-            out.print(f"away: {escape(found)}")
+        if json:
+            value: dict[str, Any] = {"ok": False, "error": found} if isinstance(found, str) else found.as_json()
+            sys.stdout.write(json_module.dumps(value) + "\n")
+        elif isinstance(found, str):
+            out.print(f"unreachable: {escape(found)}")
         else:
-            found.print(False)
+            found.print(bounded=False)
         sys.stdout.flush()
-        found = look.again()
+        found = reader.read_again()

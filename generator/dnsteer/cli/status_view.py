@@ -19,7 +19,7 @@ from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
-from dnsteer.status.report import Status
+from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
 
 _COLORS: Mapping[str, str] = {
@@ -51,43 +51,25 @@ _NOTE = 30
 """Columns that a note needs at least, where a decision stands beside it."""
 
 
-def view(
-    status: Status,
-    width: int,
-    items: Sequence[AttentionItem] = (),
-    *,
-    away: str = "",
-    height: int = 0,
-    bounded: bool = False,
-) -> RenderableType:
-    """All of it, in *width* columns, with the *items* that need attention. *away* is why the switch cannot be seen now; of
-    *height* lines, what matters most; if *bounded*, so of a large switch too, with some more lines."""
-    lines = Text("\n").join([*_away(away), *_head(status), *_findings(status, items, height, bounded)])
+def view(status: Status, width: int, items: Sequence[AttentionItem] = (), *, bounded: bool = False) -> RenderableType:
+    """All of it, in *width* columns, with the *items* that need attention; *bounded*: of a large switch what matters."""
+    lines = Text("\n").join([*_head(status), *_findings(status, items, bounded)])
     hidden = 0
     pools, vips, out = status.pools, status.vips, list(status.reading.overlay or ())
     parts: list[RenderableType] = [lines]
     for title, entries in _sorts(out):
-        few = _most_urgent(entries) if bounded and not height else entries
-        parts.append(_maintenance(_title(title, len(few), len(entries)), few, width, fold=not height))
+        few = _most_urgent(entries) if bounded else entries
+        parts.append(_maintenance(_title(title, len(few), len(entries)), few, width))
         hidden += len(entries) - len(few)
     shown = _all_of
-    if height:
-        above = sum(1 + len(line) // width for line in lines.plain.splitlines()) + len(out) + 2 * len(_sorts(out))
-        room = max(0, height - above - 4)  # headings and the lines between
-        if room < sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips):
-            shown = _not_up
-        for_vips = min(sum(len(v.addresses) for v in vips), max(room // 3, room - _lines(pools, shown)))
-        pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), room - for_vips)
-        vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), for_vips)
-    elif bounded and sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips) > _LARGE:
+    if bounded and sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips) > _LARGE:
         shown = _not_up
-        pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)), _ROWS)
-        vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses), _ROWS)
+        pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)))
+        vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses))
     parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
-    if not height and (hidden or shown is _not_up):
+    if hidden or shown is _not_up:
         parts.append(_left_out(status, pools, vips, shown, hidden))
-    if not height:
-        parts.append(_verdict(status, items))
+    parts.append(_verdict(status, items))
     return Group(*[p for part in parts for p in (part, "")][:-1])
 
 
@@ -97,9 +79,11 @@ def _left_out(
     """What a bounded status does not show, and how it is shown. *maintenance* is how many entries of that."""
     up = sum(len(p.backends) for p in status.pools) - sum(len(shown(p)) for p in pools)
     counts = (
-        (maintenance, "entry of maintenance", "entries of maintenance"), (len(status.pools) - len(pools), "pool", ""),
-        (up, "backend", ""), (len(status.vips) - len(vips), "VIP", ""),
-    )  # fmt: skip
+        (maintenance, "entry of maintenance", "entries of maintenance"),
+        (len(status.pools) - len(pools), "pool", ""),
+        (up, "backend", ""),
+        (len(status.vips) - len(vips), "VIP", ""),
+    )
     left = ", ".join(counted(n, one, several) for n, one, several in counts if n)
     return Text(f"not shown: {left}; all: dnsteer status -v; one: dnsteer status POOL or VIP", style="dim")
 
@@ -112,30 +96,20 @@ def _not_up(pool: PoolView) -> list[BackendView]:
     return [b for b in pool.backends if b.state != "up" or b.failing]
 
 
-def _lines(pools: Sequence[PoolView], shown: _Shown) -> int:
-    return sum(1 + len(shown(p)) for p in pools)
-
-
 def _urgency(pool: PoolView) -> tuple[bool, float]:
     """Pools with somebody out first, then the busiest."""
     return all(b.state == "up" and not b.failing for b in pool.backends), -(pool.rate.packets or 0)
 
 
-def _first(items: list[_T], order: Callable[[_T], Any], lines: Callable[[_T], int], room: int) -> list[_T]:
-    """All of *items*, or where there is not the room for so many lines, the first in that order that fit."""
-    out, left = list[_T](), room
+def _first(items: list[_T], order: Callable[[_T], Any], lines: Callable[[_T], int]) -> list[_T]:
+    """All of *items*, or of more than _ROWS lines, the first in that order that fit."""
+    out, left = list[_T](), _ROWS
     for item in sorted(items, key=order):
         left -= lines(item)
         if left < 0:
             return out
         out.append(item)
     return items
-
-
-def _away(why: str) -> Iterator[Text]:
-    if why:
-        yield Text(f"unreachable since the last refresh: {escape(why)}", style="bold red")
-        yield Text("the status below is from before that", style="red")
 
 
 def _head(status: Status) -> Iterator[Text]:
@@ -178,18 +152,17 @@ def _few_of_a_kind(items: Sequence[AttentionItem]) -> list[AttentionItem]:
     return [item for item in items if id(item) in few][:_ROWS]
 
 
-def _findings(status: Status, items: Sequence[AttentionItem], height: int, bounded: bool) -> Iterator[Text]:
-    """What needs attention, but for maintenance, of which the tables tell; then differences. A few where lines are few."""
+def _findings(status: Status, items: Sequence[AttentionItem], bounded: bool) -> Iterator[Text]:
+    """What needs attention, but for maintenance, which the tables show; then differences. *bounded*: a few of a kind."""
     words = {**dict.fromkeys(status.errors, "error"), status.interrupted: "interrupted"}
     told = [i for i in items if i.said != unreachable_text(status) and not i.listed]
-    few = told[: max(2, height // 4)] if height else _few_of_a_kind(told) if bounded else told
+    few = _few_of_a_kind(told) if bounded else told
     for item in few:
         text = "\n".join(map(escape, item.line.splitlines()))
         word = words.get(item.said, item.level) if item.said else item.level
         yield Text(f"{word}: {text}", style=LEVEL_STYLES[item.level])
     if len(few) < len(told):
-        how = "dnsteer status" if height else "dnsteer status -v"
-        yield Text(f"and {len(told) - len(few)} more: {how}", style="bold")
+        yield Text(f"and {len(told) - len(few)} more: dnsteer status -v", style="bold")
     if status.drift:
         file = status.reading.state.file if status.reading.state else ""
         for d in status.drift:
@@ -209,7 +182,7 @@ def _sorts(entries: Sequence[Maintenance]) -> list[tuple[str, list[Maintenance]]
     return [(title, found) for title, found in sorts.items() if found]
 
 
-def _maintenance(title: str, out: Sequence[Maintenance], width: int, *, fold: bool) -> Table:
+def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
     rows, moment = list[_Row](), now()
     for a in out:
         until = Text(utc(a.until) if a.until else "")
@@ -222,7 +195,7 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int, *, fold: bo
         TableColumn("since (UTC)", leaves=4),
         TableColumn("until (UTC)", leaves=3),
         TableColumn("by", leaves=2),
-        TableColumn("note", narrows=_NOTE if fold else 0),
+        TableColumn("note", narrows=_NOTE),
     ]
     if any(a.decision for a in out):  # where there is no room it is for --json
         columns.append(TableColumn("decision", leaves=1))

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.cli.charset import fit_charset
+from dnsteer.cli.charset_console import fit_charset
 from dnsteer.cli.output import out
 
 Cell = str | Text

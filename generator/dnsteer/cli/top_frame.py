@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from dnsteer.cli.output import Exit
-from dnsteer.cli.status import exit_code
+from dnsteer.cli.output import Exit, status_exit_code
 from dnsteer.console.attention_item import AttentionItem
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.report.attention import status_items
+from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate, total
-from dnsteer.status.report import Status
-from dnsteer.status.shares import Share, shares
+from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 
 Sort = Literal["rate", "name", "state", "difference"]
 _TIMEOUT = 2.0
-"""Seconds for ovs-vswitchd to tell of its datapath."""
+"""Seconds that ovs-vswitchd may take to answer about its datapath."""
 _COUNTERS = ("hits", "upcalls", "lost")
 
 
 @dataclass(frozen=True)
 class DatapathView:
-    """What ovs-vswitchd tells of its datapath: numbers by the end of their metrics' names, rates by counter.
+    """The datapath, as ovs-vswitchd reports it: numbers by the end of their metrics' names, rates by counter.
 
     *why* is why nothing can be read, *not_understood* what was told in a form that is not known.
     """
@@ -48,7 +47,7 @@ class DatapathView:
         return {**self.gauges, **rates, "reason": self.why or self.not_understood or None}
 
 
-class DatapathWatch:
+class DatapathSampler:
     """Reads the datapath again and again; rates are since the last reading."""
 
     def __init__(self, switch: TargetSwitch) -> None:
@@ -99,7 +98,9 @@ class TopFrame:
         """The VIPs, in an order: by name, else the busiest first; those alike as in the spec. Only those with *matching* in
         their name, their pool's or an address."""
         found = [
-            vip for vip in self.status.vips if _has(matching, vip.name, vip.pool, *(a.address for a in vip.addresses))
+            vip
+            for vip in self.status.vips
+            if _matches(matching, vip.name, vip.pool, *(a.address for a in vip.addresses))
         ]
         if sort == "name":
             return sorted(found, key=lambda vip: vip.name)
@@ -115,21 +116,21 @@ class TopFrame:
                 share.backend.state == "up" and not share.backend.failing,
                 -(share.backend.rate.packets or 0),
             ),
-            "difference": lambda share: (-share.away,),
+            "difference": lambda share: (-share.difference,),
         }
         vips = dict[str, list[str]]()
         for vip in self.status.vips:
             vips.setdefault(vip.pool, []).append(vip.name)
-        found = shares(self.status.pools)
+        found = shares_of(self.status.pools)
         if matching:
-            found = [s for s in found if _has(matching, s.name, s.backend.state, *vips.get(s.pool.name, ()))]
+            found = [s for s in found if _matches(matching, s.name, s.backend.state, *vips.get(s.pool.name, ()))]
         return sorted(found, key=orders[sort])
 
     def as_json(self, sort: Sort, matching: str = "") -> dict[str, Any]:
         """As a JSON object, of VIPs and backends those with *matching*."""
         record, state, seconds = self.status.reading.record, self.status.reading.state, self.status.rates.seconds
         return {
-            "ok": exit_code(self.status, self.items) is Exit.OK,
+            "ok": status_exit_code(self.status, self.items) is Exit.OK,
             "time": self.time.isoformat(timespec="milliseconds"),
             "bridge": record.bridge,
             "switch": record.name or None,
@@ -145,11 +146,68 @@ class TopFrame:
         }
 
 
-def _has(matching: str, *texts: str) -> bool:
-    wanted = matching.lower()
-    return not wanted or any(wanted in text.lower() for text in texts)
+def _matches(matching: str, *texts: str) -> bool:
+    words = [word.strip() for word in matching.lower().split(",") if word.strip()]
+    return not words or any(word in text.lower() for word in words for text in texts)
 
 
-def make_frame(status: Status, datapath: DatapathWatch) -> TopFrame:
+def make_frame(status: Status, datapath: DatapathSampler) -> TopFrame:
     """The frame of a status, with the datapath as it is now."""
     return TopFrame(now(), status, datapath.read(status))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A backend with its part of the pool's packets, slots and weights, 0 to 1; None where that is not known.
+
+    The part of the weights is that which it should have with everybody in service.
+    """
+
+    pool: PoolView
+    backend: BackendView
+    packets: float | None
+    slots: float | None
+    weight: float | None
+
+    @property
+    def name(self) -> str:
+        """POOL/BACKEND, with the family or service of a pool that has several tables of slots."""
+        return f"{self.pool.title.removeprefix('pool ')}/{self.backend.name}"
+
+    @property
+    def difference(self) -> float:
+        """How far the packets are from what the slots ask for, 0 to 1."""
+        return abs(self.packets - self.slots) if self.packets is not None and self.slots is not None else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        parts = {"share": self.packets, "slots_share": self.slots, "weight_share": self.weight}
+        rounded = {name: None if part is None else round(part, 4) for name, part in parts.items()}
+        return {"pool": self.pool.name, "title": self.pool.title, **self.backend.as_json(), **rounded}
+
+
+def shares_of(pools: Iterable[PoolView]) -> list[Share]:
+    """All backends of all pools, in the order of the spec."""
+    return [share for pool in pools for share in _shares_of_pool(pool)]
+
+
+def _shares_of_pool(pool: PoolView) -> list[Share]:
+    packets, weights = pool.rate.packets, sum(map(_weight, pool.backends))
+    return [
+        Share(
+            pool,
+            b,
+            _part(b.rate.packets, packets),
+            _part(b.slots, pool.slots),
+            _part(_weight(b), weights),
+        )
+        for b in pool.backends
+    ]
+
+
+def _weight(backend: BackendView) -> int:
+    return backend.weight if backend.given is None or backend.given.weight is None else backend.given.weight
+
+
+def _part(value: float | None, whole: float | None) -> float | None:
+    return value / whole if value is not None and whole else None

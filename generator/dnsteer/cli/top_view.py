@@ -12,9 +12,8 @@ from rich.text import Text
 
 from dnsteer.cli.status_view import LEVEL_STYLES, ago, shown_rate, shown_state
 from dnsteer.cli.tables import TableColumn, shorten_name, table_of
-from dnsteer.cli.top_frame import Sort, TopFrame
+from dnsteer.cli.top_frame import Share, Sort, TopFrame
 from dnsteer.spec.errors import counted, escape
-from dnsteer.status.shares import Share
 from dnsteer.status.vips import VipView
 
 _MARKS = {"critical": "!!", "warning": "! ", "note": "- "}
@@ -41,22 +40,29 @@ class Size:
 
 
 def top_view(
-    frame: TopFrame, size: Size, sort: Sort, *, away: str = "", foot: str = "", matching: str = "", skip: int = 0
+    frame: TopFrame,
+    size: Size,
+    sort: Sort,
+    *,
+    unreachable: str = "",
+    footer: str = "",
+    matching: str = "",
+    skip: int = 0,
 ) -> RenderableType:
-    """A frame, in the *size* given. *away* is why there is no newer one, *foot* a line at the end. Of the VIPs and backends
-    those with *matching* in a name, and where there is not the room for all, from row *skip* on.
+    """A frame, in the *size* given. *unreachable* is why there is no newer one, *footer* a line at the end. Of the VIPs and
+    backends those with *matching* in a name, and where there is not the room for all, from row *skip* on.
     """
     vips, backends = frame.vips(sort, matching), frame.shares(sort, matching)
     beside = size.width >= _BESIDE
-    head = [*_head(frame), *_attention(frame, size, away)]
+    head = [*_head(frame), *_attention(frame, size, unreachable)]
     left, right = _Rows(len(vips), len(vips)), _Rows(len(backends), len(backends))
     with_backends = True
     if size.height:
-        room = size.height - bool(foot)
+        room = size.height - bool(footer)
         least = 2 if beside else 5  # a heading and a row of each, and a line between
         if not beside and room - least < _HEAD + 1:
             with_backends, least = False, 2
-        head = _head_in(frame, size, away, room - least - 1)
+        head = _head_in(frame, size, unreachable, room - least - 1)
         room -= len(head) + bool(head)
         if beside or not with_backends:
             left, right = _fitting(len(vips), room - 1), _fitting(len(backends), room - 1)
@@ -76,9 +82,9 @@ def top_view(
         both.add_row(shown_vips, shown_backends)
         body, tall = [both], max(left.lines, right.lines)
     parts: list[RenderableType] = [*head, *([""] if head else []), *body]
-    if foot:
+    if footer:
         parts += [""] * (size.height - len(head) - bool(head) - tall - 1)
-        parts.append(Text(foot, style="dim", no_wrap=True, overflow="crop"))
+        parts.append(Text(footer, style="dim", no_wrap=True, overflow="crop"))
     return Group(*parts)
 
 
@@ -115,13 +121,13 @@ def _split(vips: int, backends: int, room: int) -> tuple[_Rows, _Rows]:
     return _fitting(vips, for_vips), _fitting(backends, room - for_vips)
 
 
-def _head_in(frame: TopFrame, size: Size, away: str, room: int) -> list[Text]:
+def _head_in(frame: TopFrame, size: Size, unreachable: str, room: int) -> list[Text]:
     """What stands above the tables, in *room* lines: what needs attention stays longer than rates and the datapath."""
-    rest, found = _head(frame), _attention(frame, size, away)
+    rest, found = _head(frame), _attention(frame, size, unreachable)
     while len(rest) > 1 and len(rest) + len(found) > room:
         rest.pop()
     if len(rest) + len(found) > room:
-        found = _attention(frame, size, away, room - len(rest))
+        found = _attention(frame, size, unreachable, room - len(rest))
     return [*rest, *found][: max(0, room)]
 
 
@@ -136,9 +142,12 @@ def _head(frame: TopFrame) -> list[Text]:
     first.append((f"  {frame.time:%H:%M:%S} UTC", "dim"))
     rate, seconds = frame.rate, status.rates.seconds
     second = [
-        (shown_rate(rate.queries), "bold"), (" queries/s  ", ""), (shown_rate(rate.packets), "bold"),
-        (" packets/s  ", ""), (f"over {seconds:.1f} s" if seconds else "no rates yet", "dim"),
-    ]  # fmt: skip
+        (shown_rate(rate.queries), "bold"),
+        (" queries/s  ", ""),
+        (shown_rate(rate.packets), "bold"),
+        (" packets/s  ", ""),
+        (f"over {seconds:.1f} s" if seconds else "no rates yet", "dim"),
+    ]
     return [_line(first), _line(second), _datapath(frame)]
 
 
@@ -166,11 +175,11 @@ def _datapath(frame: TopFrame) -> Text:
     return _line([("  ".join(words), ""), (f"  {escape(found.not_understood)}" if found.not_understood else "", "dim")])
 
 
-def _attention(frame: TopFrame, size: Size, away: str, most: int | None = None) -> list[Text]:
-    """What needs attention, in *most* lines; by default a quarter of the terminal, without why it is *away*."""
+def _attention(frame: TopFrame, size: Size, unreachable: str, most: int | None = None) -> list[Text]:
+    """What needs attention, in *most* lines; by default a quarter of the terminal, without why it is *unreachable*."""
     lines = []
-    if away:
-        lines.append(_line([(f"!! unreachable since the last refresh: {escape(away)}", "bold red")]))
+    if unreachable:
+        lines.append(_line([(f"!! unreachable since the last refresh: {escape(unreachable)}", "bold red")]))
     found = frame.items
     if most is not None:
         most -= len(lines)
@@ -209,24 +218,35 @@ def _backends(backends: Sequence[Share], shown: range, width: int, says_more: bo
     of = backends[shown.start : shown.stop]
     most, rows = max((share.packets or 0 for share in of), default=0), []
     for share in of:
-        rows.append([
-            _name(share.name), shown_state(share.backend), _plain(shown_rate(share.backend.rate.packets)),
-            Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""), _plain(_percent(share.slots)),
-            _plain(_percent(share.weight)), Text(_bar(share.packets or 0, most), style="blue"), _plain(_why(share)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                _name(share.name),
+                shown_state(share.backend),
+                _plain(shown_rate(share.backend.rate.packets)),
+                Text(_percent(share.packets), style="bold yellow" if _is_far(share) else ""),
+                _plain(_percent(share.slots)),
+                _plain(_percent(share.weight)),
+                Text(_bar(share.packets or 0, most), style="blue"),
+                _plain(_why(share)),
+            ]
+        )
     shares = [TableColumn(name, right=True, leaves=n) for name, n in (("packets", 5), ("slots", 4), ("weight", 3))]
     bar = [TableColumn("", leaves=1)] if width >= _WIDE else []
     columns = [
-        TableColumn("backend", shortens=_short_backend), TableColumn("state"), TableColumn("packets/s", right=True),
-        *shares, *bar, TableColumn("why", leaves=2, narrows=_WHY),
-    ]  # fmt: skip
+        TableColumn("backend", shortens=_short_backend),
+        TableColumn("state"),
+        TableColumn("packets/s", right=True),
+        *shares,
+        *bar,
+        TableColumn("why", leaves=2, narrows=_WHY),
+    ]
     if not bar:
         rows = [[*row[:-2], row[-1]] for row in rows]
     return _table(columns, rows, width, _below(len(backends), shown, "backend", says_more, matching))
 
 
 def _is_far(share: Share) -> bool:
-    return share.away > _FAR and (share.pool.rate.packets or 0) >= _ENOUGH
+    return share.difference > _FAR and (share.pool.rate.packets or 0) >= _ENOUGH
 
 
 def _why(share: Share) -> str:

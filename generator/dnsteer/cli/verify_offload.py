@@ -31,14 +31,14 @@ def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Pro
 
 
 def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, control: str | None, json: bool) -> None:
-    """Look and tell; exit code 2 when something should be in hardware and is not."""
+    """Compare and print; exit code 2 when something should be in hardware and is not."""
     from dnsteer.offload.observe import observe
     from dnsteer.offload.running_switch import read_running_switch
     from dnsteer.switch.unixctl import Unixctl, control_socket
 
     profile = profile_named(flavor, loaded, json)
     running = read_running_switch(switch.remote, loaded.spec.switch.bridge, switch.timeout)
-    loaded = _as_applied(loaded, switch, json)
+    loaded = _with_applied_slots(loaded, switch, json)
     with Unixctl(control_socket(switch.remote, control, option="--control PATH"), switch.timeout) as vswitchd:
         observation = observe(loaded, profile, vswitchd, running)
     if json:
@@ -48,7 +48,7 @@ def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, contr
     raise typer.Exit(Exit.OK if observation.ok else Exit.DIFFERENT)
 
 
-def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
+def _with_applied_slots(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
     """The spec with the slots that its pools have there. Leave with an error where the tables are not the spec's.
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from dnsteer.cli.backends import Lasts, change_backends, go_on, report_change
-from dnsteer.cli.name_completion import backends
+from dnsteer.cli.backends import Lasts, change_backends, follow_change, report_change
+from dnsteer.cli.completion import backends
 from dnsteer.cli.output import Json
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, on_switch, seconds
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -77,7 +77,7 @@ def weight(
         for name in names
     ]
     change = change_backends(switch, names, edits, bridge, yes, dry_run, json)
-    go_on(switch, change, names, "weight", dry_run, json)
+    follow_change(switch, change, names, "weight", dry_run, json)
     has = []
     for name in names:
         weight = next((f"weight {entry.weight}" for entry in change.entries(name, "weight")), "the spec's weight")

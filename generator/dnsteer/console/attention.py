@@ -19,7 +19,7 @@ from dnsteer.deploy.movement import Assignment, LastBackend, pools_without_backe
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, backups_of, overdue
-from dnsteer.status.report import TABLES_DIFFER
+from dnsteer.status.switch_observer import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
 
 MAX_BACKENDS = 20

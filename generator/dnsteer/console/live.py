@@ -33,7 +33,7 @@ from dnsteer.console.topic import Page, Topic
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.tasks import run_together
-from dnsteer.status.slot_counters import read_slots
+from dnsteer.status.flow_counts import read_slots
 from dnsteer.switch.tools import SwitchError
 
 INTERVAL, IDLE = 2.0, 15.0

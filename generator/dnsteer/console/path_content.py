@@ -8,7 +8,7 @@ from dnsteer.console import numbers
 from dnsteer.console.desk import Picture
 from dnsteer.console.path_query import KEY, BadQueryError, Form, form_of, query_of
 from dnsteer.console.path_reading import MAX_FOLLOWED, PathReading
-from dnsteer.status.path import Way
+from dnsteer.status.path import TracedPath
 
 REFUSED = "refused"
 """How the shape of a page begins that could not be made of what was asked for."""
@@ -42,7 +42,7 @@ def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[s
     return shape, parts, values
 
 
-def _count(values: dict[str, Any], letter: str, way: Way, read: PathReading) -> None:
+def _count(values: dict[str, Any], letter: str, way: TracedPath, read: PathReading) -> None:
     for n, step in enumerate(way.steps):
         packets = read.packets.get(step.key)
         values[f"n-{letter}-{n}"] = f"{packets:,}" if packets is not None else None

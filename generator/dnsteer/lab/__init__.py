@@ -13,25 +13,20 @@ if TYPE_CHECKING:
         LabError,
         LabExistsError,
         MissingProgramError,
-        NoLabError,
         NotRootError,
         TopologyError,
     )
     from dnsteer.lab.lifecycle import down, print_status, status, up
-    from dnsteer.lab.state import ClientState, LabState, Process, ServerState
+    from dnsteer.lab.state import LabState
 
 __all__ = [
-    "ClientState",
     "LabBusyError",
     "LabCommandError",
     "LabError",
     "LabExistsError",
     "LabState",
     "MissingProgramError",
-    "NoLabError",
     "NotRootError",
-    "Process",
-    "ServerState",
     "TopologyError",
     "down",
     "print_status",

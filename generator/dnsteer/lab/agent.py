@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from dnsteer.lab import lifecycle, names, processes, state
-from dnsteer.lab.command import netns_exec, require_root
+from dnsteer.lab.command import netns_exec, python_environment, require_root
 from dnsteer.lab.errors import LabError, NoLabError
-from dnsteer.lab.program import python_environment
 from dnsteer.render.atomic_files import write_file
 
 PORT = 9853
@@ -128,7 +127,7 @@ def _spawn(
 
 
 def _wait(agent: subprocess.Popen[bytes], said_before: int) -> None:
-    """Wait until it watches the switch and serves the console. Raises LabError with what it said instead.
+    """Wait until it watches the switch and serves the console. Raises LabError with its last log lines.
 
     The first *said_before* bytes of the log are of agents before it.
     """

@@ -1,15 +1,20 @@
-"""The program that takes the outer header off IP-in-IP packets, on the lab's name servers (datapath_ext/decap)."""
+"""The program that takes the outer header off IP-in-IP packets, on the lab's name servers that tunnels lead to.
+
+Its source is in datapath_ext/decap.
+"""
 
 from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 
+from dnsteer.lab import names
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import LabCommandError, LabError, MissingProgramError
+from dnsteer.lab.topology import Host, Topology
 
 ANYONE = ("0.0.0.0/0", "::/0")
 """The prefixes of all senders: the lab's networks have no untrusted hosts."""
@@ -20,6 +25,7 @@ _HEADERS = {
     "linux/bpf.h": "linux-libc-dev",
     "asm/types.h": "linux-libc-dev",
 }
+_PROGRAM = names.RUN_DIR / "decap.o"
 
 
 def sources_dir() -> Path:
@@ -70,3 +76,23 @@ def attach(
     ]
     control = [sys.executable, str(sources_dir() / "decapctl.py")]
     run(netns_exec(namespace, [*control, "allow", device, *options]))
+
+
+def attach_decap(topology: Topology, progress: Callable[[str], None]) -> None:
+    """Attach the decapsulation program to every device that receives tunnels. The devices must have their addresses."""
+    hosts = [host for host in topology.hosts if host.tunneled]
+    if not hosts:
+        return
+    progress(f"attaching the decapsulation program on {len(hosts)} name servers (XDP)")
+    build(_PROGRAM)
+    for host in hosts:
+        for segment in host.queries_by:
+            attach(host.namespace, host.device(segment), _PROGRAM, remotes=_remotes(topology, host))
+
+
+def _remotes(topology: Topology, host: Host) -> list[str]:
+    """The only allowed tunnel sources: the extension's addresses, in the families that tunnels to *host* can use."""
+    part = topology.spec.switch.extension
+    assert part is not None
+    own = {a.version for server in host.servers for a in server.addresses}
+    return [str(a) for a in (part.ipv4, part.ipv6) if a is not None and a.version in own]

@@ -19,14 +19,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dnsteer.lab import client_affinity, extension_counters, openvswitch, traffic
-from dnsteer.lab.direct import direct_path
+from dnsteer.lab import client_affinity, extension_program, openvswitch, traffic
+from dnsteer.lab.demo_report import DemoReport, DnsperfRun, OneSocketRun, machine, print_report, write_report
 from dnsteer.lab.errors import LabError, NoLabError
 from dnsteer.lab.lifecycle import status
-from dnsteer.lab.report import DemoReport, OneSocket, Run, machine, write_report
+from dnsteer.lab.openvswitch import direct_path
 from dnsteer.lab.shares import ExpectedQueries, queries_needed
 from dnsteer.lab.state import LabState, fingerprint
-from dnsteer.lab.summary import print_report
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.topology import Topology, plan_network
 from dnsteer.lab.traffic import Load, LoadResult
@@ -58,7 +57,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     The lab must be up and the spec applied. The report's `ok` says whether nothing was lost and every share is right.
     Raises LabError.
     """
-    lab, topology = running_lab(spec)
+    lab, topology = require_lab(spec)
     demo = _Demo(spec, lab, topology, seconds, file)
     demo.check_answers()
     demo.load(console)
@@ -72,7 +71,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, seconds: float = 24.
     return report
 
 
-def running_lab(spec: Spec) -> tuple[LabState, Topology]:
+def require_lab(spec: Spec) -> tuple[LabState, Topology]:
     """The lab that is up for *spec*, with a bridge. Raises LabError when there is none."""
     lab = status()
     if lab is None:
@@ -94,11 +93,11 @@ class _Demo:
     topology: Topology
     seconds: float
     file: str
-    runs: list[Run] = field(default_factory=list)
+    runs: list[DnsperfRun] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
     flows: list[Megaflow] = field(default_factory=list)
     passes: Counters = field(default_factory=lambda: Counters(0, 0))
-    one_socket: list[OneSocket] = field(default_factory=list)
+    one_socket: list[OneSocketRun] = field(default_factory=list)
     clients: list[client_affinity.ClientAffinity] = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     """Messages about runs from one client address that reached several servers, although the client determines the slot."""
@@ -114,7 +113,7 @@ class _Demo:
         self.left_out = [t.label for t in every[MAX_TARGETS:]]
         self.expected = ExpectedQueries(self.spec, self.topology.server_of)
         self.machine = machine()
-        self.counters_before = extension_counters.read() if self.lab.extension else None
+        self.counters_before = extension_program.read_counters() if self.lab.extension else None
 
     def check_answers(self) -> None:
         """Send one query to each target, which also lets the client learn its neighbours. Raises LabError without answer."""
@@ -166,7 +165,7 @@ class _Demo:
                             return  # the result is clear, and every lost query delays the load
                 total = self.expected.total
                 enough = self._vip_seconds() >= self.seconds and total >= LEAST_QUERIES
-                enough = enough and (self.expected.enough_sprayed() or total >= MAX_QUERIES)
+                enough = enough and (self.expected.has_enough_sprayed() or total >= MAX_QUERIES)
                 if (number + 1 >= ROUNDS and enough) or time.monotonic() - started > _MAX_SECONDS:
                     break
 
@@ -265,7 +264,7 @@ class _Demo:
             result = self._run(target, "one socket", load)
             expected.add(target.pool, target.reached, result.sent - result.interrupted, 1)
             gained = {name: n for name, n in self._counts_since(seen).items() if n or expected.queries.get(name)}
-            self.one_socket.append(OneSocket(target.label, result, gained, expected))
+            self.one_socket.append(OneSocketRun(target.label, result, gained, expected))
 
     def from_many_clients(self) -> None:
         """Queries from many addresses, where the client's address chooses the slot or takes part in it."""
@@ -280,7 +279,7 @@ class _Demo:
         with traffic.start_dnsperf(self.lab, load) as running:
             late = not running.done(_RUN_SECONDS)
             result = running.stop() if late else running.wait(0.0)
-        self.runs.append(Run(target.label, path, load, result, began))
+        self.runs.append(DnsperfRun(target.label, path, load, result, began))
         return result
 
     def _query_counts(self) -> dict[str, int]:
@@ -291,7 +290,9 @@ class _Demo:
 
     def report(self) -> DemoReport:
         """What was measured, and what is wrong with it."""
-        counted = extension_counters.read().since(self.counters_before) if self.counters_before is not None else None
+        counted = (
+            extension_program.read_counters().since(self.counters_before) if self.counters_before is not None else None
+        )
         return DemoReport(
             bridge=self.spec.switch.bridge,
             runs=self.runs,

@@ -14,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 
 from dnsteer.lab import names, nameserver, traffic
-from dnsteer.lab.demo import running_lab
+from dnsteer.lab.command import LabProgram, python_environment
+from dnsteer.lab.demo import require_lab
 from dnsteer.lab.errors import LabError
-from dnsteer.lab.failover_report import Failover, StreamQuery, add_to_report, print_failover, summed_up
-from dnsteer.lab.program import LabProgram, python_environment
+from dnsteer.lab.failover_report import FailoverReport, StreamQuery, add_to_report, print_failover, summarize_failover
 from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.traffic import client_command
@@ -35,13 +35,13 @@ _START, _PATIENCE = 10.0, 30.0
 """Seconds that the agent may take to start, and to notice beyond the times in the spec."""
 
 
-def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> Failover:
+def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> FailoverReport:
     """Run the agent in a running lab whose spec, in *file*, is applied, kill a name server under load, and start it again.
 
     Prints a summary, and adds it as `agent` to *report_file*. Raises LabError; the report's `ok` says whether anybody lost a
     query who is not a client of that server.
     """
-    lab, topology = running_lab(spec)
+    lab, topology = require_lab(spec)
     target, victim = _choose(spec, list(targets_of(spec, topology)))
     server = lab.server(topology.server_of[target.pool, victim])
     pool = spec.pools[target.pool]
@@ -52,25 +52,25 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
         agent = stack.enter_context(
             LabProgram(names.SWITCH_NAMESPACE, [sys.executable, "-m", "dnsteer", "agent", "--db", lab.db])
         )
-        _need(agent, "targets", _START, 0.0)
+        _wait_for_message(agent, "targets", _START, 0.0)
         load = stack.enter_context(_load(lab, spec, target))
         with console.status(f"{target.label}: {QPS:,} queries a second"):
             time.sleep(_LEAD)
         killed = time.monotonic()
         pids = nameserver.kill(server.index, server.namespace)
         with console.status(f"killed {server.name} (process {', '.join(map(str, pids))})"):
-            down = _need(agent, f"{said} unhealthy", patience, killed)
-            moved = _need(agent, " slots of pool ", patience, down)
+            down = _wait_for_message(agent, f"{said} unhealthy", patience, killed)
+            moved = _wait_for_message(agent, " slots of pool ", patience, down)
             time.sleep(_GONE)
         started = time.monotonic()
         nameserver.start(server.index, server.namespace)
         with console.status(f"started {server.name} again"):
-            up = _need(agent, f"{said} healthy", patience + pool.hold_max, started)
+            up = _wait_for_message(agent, f"{said} healthy", patience + pool.hold_max, started)
             whole = _in_service_again(lab, target.pool, victim, patience + pool.slow_start)
             time.sleep(_TRAIL)
         queries = load.end()
         lines = [text for _, text in agent.lines]
-    report = summed_up(
+    report = summarize_failover(
         [StreamQuery(*values) for values in queries],
         target=target.label,
         backend=f"{target.pool}/{victim}",
@@ -87,7 +87,7 @@ def run(spec: Spec, report_file: Path, *, console: Console, file: str = "") -> F
 
 
 def _choose(spec: Spec, targets: Sequence[LoadTarget]) -> tuple[LoadTarget, str]:
-    """The first target that the agent watches, and a backend of its pool whose clients can be told.
+    """The first target that the agent watches, and a backend of its pool whose clients are known.
 
     The lab's name servers are no resolvers: the checks of such pools fail there.
     """
@@ -155,9 +155,9 @@ def _load(lab: LabState, spec: Spec, target: LoadTarget) -> Iterator[_Load]:
         load.kill()
 
 
-def _need(agent: LabProgram, text: str, seconds: float, since: float) -> float:
+def _wait_for_message(agent: LabProgram, text: str, seconds: float, since: float) -> float:
     """When the agent said *text*. Raises LabError when it does not in so many *seconds*."""
-    line = agent.waits_for(lambda said: text in said, seconds, since)
+    line = agent.wait_for_line(lambda said: text in said, seconds, since)
     if line is None:
         last = " / ".join(said for _, said in agent.lines[-3:]) or "nothing"
         raise LabError(f"the agent did not say {text!r} within {seconds:g} s, but: {last}")
@@ -165,7 +165,7 @@ def _need(agent: LabProgram, text: str, seconds: float, since: float) -> float:
 
 
 def _in_service_again(lab: LabState, pool: str, backend: str, seconds: float) -> float:
-    """When the record has the backend out no longer: it has all its slots. Raises LabError after so many *seconds*."""
+    """When the record has the backend in service again, with all its slots. Raises LabError after so many *seconds*."""
     deadline = time.monotonic() + seconds
     while True:
         with Session(lab.db) as session:

@@ -55,7 +55,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Failover:
+class FailoverReport:
     """The kill and the return of *server*. Times in seconds: *noticed* (by the agent) and *moved* (its slots in the switch)
     after the kill, *healthy* and *whole* (it has all its slots) after its start, which was *started* after the kill.
     """
@@ -106,7 +106,7 @@ class Failover:
         return {"ok": self.ok, "problems": self.problems, **asdict(self)}
 
 
-def summed_up(
+def summarize_failover(
     queries: Sequence[StreamQuery],
     *,
     target: str,
@@ -117,7 +117,7 @@ def summed_up(
     said: Sequence[str],
     time: str = "",
     spec: str = "",
-) -> Failover:
+) -> FailoverReport:
     """The report. *times* (`time.monotonic`): killed, noticed, moved, started, healthy, whole; *time*: of the clock, now.
 
     *spec* is the spec's file.
@@ -126,7 +126,7 @@ def summed_up(
     before = {q.flow: q.server for q in queries if q.sent < killed and q.server is not None}  # the last answer counts
     own = [q for q in queries if before.get(q.flow) == server]
     others = [q for q in queries if before.get(q.flow) != server]
-    return Failover(
+    return FailoverReport(
         target,
         backend,
         server,
@@ -180,7 +180,7 @@ def _clients(
     )
 
 
-def add_to_report(report: Failover, file: Path) -> None:
+def add_to_report(report: FailoverReport, file: Path) -> None:
     """Write the report as `agent` into the JSON of *file*, beside what `lab demo` wrote there. Raises LabError."""
     try:
         whole: object = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -192,7 +192,7 @@ def add_to_report(report: Failover, file: Path) -> None:
     write_file(file, json.dumps({**whole, "agent": report.as_json()}, indent=2) + "\n")
 
 
-def print_failover(report: Failover, console: Console, file: Path) -> None:
+def print_failover(report: FailoverReport, console: Console, file: Path) -> None:
     """Print the summary."""
     own, others = report.own, report.others
 

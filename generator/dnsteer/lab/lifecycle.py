@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dnsteer.extension import executables
-from dnsteer.lab import extension, names, nameserver, network, openvswitch, processes, state, tunnels
+from dnsteer.lab import decap, extension_program, names, nameserver, network, openvswitch, processes, state
 from dnsteer.lab.command import PACKAGES, require_programs, require_root, run
 from dnsteer.lab.errors import LabCommandError, LabError, LabExistsError
 from dnsteer.lab.state import LabState, Process
@@ -37,15 +37,15 @@ def up(spec: Spec, *, progress: Progress = _silent) -> LabState:
     require_programs(PACKAGES)
     topology = plan_network(spec)
     if topology.extension:
-        executables.executable(extension.NAME)
+        executables.executable(extension_program.NAME)
     with state.locked():
         _refuse_second()
         try:
             state.save(state.describe(topology, "building"))
             network.build(topology, progress)
-            tunnels.attach_decap(topology, progress)
+            decap.attach_decap(topology, progress)
             openvswitch.start(progress)
-            extension.start(topology, progress)
+            extension_program.start(topology, progress)
             nameserver.start_all(topology, progress)
             state.save(state.describe(topology, "up"))
         except BaseException:
@@ -131,7 +131,7 @@ def _problem(lab: LabState, spaces: list[str]) -> str:
     have = Counter(p.program for p in lab.processes)
     want = Counter({"ovsdb-server": 1, "ovs-vswitchd": 1, "nsd": len(lab.servers)})
     if lab.extension:
-        want[extension.NAME] = 1
+        want[extension_program.NAME] = 1
     lost = sorted(f"{program} ({have[program]} of {n} run)" for program, n in want.items() if have[program] < n)
     served = {process.server for process in lab.processes}
     stopped = [server.name for server in lab.servers if server.name not in served]

@@ -27,7 +27,7 @@ DNSPERF_PORTS = range(10240, 49152)
 
 
 MANY_ADDRESSES = (IPv4Network("198.19.0.0/16"), IPv6Network("2001:2:0:ffff::/112"))
-"""65,536 further addresses of the first client in each family, where the spec tells clients apart by their address."""
+"""65,536 further addresses of the first client in each family, where the spec selects by client address."""
 
 
 def client_addresses(index: int) -> tuple[IPv4Address, IPv6Address]:

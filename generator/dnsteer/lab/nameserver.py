@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from dns.serial import Serial
+
 from dnsteer.lab import names, processes
-from dnsteer.lab.checked_zones import checked_zones
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.errors import LabCommandError
+from dnsteer.lab.names import ZONE
 from dnsteer.lab.topology import Server, Topology
 from dnsteer.lab.zone import zone_text
 from dnsteer.render.atomic_files import write_file
+from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.model.spec import Spec
 
 START_SECONDS = 10.0
 """Seconds that a server may take until it answers on its control socket."""
@@ -65,7 +70,7 @@ def start(index: int, namespace: str) -> None:
 
 def pids_of(index: int, namespace: str) -> list[int]:
     """The processes of the server number *index*: NSD has one that serves and others around it."""
-    return processes.started_as(namespace, "nsd", str(config_file(index)))
+    return processes.find_by_argument(namespace, "nsd", str(config_file(index)))
 
 
 def _launch(index: int, namespace: str) -> None:
@@ -173,3 +178,25 @@ def _certificate() -> None:
     files = ["-keyout", str(names.RUN_DIR / _KEY), "-out", str(names.RUN_DIR / _CERTIFICATE)]
     argv = ["openssl", "req", "-x509", *key, "-days", "30", *subject, *files]
     run(netns_exec(names.SWITCH_NAMESPACE, argv))
+
+
+def checked_zones(spec: Spec) -> Mapping[str, str]:
+    """The zones whose SOA health checks ask for, besides ZONE: name with the final dot -> text in master file format.
+
+    Names are in lower case, since zones whose names differ in case are one. The serial of a zone is the highest that a check
+    wants of it (RFC 1982), else 1.
+    """
+    asked = [effective_query(pool, check) for pool in spec.pools.values() for check in pool.health or []]
+    serials = dict[str, list[int]]()
+    for query in asked:
+        name = query.name.lower()
+        zone = query.type == "SOA" and query.rdclass == "IN" and name not in (".", f"{ZONE}.")
+        if zone and not name.startswith(RANDOM_LABEL):
+            wanted = serials.setdefault(name, [])
+            if query.serial_at_least is not None:
+                wanted.append(query.serial_at_least)
+    return {name: _zone_of_checks(name, max(wanted, key=Serial, default=1)) for name, wanted in serials.items()}
+
+
+def _zone_of_checks(name: str, serial: int) -> str:
+    return f"$TTL 300\n{name} SOA ns.{ZONE}. hostmaster.{ZONE}. {serial} 3600 600 86400 300\n{name} NS ns.{ZONE}.\n"

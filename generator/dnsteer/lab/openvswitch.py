@@ -1,16 +1,27 @@
-"""The lab's own Open vSwitch: a private database and switch daemon in the switch's namespace, without a bridge."""
+"""The lab's own Open vSwitch: a private database and switch daemon in the switch's namespace, without a bridge.
+
+And the flows of the direct path, by which queries to one backend bypass the load balancer: frames for one of the
+lab's MAC addresses go to the backend, with the hops and rewrites of a query to a VIP. A VIP is compared with this path,
+not with a cable.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from dnsteer.lab import names, processes
 from dnsteer.lab.command import netns_exec, run
+from dnsteer.lab.topology import Client, Topology
 
 PIDFILES = {"ovsdb-server": names.RUN_DIR / "ovsdb-server.pid", "ovs-vswitchd": names.RUN_DIR / "ovs-vswitchd.pid"}
 _DATABASE = names.RUN_DIR / "conf.db"
 _SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
+DIRECT_COOKIE = 0x1AB << 52
+"""Cookie of the flows of the direct path; `dnsteer` touches only flows with its own."""
+_DIRECT_MASK = 0xFFF << 52
+_DIRECT_PRIORITY = 65000
 
 
 def start(progress: Callable[[str], None]) -> None:
@@ -68,3 +79,39 @@ def _daemon(name: str) -> list[str]:
 def _run(*argv: str) -> None:
     # OVS_RUNDIR: the switch daemon puts the bridges' sockets there, not where the machine's own Open vSwitch has them.
     run(netns_exec(names.SWITCH_NAMESPACE, ["env", f"OVS_RUNDIR={names.RUN_DIR}", *argv]))
+
+
+def direct_flows(topology: Topology, server: str, client: Client) -> list[str]:
+    """The flows of the direct path between *client* and *server*, in both directions where the answers pass the switch."""
+    host, target = topology.find(server)
+    by = client.uplink if client.uplink in host.queries_by else host.queries_by[0]
+    lines = [_direct_flow(client.uplink, target.lab_mac, target.lab_mac, host.mac, by)]
+    if host.passes:
+        lines.append(_direct_flow(by, client.return_mac, client.return_mac, client.mac, client.uplink))
+    return lines
+
+
+@contextlib.contextmanager
+def direct_path(topology: Topology, server: str, client: Client) -> Iterator[None]:
+    """Add the flows of the direct path from *client* to *server*, and remove them when the block ends."""
+    bridge = topology.spec.switch.bridge
+    remove_direct_flows(bridge)
+    try:
+        ofctl(bridge, "add-flows", "-", stdin="\n".join(direct_flows(topology, server, client)) + "\n")
+        appctl("revalidator/wait")  # a datapath flow of the path before may still drop what comes
+        yield
+    finally:
+        remove_direct_flows(bridge)
+
+
+def remove_direct_flows(bridge: str) -> None:
+    """Remove the flows of the direct path, also those of a demo that was killed."""
+    ofctl(bridge, "del-flows", f"cookie={DIRECT_COOKIE:#x}/{_DIRECT_MASK:#x}")
+
+
+def _direct_flow(in_port: str, mac: str, source: str, destination: str, out_port: str) -> str:
+    # The source MAC is rewritten as dnsteer does: the client's own would move in the fabric's table.
+    output = "in_port" if in_port == out_port else f'output:"{out_port}"'
+    rewrite = f"set_field:{source}->eth_src,set_field:{destination}->eth_dst"
+    match = f'cookie={DIRECT_COOKIE:#x},table=0,priority={_DIRECT_PRIORITY},in_port="{in_port}",dl_dst={mac}'
+    return f"{match},actions={rewrite},{output}"

@@ -51,7 +51,7 @@ def by_pidfile() -> dict[int, Path]:
     return found
 
 
-def started_as(namespace: str, program: str, argument: str) -> list[int]:
+def find_by_argument(namespace: str, program: str, argument: str) -> list[int]:
     """Processes of *program* in *namespace* that have *argument* on their command line, in ascending order of their ids."""
     inside = sorted(pid for pid, space in inside_namespaces().items() if space == namespace)
     return [pid for pid in inside if _is(_arguments(pid), program, argument)]

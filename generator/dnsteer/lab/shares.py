@@ -93,7 +93,7 @@ class ExpectedQueries:
             variance += queries**2 * part * (1 - part)
         return self._tolerance(server, variance)
 
-    def enough_sprayed(self) -> bool:
+    def has_enough_sprayed(self) -> bool:
         """Whether there were enough sprayed queries for their tolerance to be TOLERANCE too."""
         return all(self._tolerance(server, variance) == TOLERANCE for server, variance in self._spray_variance.items())
 

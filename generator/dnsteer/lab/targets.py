@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dnsteer.lab import traffic
-from dnsteer.lab.topology import Topology, served_as
+from dnsteer.lab.topology import Topology, service_kind
 from dnsteer.modes import MODES
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
@@ -83,7 +83,7 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[LoadTarget]:
             fields = tuple(derived.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
             ports = _source_ports(pool.selection, len(held), fields)
             for endpoint in derived.endpoints(vip):
-                if served_as(endpoint) == "dns":
+                if service_kind(endpoint) == "dns":
                     server = topology.server_of[vip.pool, backend.name]
                     # The target port is the service's own unless NAT changes it.
                     own_port = endpoint.target_port + backend.port_offset

@@ -136,7 +136,7 @@ class Topology:
         return next((h, s) for h, s in self.servers() if s.name == server)
 
 
-def served_as(endpoint: Endpoint) -> str | None:
+def service_kind(endpoint: Endpoint) -> str | None:
     """The protocol that the lab's name servers use for a service: `dns`, `dot`, or None (NSD has no DoQ or DoH)."""
     kind = derived.spoken(endpoint)
     return kind if kind in ("dns", "dot") else None
@@ -279,7 +279,7 @@ class _Hosts:
         families = {derived.family_of(a) for a in _addresses(backend)}
         own = [a for a in server.addresses if derived.family_of(a) in families]
         for endpoint in derived.endpoints(vip):
-            kind = served_as(endpoint)
+            kind = service_kind(endpoint)
             if kind is None:
                 continue
             port = endpoint.target_port + server.port_offset
@@ -363,10 +363,10 @@ def _notes(topology: Topology) -> list[str]:
     spec = topology.spec
     notes: list[str] = []
     endpoints = [e for vip in spec.vips.values() for e in derived.endpoints(vip)]
-    unserved = sorted({f"{e.protocol.value}/{e.port}" for e in endpoints if served_as(e) is None})
+    unserved = sorted({f"{e.protocol.value}/{e.port}" for e in endpoints if service_kind(e) is None})
     if unserved:
         notes.append(f"no name server of the lab answers at {', '.join(unserved)}: NSD speaks neither DoQ nor DoH")
-    tls = sorted({e.target_port for e in endpoints if served_as(e) == "dot"})
+    tls = sorted({e.target_port for e in endpoints if service_kind(e) == "dot"})
     if len(tls) > 1:
         notes.append(f"DoT at several target ports ({tls}): NSD speaks TLS at one, the first of each backend")
     ports = {**spec.switch.uplinks, **spec.switch.ports}

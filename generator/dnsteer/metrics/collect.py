@@ -34,7 +34,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.checked_services import service_name
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.status import counters, extension
+from dnsteer.status import counters, extension_view
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.openflow import OpenFlow
@@ -168,7 +168,7 @@ class Collector:
 
     def _read_extension(self, known: Known) -> None:
         """Read what only the extension counts: its backends and drops. While it is away they stay as they were."""
-        behind, drops = extension.take_extension_counters(self._switch, known.spec, known.state.members)
+        behind, drops = extension_view.take_extension_counters(self._switch, known.spec, known.state.members)
         self._extension_up = bool(drops)
         if not drops:
             return

@@ -11,7 +11,7 @@ from dnsteer.console.seen import Seen, Side
 from dnsteer.metrics.observer import Known
 from dnsteer.report.gather import ReportFacts
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView
-from dnsteer.status.report import Status
+from dnsteer.status.switch_status import Status
 
 _ORDER: tuple[Level, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")

@@ -21,7 +21,7 @@ from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.pools import BackendView, PoolView, view_pools
-from dnsteer.status.report import Status
+from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.state import AppliedState

@@ -14,7 +14,8 @@ from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import MAX_DUMPED, Datapath, DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.report.ovsdb import SwitchFacts, read_facts
-from dnsteer.status.report import Observer, Status
+from dnsteer.status.switch_observer import SwitchObserver
+from dnsteer.status.switch_status import Status
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Unixctl, control_socket
@@ -66,7 +67,7 @@ def gather(switch: TargetSwitch, bridge: str | None, interval: float) -> ReportF
         return None
 
     try:
-        status = facts.status = Observer(switch, bridge, interval=interval, most_drift=MAX_DRIFT).observe()
+        status = facts.status = SwitchObserver(switch, bridge, interval=interval, most_drift=MAX_DRIFT).observe()
     except UnavailableError as err:
         facts.unread.append(("the database", str(err)))
         return facts

@@ -1,4 +1,4 @@
-"""What the agent of a bridge knows, and whether there is an agent that tells it.
+"""What the agent of a bridge knows, and whether there is an agent that can be asked.
 
 The agent tells it at its control socket as JSON (`TargetSwitch.ask_agent`), from memory, whatever else it does. The other
 sign of an agent is its claim, a lock of OVSDB's.
@@ -32,7 +32,7 @@ WARNS = "-warn"
 
 @dataclass(frozen=True)
 class FailingCheck:
-    """A check that a backend fails, with its last failure. *services* are those that it is for alone, such as `853/tcp`."""
+    """A check that a backend fails, with its last failure. *services*: only of these, such as `853/tcp`; empty: of all."""
 
     pool: str
     backend: str
@@ -43,13 +43,13 @@ class FailingCheck:
 
     @property
     def only_warns(self) -> bool:
-        """Whether it takes nobody out of service."""
+        """Whether it leaves the backend in service."""
         return self.check.endswith(WARNS)
 
 
 @dataclass(frozen=True)
 class PoolPanic:
-    """A pool that keeps backends in service although they fail. *services* are those that it is so for alone."""
+    """A pool that keeps backends in service although they fail. *services*: only for these; empty: for all."""
 
     pool: str
     since: datetime
@@ -145,7 +145,7 @@ def view_agent(switch: TargetSwitch, record: BridgeRecord, spec: Spec | None) ->
         try:
             return AgentView("acts", needed, knowledge=AgentKnowledge.from_value(answer.value))
         except ValidationError as err:
-            why = f"what it tells is not understood: {err.errors()[0]['msg']}; is it another version of dnsteer?"
+            why = f"its answer is not understood: {err.errors()[0]['msg']}; is it another version of dnsteer?"
             return AgentView("hidden", needed, why)
     if answer.connected:
         return AgentView("silent", needed, answer.why)

@@ -1,4 +1,7 @@
-"""Packets of single flows, found by their cookies, and of the buckets of one group. Never of a whole table."""
+"""Packets of single flows by their cookies, of the buckets of one group, and of the slots of one pool.
+
+Never of a whole table, nor of all pools.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dnsteer.slots.membership import Membership
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.trace import ANY
-from dnsteer.tables.cookies import COOKIE_TAG
+from dnsteer.tables.cookies import COOKIE_TAG, GROUP_BASE, Category, cookie
 from dnsteer.tables.order import PIPELINE, TABLES
 
 _FLOW = re.compile(r"\s*cookie=0x([0-9a-f]+), .*?table=(\w+), n_packets=(\d+), .*?(priority=\d+\S*|\S*) actions=")
@@ -19,10 +23,13 @@ _OWNER = re.compile(
     rf"bucket_id:(\d+),(?:weight:\d+,)?actions=set_field:(0x[0-9a-f]+|\d+)->{PIPELINE.registers['backend'].field}\b"
 )
 _TABLES = {table.name: table.number for table in TABLES}
+_SLOT = re.compile(r"cookie=0x([0-9a-f]+), duration=[0-9.]+s, table=\d+, n_packets=(\d+),")
+_TABLE = PIPELINE.holding("slots").number
+_POOL = PIPELINE.registers["pool"].field
 
 
 class FlowKey(NamedTuple):
-    """What tells a flow from all others: the number of its table, its priority, and its match as the switch prints it."""
+    """What identifies a flow: the number of its table, its priority, and its match as the switch prints it."""
 
     table: int
     priority: int
@@ -71,3 +78,18 @@ def bucket_packets(client: OpenFlow, group: int) -> Counter[int]:
     """Packets so far of the buckets of one group, by their numbers. Raises as OpenFlow does."""
     text = client.ofctl("dump-group-stats", f"group_id={group}")
     return Counter({int(n): int(packets) for n, packets in _BUCKET.findall(text)})
+
+
+def read_slots(client: OpenFlow, pool: Membership) -> dict[int, int]:
+    """Packets so far by slot, of those that the switch counts. Raises as OpenFlow does."""
+    if pool.selection == "dp-hash":
+        return bucket_packets(client, GROUP_BASE + pool.number)
+    first = cookie(Category.SLOT, pool.number << 16)
+    text = client.ofctl("dump-flows", f"table={_TABLE},{_POOL}={pool.number}", "--stats")
+    found: dict[int, int] = {}
+    for line in text.splitlines():
+        m = _SLOT.search(line)
+        if m and int(m[1], 16) & ~0xFFFF == first and int(m[1], 16) >> 48 == COOKIE_TAG:
+            slot = int(m[1], 16) & 0xFFFF
+            found[slot] = found.get(slot, 0) + int(m[2])
+    return found

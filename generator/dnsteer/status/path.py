@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
@@ -23,11 +23,11 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
 from dnsteer.status.flow_counts import FlowKey
-from dnsteer.status.trace_words import trace_in_words
 from dnsteer.switch.trace import UNCHANGED, Trace, TracedFlow, read_trace
 from dnsteer.switch.unixctl import Appctl
 from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import PIPELINE, TABLES
+from dnsteer.tables.table import Register
 
 _TABLES = {table.number: table for table in TABLES}
 _BACKENDS = PIPELINE.holding("backends").name
@@ -38,6 +38,30 @@ _BY_SWITCH = ("NORMAL", "FLOOD", "ALL", "LOCAL")
 """Actions that send a packet out of ports that the switch chooses, and that its trace does not name."""
 _SLOT = cookie(Category.SLOT, 0) >> OBJECT_BITS
 _BACKEND = cookie(Category.BACKEND, 0) >> OBJECT_BITS
+_SET = re.compile(r"set_field:(\S+?)->(\w+)\Z")
+_MOVE = re.compile(r"move:(\w+)\[([\d.]*)\]->NXM_NX_(X*REG)(\d+)\[[\d.]*\]\Z")
+_NOW = re.compile(r"-> \S+ is now (\S+)\Z")
+_GOTO = re.compile(r"goto_table:(\w+)\Z")
+_TABLE_NAMES = {str(table.number): table.name for table in TABLES}
+_FIELDS = {
+    "NXM_OF_UDP_SRC": "source port",
+    "NXM_OF_TCP_SRC": "source port",
+    "eth_src": "source MAC",
+    "eth_dst": "destination MAC",
+    "ip_src": "source address",
+    "ip_dst": "destination address",
+    "nw_src": "source address",
+    "nw_dst": "destination address",
+    "ipv6_src": "source address",
+    "ipv6_dst": "destination address",
+    "udp_src": "source port",
+    "udp_dst": "destination port",
+    "tcp_src": "source port",
+    "tcp_dst": "destination port",
+    "nw_ttl": "TTL",
+}
+_NO_BUCKET = "-> no live bucket"
+"""What the trace says where the switch's hash chooses: the bucket is known in the next pass only."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +110,7 @@ class PathStep:
 
 
 @dataclass(frozen=True)
-class Way:
+class TracedPath:
     """The way of a packet: as it *enters*, the flows that it matches, what *leaves*; *problem*: what is not as recorded.
 
     *otherwise* is the action that sends it out of ports that no flow names, empty for none; *datapath* says which. *onward*
@@ -114,7 +138,7 @@ class PathView:
     """
 
     query: PathQuery
-    way: Way
+    way: TracedPath
     vip: str = ""
     pool: str = ""
     selection: str = ""
@@ -126,7 +150,7 @@ class PathView:
     group: int = 0
     extension: str = ""
     chosen_there: str = ""
-    answer: Way | None = None
+    answer: TracedPath | None = None
     no_answer: str = ""
     warnings: tuple[str, ...] = field(default=())
 
@@ -158,9 +182,11 @@ class PathTracer:
             base = service.base_slots[expected.slot] if service.base_slots and expected.slot is not None else None
             outages = concerning(self._overlay, pool, f"{query.port}/{query.protocol.value}", base, expected.slot)
             view = replace(
-                view, selection=loaded.spec.pools[pool].selection.value, slots=len(service.slots),
+                view,
+                selection=loaded.spec.pools[pool].selection.value,
+                slots=len(service.slots),
                 base=why_not_base(base, expected.backend, outages),
-            )  # fmt: skip
+            )
         view = self._chosen(view, found)
         exit_port = reference.topology.extension_ingress
         if exit_port is not None and any(each.port == exit_port for each in way.leaves):
@@ -169,7 +195,7 @@ class PathTracer:
         view = replace(view, way=replace(way, problem=problem))
         return self._with_answer(view, switch, reference, service)
 
-    def _way(self, switch: Appctl, port: str, data: bytes) -> tuple[Way, Trace]:
+    def _way(self, switch: Appctl, port: str, data: bytes) -> tuple[TracedPath, Trace]:
         bridge = self._plan.bridge
         trace = read_trace(switch.run("ofproto/trace", "--names", bridge, f"in_port={port}", data.hex()))
         steps = tuple(self._step(flow) for flow in trace.flows)
@@ -178,17 +204,22 @@ class PathTracer:
         drops, recirculates = (not trace.onward and each for each in (trace.drops, trace.recirculates))
         leaves = () if drops or recirculates else tuple(_leaving(trace, enters))
         otherwise = "" if drops or recirculates else _otherwise(trace, leaves)
-        return Way(enters, steps, leaves, recirculates, "", otherwise, trace.datapath, trace.onward), trace
+        return TracedPath(enters, steps, leaves, recirculates, "", otherwise, trace.datapath, trace.onward), trace
 
     def _step(self, flow: TracedFlow) -> PathStep:
         table = _TABLES.get(flow.table)
         subject = self._plan.subject(flow.cookie)
         return PathStep(
-            table.name if table is not None else str(flow.table), table.does if table is not None else "", flow.match,
-            tuple(trace_in_words(flow.table, flow.actions)), flow.cookie, subject.title if subject else "",
-            show_path(subject.path) if subject else "", subject.line if subject else 0,
-            FlowKey(flow.table, flow.priority, flow.match),
-        )  # fmt: skip
+            table=table.name if table is not None else str(flow.table),
+            purpose=table.does if table is not None else "",
+            match=flow.match,
+            does=tuple(trace_in_words(flow.table, flow.actions)),
+            cookie=flow.cookie,
+            about=subject.title if subject else "",
+            path=show_path(subject.path) if subject else "",
+            line=subject.line if subject else 0,
+            key=FlowKey(flow.table, flow.priority, flow.match),
+        )
 
     def _chosen(self, view: PathView, trace: Trace) -> PathView:
         """Add the slot, the backend or the group of the flows that it matched."""
@@ -224,9 +255,13 @@ class PathTracer:
                 view, no_answer="The backend answers the client directly: its answer does not pass the switch."
             )
         data = answer_frame(
-            topology.gateway_mac, packed_mac(leaves.to_mac), leaves.destination, leaves.source,
-            (leaves.dport, leaves.sport), view.query.protocol,
-        )  # fmt: skip
+            topology.gateway_mac,
+            packed_mac(leaves.to_mac),
+            leaves.destination,
+            leaves.source,
+            (leaves.dport, leaves.sport),
+            view.query.protocol,
+        )
         way, _ = self._way(switch, leaves.port, data)
         problem = _problem(way, reference.expect(leaves.port, data), None, None)
         return replace(view, answer=replace(way, problem=problem))
@@ -237,9 +272,15 @@ def headers_of(port: str, data: bytes) -> PathHeaders:
     packet = wire.parse(data)
     ttl = data[packet.l3 + (8 if packet.ethertype == wire.IPV4 else 7)]
     return PathHeaders(
-        port, data[6:12].hex(":"), data[:6].hex(":"), ip_address(packet.source), ip_address(packet.destination),
-        packet.sport, packet.dport, ttl,
-    )  # fmt: skip
+        port=port,
+        from_mac=data[6:12].hex(":"),
+        to_mac=data[:6].hex(":"),
+        source=ip_address(packet.source),
+        destination=ip_address(packet.destination),
+        sport=packet.sport,
+        dport=packet.dport,
+        ttl=ttl,
+    )
 
 
 def _leaving(trace: Trace, enters: PathHeaders) -> Iterable[PathHeaders]:
@@ -261,9 +302,15 @@ def _final(trace: Trace, port: str) -> PathHeaders | None:
     if not source or not destination:
         return None
     return PathHeaders(
-        port, fields["dl_src"], fields["dl_dst"], ip_address(source), ip_address(destination),
-        int(fields["tp_src"]), int(fields["tp_dst"]), int(fields.get("nw_ttl", 0)),
-    )  # fmt: skip
+        port=port,
+        from_mac=fields["dl_src"],
+        to_mac=fields["dl_dst"],
+        source=ip_address(source),
+        destination=ip_address(destination),
+        sport=int(fields["tp_src"]),
+        dport=int(fields["tp_dst"]),
+        ttl=int(fields.get("nw_ttl", 0)),
+    )
 
 
 def _otherwise(trace: Trace, leaves: Collection[PathHeaders]) -> str:
@@ -285,7 +332,7 @@ def _chosen_there(expected: Expectation, service: AddressService | None) -> str:
     return f"{service.selection.describe(service)}; of {len(service.slots)} slots {names}"
 
 
-def _problem(way: Way, expected: Expectation, service: AddressService | None, extension: str | None) -> str:
+def _problem(way: TracedPath, expected: Expectation, service: AddressService | None, extension: str | None) -> str:
     """How a way differs from the record; empty where it does not."""
     if service is not None and service.by_extension:  # which drops what it cannot forward
         ports = {each.port for each in way.leaves}
@@ -306,3 +353,62 @@ def _problem(way: Way, expected: Expectation, service: AddressService | None, ex
     backend = f"to {expected.backend} " if expected.backend else ""
     text = f"it should leave {backend}by port {first.port}, from {first.from_mac} to {first.to_mac}, "
     return text + f"{first.source} port {first.sport} to {first.destination} port {first.dport}"
+
+
+def trace_in_words(table: int, actions: Iterable[str]) -> list[str]:
+    """Return the trace's lines about a flow of an OpenFlow table in words. What is not known stays as it is."""
+    lines = list(actions)
+    return [*_words(table, lines)] or ["drops the packet: there is no action"]
+
+
+def _words(table: int, lines: list[str]) -> Iterator[str]:
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if (m := _SET.match(line)) is not None:
+            yield f"sets {_name(table, m[2])} to {_value(table, m[2], m[1])}"
+        elif (m := _MOVE.match(line)) is not None:
+            now = _NOW.match(following)
+            if m[3] == "REG":  # the longer ones are only written, so that masks are alike
+                bits = f", bits {m[2].replace('..', ' to ')}" if m[2] else ""
+                yield f"sets {_name(table, f'reg{m[4]}')} to the {_FIELDS.get(m[1], m[1])}{bits}" + (
+                    f": {_decimal(now[1])}" if now else ""
+                )
+        elif (m := _GOTO.match(line)) is not None:
+            yield f"goes on to table {_TABLE_NAMES.get(m[1], m[1])}"
+        elif (m := _OUTPUT.match(line)) is not None:
+            yield f"sends it out of port {m[1]}"
+        elif line == "IN_PORT":
+            yield "sends it out of the port that it came in by"
+        elif (m := _GROUP.match(line)) is not None:
+            yield f"takes a bucket of group {m[1]}, by the switch's hash"
+        elif line == "drop":
+            yield "drops the packet"
+        elif line != _NO_BUCKET and not _NOW.match(line):
+            yield line
+
+
+def _name(table: int, field: str) -> str:
+    """What a field is called, or a register that is live in the table."""
+    register = _register(table, field)
+    return register.name if register is not None else _FIELDS.get(field, field)
+
+
+def _value(table: int, field: str, value: str) -> str:
+    """A value, by its name where the register names it."""
+    register = _register(table, field)
+    names = register.values if register is not None else {}
+    return next((name for name, number in names.items() if value in (str(number), hex(number))), value)
+
+
+def _register(table: int, field: str) -> Register | None:
+    for register in PIPELINE.registers.values():
+        live = PIPELINE.owners[register.name].number <= table <= PIPELINE.tables[register.until].number
+        if register.field == field and live:
+            return register
+    return None
+
+
+def _decimal(text: str) -> str:
+    try:
+        return str(int(text, 0))
+    except ValueError:
+        return text

@@ -22,7 +22,7 @@ from dnsteer.tables.vip import TRANSPORT
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
 
-Word = Literal["up", "draining", "drained", "down", "unhealthy", "returning", "unknown"]
+BackendState = Literal["up", "draining", "drained", "down", "unhealthy", "returning", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class BackendView:
 
     name: str
     weight: int
-    state: Word
+    state: BackendState
     drained: float
     in_spec: bool
     slots: int | None
@@ -45,23 +45,32 @@ class BackendView:
     overdue: bool
     given: Maintenance | None = None
     failing: tuple[FailingCheck, ...] = ()
-    """The checks that it fails, as far as the agent tells."""
+    """The checks that it fails, by the agent."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
-        a = self.entry
+        entry = self.entry
         return {
-            "name": self.name, "weight": self.weight, "given_weight": self.given.weight if self.given else None,
-            "state": self.state, "drained": self.drained,
-            "down_in_spec": self.in_spec, "slots": self.slots, "own_slots": self.own, **self.rate.as_json(),
-            "by": a.by if a else None, "note": a.note if a else None, "since": a.since if a else None,
-            "until": (a.until or None) if a else None, "overdue": self.overdue,
-            "decision": (a.decision or None) if a else None,
+            "name": self.name,
+            "weight": self.weight,
+            "given_weight": self.given.weight if self.given else None,
+            "state": self.state,
+            "drained": self.drained,
+            "down_in_spec": self.in_spec,
+            "slots": self.slots,
+            "own_slots": self.own,
+            **self.rate.as_json(),
+            "by": entry.by if entry else None,
+            "note": entry.note if entry else None,
+            "since": entry.since if entry else None,
+            "until": (entry.until or None) if entry else None,
+            "overdue": self.overdue,
+            "decision": (entry.decision or None) if entry else None,
             "failing": [
                 {"check": c.check, "services": [*c.services], "why": c.why, "since": c.since.isoformat()}
                 for c in self.failing
             ],
-        }  # fmt: skip
+        }
 
     @property
     def fails_in_service(self) -> bool:
@@ -87,9 +96,13 @@ class PoolView:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "name": self.name, "title": self.title, "selection": self.selection, "slots": self.slots,
-            **self.rate.as_json(), "backends": [b.as_json() for b in self.backends],
-        }  # fmt: skip
+            "name": self.name,
+            "title": self.title,
+            "selection": self.selection,
+            "slots": self.slots,
+            **self.rate.as_json(),
+            "backends": [b.as_json() for b in self.backends],
+        }
 
 
 def view_pools(
@@ -125,14 +138,24 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
         failing = tuple(c for c in checks if not c.services or pool.service in c.services)
         views.append(
             BackendView(
-                member.name, member.weight, state, drained, member.down, slots, own.get(member.name, 0),
-                rates.of(keys), entry, overdue, given.get(member.name), failing,
+                name=member.name,
+                weight=member.weight,
+                state=state,
+                drained=drained,
+                in_spec=member.down,
+                slots=slots,
+                own=own.get(member.name, 0),
+                rate=rates.of(keys),
+                entry=entry,
+                overdue=overdue,
+                given=given.get(member.name),
+                failing=failing,
             )
-        )  # fmt: skip
+        )
     return PoolView(pool.pool, pool.title, pool.selection, pool.slots, tuple(views))
 
 
-def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[Word, float, Maintenance | None]:
+def _state(member: Member, maintenance: Iterable[Maintenance]) -> tuple[BackendState, float, Maintenance | None]:
     """Return the state, the part of its slots that is gone, and the entry behind it: down, then unhealthy, then drained."""
     mine = {a.kind: a for a in maintenance if a.backend == member.name}
     drain = mine.get("drain")

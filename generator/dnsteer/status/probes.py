@@ -102,7 +102,7 @@ class Probes:
     unasked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def ask_what_checks_ask(self, spec: Spec) -> None:
+    def use_queries_of_checks(self, spec: Spec) -> None:
         """Give each question the query of its pool's checks, and say of which pools only liveness is tested."""
         asked = {pool: query_of(spec, pool) for pool in dict.fromkeys(q.pool for q in self.questions) if pool}
         self.questions = [
@@ -192,7 +192,7 @@ def through_vips(switch: TargetSwitch, bridge: str | None, wanted: ProbeFilter) 
     coming = wanted.coming or spec
     known = {a for each in (spec, coming) for vip in each.vips.values() for a in vip.addresses}
     out.questions += [ProbeQuestion(str(a), "udp", 53, "", "", "") for a in wanted.addresses if a not in known]
-    out.ask_what_checks_ask(coming)
+    out.use_queries_of_checks(coming)
     return out
 
 
@@ -239,7 +239,7 @@ def of_backend(switch: TargetSwitch, bridge: str | None, pool: str, backend: str
         for a in addresses
         for transport, port in served
     ]
-    out.ask_what_checks_ask(spec)
+    out.use_queries_of_checks(spec)
     return out
 
 

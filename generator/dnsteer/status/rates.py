@@ -70,7 +70,7 @@ def _rate(before: Count, after: Count) -> float | None:
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:
-    """The sum; None when one of them cannot be told."""
+    """The sum; None when one of them is unknown."""
     out = 0.0
     for rate in rates:
         if rate is None:

@@ -1,4 +1,4 @@
-"""The record of a switch as far as it can be read; damage is named and does not hide the rest."""
+"""The record of a switch: as far as it can be read, with the damage named; and the spec that is applied by it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from dnsteer.deploy.recorded_spec import load_state
+from dnsteer.deploy.settle import as_settled
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.session import Session
-from dnsteer.switch.state import PENDING_KEY, AppliedState, BridgeRecord, Pending
+from dnsteer.switch.state import NOT_FORWARDING, PENDING_KEY, AppliedState, BridgeRecord, Pending
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _T = TypeVar("_T")
@@ -29,7 +33,7 @@ class RecordReading:
     damage: tuple[str, ...] = field(default=())
 
     @property
-    def same_as(self) -> object:
+    def revision(self) -> object:
         """A value that is equal for readings between which nothing changed."""
         return self.record.uuid, self.record.ids
 
@@ -62,3 +66,40 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> RecordReadin
         number = readable(lambda: record.number)
         state = readable(lambda: session.state(record, number)) if number else None
     return RecordReading(record, overlay, pending, bool(record.ids.get(PENDING_KEY)), state, tuple(damage))
+
+
+@dataclass(frozen=True)
+class RecordedSwitch:
+    """The state of a bridge that is applied, and the overlay on it. *name* is the switch's; *warnings* are for people."""
+
+    bridge: str
+    name: str
+    state: AppliedState
+    loaded: Loaded
+    overlay: Overlay
+    warnings: tuple[str, ...]
+
+
+def read_recorded_switch(switch: TargetSwitch, bridge: str | None) -> RecordedSwitch:
+    """Read the record of the bridge, or of the only one; of a pending change, the side that the tables are on.
+
+    Raises SwitchError when no state is recorded or the record is damaged, UnavailableError when the switch cannot be
+    reached. Changes nothing.
+    """
+    warnings = []
+    with switch.session() as session:
+        record = as_settled(switch, session.record_of(bridge))
+        if not record.number:
+            raise SwitchError(f"{record.bridge}: no state is recorded; apply the spec with this version of dnsteer")
+        state, overlay = session.state(record, record.number), record.overlay
+    try:
+        if switch.client(record.bridge).marker() != record.marker:
+            warnings.append(
+                "the tables differ from the record, so packets may take other paths; "
+                "dnsteer restore loads the recorded tables"
+            )
+    except UnavailableError as err:
+        warnings.append(f"it is unknown whether the tables match the record: {err}")
+    if record.waits:
+        warnings.append(NOT_FORWARDING)
+    return RecordedSwitch(record.bridge, record.name, state, load_state(state), overlay, tuple(warnings))

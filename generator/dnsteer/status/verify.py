@@ -149,15 +149,15 @@ def _drift(
         return drift
     lines = dict.fromkeys(lines_of(plan))
     no_megaflows = megaflows_disabled(remote, {port.name for port in want.ports}, timeout)
-    seen = SettingsInput(loaded.spec, plan, want, have, config, None, lines, no_megaflows)
+    inputs = SettingsInput(loaded.spec, plan, want, have, config, None, lines, no_megaflows)
     if br.lacks_protocol(have):
-        return [*drift, *_settings(loaded, seen, ignore_foreign)]  # its tables cannot be read
+        return [*drift, *_settings(loaded, inputs, ignore_foreign)]  # its tables cannot be read
     try:
         client = OpenFlow(openflow_target(remote, plan.bridge, openflow), timeout=timeout)
         tables = client.dump(lines)
     except UnavailableError:
         if br.other_datapath(want, have):
-            return [*drift, *_settings(loaded, seen, ignore_foreign)]
+            return [*drift, *_settings(loaded, inputs, ignore_foreign)]
         raise
     drift += _fragment_drift(loaded, plan, remote, timeout)
     groups = groups_of(plan)
@@ -178,7 +178,7 @@ def _drift(
     drift += _role_drift(loaded, record, remote, tables)
     todo = with_fence(compare_tables(lines, groups, tables), tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
-    return [*drift, *_settings(loaded, replace(seen, tables=tables), ignore_foreign)]
+    return [*drift, *_settings(loaded, replace(inputs, tables=tables), ignore_foreign)]
 
 
 def _role_drift(loaded: Loaded, record: BridgeRecord | None, remote: str, tables: Tables) -> Iterator[Drift]:
@@ -192,9 +192,9 @@ def _role_drift(loaded: Loaded, record: BridgeRecord | None, remote: str, tables
         yield Drift("role", f"bridge {loaded.spec.switch.bridge}", f"{detail}; dnsteer role says what it should be")
 
 
-def _settings(loaded: Loaded, seen: SettingsInput, ignore_foreign: bool) -> Iterator[Drift]:
+def _settings(loaded: Loaded, inputs: SettingsInput, ignore_foreign: bool) -> Iterator[Drift]:
     """Return deviating settings: the differences first, then the warnings."""
-    for d in [*deviations(seen, SettingLevel.SET, SettingLevel.NAMED), *deviations(seen, SettingLevel.WARNED)]:
+    for d in [*deviations(inputs, SettingLevel.SET, SettingLevel.NAMED), *deviations(inputs, SettingLevel.WARNED)]:
         if d.setting.name == OTHERS and ignore_foreign:
             continue
         path = br.path_of(loaded.spec, d)
@@ -244,7 +244,7 @@ def _captured(record: BridgeRecord | None) -> Iterator[Drift]:
 
 
 def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> Iterator[Drift]:
-    """That the connection tracker takes other fragments than it should, where that can be told."""
+    """A connection tracker with another smallest fragment than it should have, where that can be read."""
     size = min_fragment.required_size(plan, wanted_bridge(loaded.spec).datapath_type)
     found = Tracker(remote, timeout).compare(size) if size is not None else None
     if found is None or not found.differs:
@@ -272,13 +272,13 @@ def _flow_drift(plan: Plan, todo: TableChanges, have: Tables) -> Iterator[Drift]
         yield _about(plan, "flow added", flow, have.line(flow))
 
 
-def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float) -> Iterator[Drift]:
+def _program_drift(loaded: Loaded, plan: Plan, control: str | None, timeout: float) -> Iterator[Drift]:
     """Return how the extension's program differs, by VIP. An extension that cannot be reached is a difference."""
     from dnsteer.extension import handover  # here, since most switches do without
     from dnsteer.extension.client import ExtensionClient, socket_path
 
     part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
-    program = ExtensionClient(socket_path(given, part.control if part else ""), min(timeout, _PATIENCE))
+    program = ExtensionClient(socket_path(control, part.control if part else ""), min(timeout, _PATIENCE))
     found = handover.plan_handover(plan, program, needed=False)
     if found.away is not None:
         denied = found.away if isinstance(found.away, PermissionError) else None
@@ -288,9 +288,9 @@ def _program_drift(loaded: Loaded, plan: Plan, given: str | None, timeout: float
         yield Drift("extension degraded", "extension", fault, line)
     vips = {(s.address, s.protocol, s.port): s.subject for s in plan.rows.of(ServiceRow) if s.extended}
     for d in found.differences:
-        at = vips.get(d.key) if d.key else None
-        title = at.title if at else f"VIP {d.name}" if d.key else f"extension, {d.name}"
-        yield Drift(f"extension {d.kind}", title, d.detail, at.line if at else 0 if d.key else line)
+        subject = vips.get(d.key) if d.key else None
+        title = subject.title if subject else f"VIP {d.name}" if d.key else f"extension, {d.name}"
+        yield Drift(f"extension {d.kind}", title, d.detail, subject.line if subject else 0 if d.key else line)
     if found.loads and not found.differences and not found.faults:
         yield Drift("extension changed", "extension", "its program does not match the spec", line)
 

@@ -29,8 +29,8 @@ from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.spec import Pool
-from dnsteer.status.extension import take_slots
-from dnsteer.status.slot_counters import read_slots
+from dnsteer.status.extension_view import take_extension_slots
+from dnsteer.status.flow_counts import read_slots
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -225,7 +225,7 @@ class Balancer:
         assert self._followed is not None
         state, client = self._followed.state, self._switch.client(self._followed.bridge)
         elsewhere, extended = set(state.elsewhere), any(pool.name in state.extended for pool in pools)
-        of_extension = take_slots(self._switch, self._followed.spec, state.members) if extended else {}
+        of_extension = take_extension_slots(self._switch, self._followed.spec, state.members) if extended else {}
         found: dict[str, dict[int, Numbers]] = {pool.name: {} for pool in pools}  # one that no VIP uses has no members
         for pool in pools:
             for m in pool.members:

@@ -1,4 +1,7 @@
-"""The extension: dnsteer-ext on the software model, in a namespace with the devices that the bridge's ports lead to."""
+"""The extension: dnsteer-ext on the software model, in a namespace with the devices that the bridge's ports lead to.
+
+It is started, crashed, and its counters are read.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from dnsteer.extension import executables
 from dnsteer.extension.client import ExtensionClient
@@ -29,6 +34,7 @@ _PROGRAM = names.RUN_DIR / "program.json"
 _LOG = names.RUN_DIR / f"{NAME}.log"
 _PIDFILE = names.RUN_DIR / f"{NAME}.pid"
 _PEER = struct.Struct("3i")  # struct ucred
+PacketCounts = dict[str, int]
 
 
 def start(topology: Topology, progress: Callable[[str], None]) -> None:
@@ -93,3 +99,51 @@ def _last_log_line() -> str:
             if isinstance(said, dict) and said.get("error"):
                 return str(said["error"])
     return lines[-1] if lines else "it said nothing"
+
+
+@dataclass(frozen=True)
+class ExtensionCounters:
+    """Packets of each service by backend; packets dropped, by reason and port; and packets that *missed* all entries."""
+
+    services: dict[str, PacketCounts]
+    dropped: PacketCounts
+    missed: int
+
+    def since(self, before: ExtensionCounters) -> ExtensionCounters:
+        """Return the counts since *before*."""
+        services = {
+            name: {backend: n - before.services.get(name, {}).get(backend, 0) for backend, n in by.items()}
+            for name, by in self.services.items()
+        }
+        dropped = {why: n - before.dropped.get(why, 0) for why, n in self.dropped.items()}
+        return ExtensionCounters(services, dropped, self.missed - before.missed)
+
+    def problems(self) -> list[str]:
+        """Messages about drops and misses, which must be zero: the switch sends the extension only what it serves."""
+        found = [f"the extension dropped {n} packets ({why})" for why, n in self.dropped.items() if n]
+        if self.missed:
+            found.append(f"the extension had no entry for {self.missed} packets")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """The counters as JSON values."""
+        services = {name: {"packets": sum(by.values()), "backends": by} for name, by in self.services.items()}
+        return {"services": services, "dropped": self.dropped, "missed": self.missed}
+
+
+def read_counters() -> ExtensionCounters:
+    """The running extension's counters. Raises UnavailableError."""
+    counters = control().counters()
+    services = {
+        str(vip["name"]): {str(backend): int(n["packets"]) for backend, n in vip["backends"].items()}
+        for vip in counters["vips"]
+    }
+    dropped = counters["dropped"]
+    by_why = {
+        f"{why}, by port {port}": int(n) for port in ("in", "out") for why, n in _packet_counts(dropped[port]).items()
+    }
+    return ExtensionCounters(services, by_why, int(dropped["missed"]))
+
+
+def _packet_counts(value: Mapping[str, Any]) -> PacketCounts:
+    return {name: int(n) for name, n in value.items()}

@@ -20,7 +20,7 @@ from dnsteer.status.rates import Rates
 from dnsteer.switch.tools import SwitchError
 
 _PATIENCE = 3.0
-"""Seconds: who wants to know how all stands should not wait long for one that is stuck."""
+"""Seconds: a status does not wait long for an extension that is stuck."""
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
@@ -117,7 +117,9 @@ def take_extension_counters(
         return {}, {}
 
 
-def take_slots(switch: TargetSwitch, spec: Spec, members: Iterable[Membership]) -> dict[int, Mapping[int, int]]:
+def take_extension_slots(
+    switch: TargetSwitch, spec: Spec, members: Iterable[Membership]
+) -> dict[int, Mapping[int, int]]:
     """Return the packets so far of each slot that it counts, by the number of its pool. Raises SwitchError."""
     pools, found = {m.title: m for m in members}, dict[int, dict[int, int]]()
     program = extension_client(switch, spec, _PATIENCE)

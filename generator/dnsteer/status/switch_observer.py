@@ -1,23 +1,23 @@
-"""The status of a switch: its record, whether the tables match it, and its counters."""
+"""Observes a switch once or repeatedly: its record, whether the tables match it, its counters and what drifted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
-from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.spec.worker_names import host_of
 from dnsteer.status import counters
-from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView, view_agent
-from dnsteer.status.pools import PoolView, backups_in_use, backups_of, overdue, view_pools
+from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
+from dnsteer.status.pools import backups_in_use, backups_of, overdue, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
-from dnsteer.status.vips import VipView, view_vips
+from dnsteer.status.switch_status import Status, TablesMatch
+from dnsteer.status.vips import view_vips
 from dnsteer.switch.captures import capture_of, capture_warning
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import known_role, role_warnings
@@ -32,119 +32,18 @@ if TYPE_CHECKING:
     from dnsteer.slots.maintenance import Overlay
     from dnsteer.spec.loaded import Loaded
     from dnsteer.spec.model.spec import Spec
-    from dnsteer.status.extension import ExtensionView
     from dnsteer.status.verify import Drift
 
 TABLES_DIFFER = "the tables differ from the record; dnsteer restore loads the recorded tables"
-MAX_DRIFT = 10
+MAX_LISTED_DRIFT = 10
 """Differences that are shown; all are counted."""
 _VERIFY_AGAIN = 10.0
 _VERIFY_SHARE = 10
-
-TablesMatch = Literal["recorded", "pending", "other"]
-"""Whose number the tables carry: the record's, that of a change that was cut off, or neither's."""
-
-
-@dataclass
-class Status:
-    """The status of a switch.
-
-    *tables_match* is None when the tables could not be asked. *drift* is None when it was not looked for, and has at most
-    MAX_DRIFT of *drift_count* differences. *errors* are what could not be read or checked, with the record's damage.
-    *loaded* is the applied spec, None if there is none that this version accepts.
-    """
-
-    reading: RecordReading
-    unreachable: str = ""
-    tables_match: TablesMatch | None = None
-    rates: Rates = field(default_factory=Rates)
-    vips: list[VipView] = field(default_factory=list)
-    pools: list[PoolView] = field(default_factory=list)
-    drift: list[Drift] | None = None
-    drift_count: int | None = None
-    drift_of_others: int = 0
-    """How many of the differences `dnsteer restore` leaves, since they are not dnsteer's."""
-    warnings: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    extension: ExtensionView | None = None
-    loaded: Loaded | None = None
-    """The spec that is applied, where it can be read."""
-    role: dict[str, str] | None = None
-    """As `dnsteer role --json` says it; None where it is damaged, of which a warning tells, as of damaged withdrawals."""
-    withdrawn: dict[str, dict[str, str | None]] | None = None
-    """The VIPs that people have withdrawn from routing."""
-    agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
-    on_purpose: list[str] = field(default_factory=list)
-    """Those of the warnings that are of what people did on purpose."""
-    of_others: list[str] = field(default_factory=list)
-    """Those of the warnings that are of settings of others."""
-
-    @property
-    def different(self) -> bool:
-        """Whether the switch differs from its record."""
-        tables_differ = self.tables_match not in (None, "recorded")
-        strange = self.extension is not None and not self.extension.ok
-        return bool(self.drift_count) or self.reading.cut_off or tables_differ or strange or self.reading.record.waits
-
-    @property
-    def interrupted(self) -> str:
-        """The pending change in words; empty if there is none."""
-        if not self.reading.cut_off:
-            return ""
-        pending, record = self.reading.pending, self.reading.record
-        what = "a change"
-        if pending is not None and self.reading.state is not None:
-            same = pending.number == self.reading.state.number
-            what = "a maintenance change" if same else f"a change to state {pending.number}"
-        tables = {
-            "recorded": "the tables do not have it yet",
-            "pending": "the tables already have it, unlike what is shown here",
-            "other": "the tables are neither those before the change nor those after it",
-            None: "the tables could not be read to see how far it got",
-        }[self.tables_match]
-        return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
-
-    def as_json(self) -> dict[str, Any]:
-        """As a JSON object. What needs attention of it is told beside (`report/attention.py`)."""
-        record, state, overlay = self.reading.record, self.reading.state, self.reading.overlay
-        pending, time_now = self.reading.pending, now()
-        return {
-            "bridge": record.bridge,
-            "switch": record.name or None,
-            "state": None if state is None else {
-                "state": state.number, "applied": state.time, "by": state.by, "note": state.note,
-                "spec_file": state.file, "digest": state.digest, "version": state.version,
-                "decision": state.decision or None,
-            },
-            "reachable": not self.unreachable,
-            "reason": self.unreachable or None,
-            "tables": self.tables_match,
-            "flow_restore_wait": record.waits,
-            "interrupted": None if not self.reading.cut_off else {
-                "state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted,
-            },
-            "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
-            "vips": [v.as_json() for v in self.vips],
-            "pools": [p.as_json() for p in self.pools],
-            "overlay": None if overlay is None else [
-                {
-                    **asdict(a), "until": a.until or None, "gone": a.gone / 1000, "overdue": a.expired(time_now),
-                    "decision": a.decision or None, "host": host_of(state.workers if state else {}, a.pool, a.backend),
-                }
-                for a in overlay
-            ],
-            **({} if self.extension is None else {"extension": self.extension.as_json()}),
-            "agent": self.agent.as_json(),
-            "role": self.role,
-            "withdrawn": self.withdrawn,
-            "drift": None if self.drift is None else [d.as_json() for d in self.drift],
-            "drift_count": self.drift_count,
-            "warnings": self.warnings,
-            "errors": self.errors,
-        }  # fmt: skip
+_QUIET_INTERVAL = 1.0
+"""Seconds over which packets are counted."""
 
 
-class Observer:
+class SwitchObserver:
     """Observes a switch once or repeatedly. Rates are since the last observation, or over *interval* seconds.
 
     *check* is whether to look for drift: each time something was changed, and else now and then, since that takes longer.
@@ -159,7 +58,7 @@ class Observer:
         interval: float = 1,
         check: bool = True,
         rates: bool = True,
-        most_drift: int = MAX_DRIFT,
+        most_drift: int = MAX_LISTED_DRIFT,
     ) -> None:
         self.switch = switch
         self.bridge = bridge
@@ -179,15 +78,15 @@ class Observer:
         rates, tables_match, unreachable, errors = Rates(), None, "", list[str]()
         try:
             client = self.switch.client(reading.record.bridge)
-            self._begin(client, reading)
-            self._prepare(reading, errors)  # while the time passes
+            self._take_first_sample(client, reading)
+            self._load_and_check_drift(reading, errors)  # while the time passes
             rates = self._rates(client, reading)
             later = read_record(self.switch.remote, reading.record.bridge, self.switch.timeout)
             tables_match = _tables_match(client, later)
-            if later.same_as != reading.same_as or tables_match != (self._tables_match or tables_match):
+            if later.revision != reading.revision or tables_match != (self._tables_match or tables_match):
                 self._drift = None
                 errors.clear()
-                self._prepare(later, errors)
+                self._load_and_check_drift(later, errors)
             reading, self._tables_match = later, tables_match
         except UnavailableError as err:
             unreachable = str(err)
@@ -200,7 +99,20 @@ class Observer:
             errors.clear()
         return self._status(reading, rates, tables_match, unreachable, errors)
 
-    def _begin(self, client: OpenFlow, reading: RecordReading) -> None:
+    def observe_again(self) -> Status | str:
+        """The next status, or why there is none, after the interval in any case. Raises BrokenPipeError."""
+        start = time.monotonic()
+        try:
+            found: Status | str = self.observe()
+        except BrokenPipeError:
+            raise
+        except (SwitchError, OSError) as err:
+            found = str(err)
+        if isinstance(found, str) or found.unreachable:
+            time.sleep(max(0.0, start + self.interval - time.monotonic()))
+        return found
+
+    def _take_first_sample(self, client: OpenFlow, reading: RecordReading) -> None:
         """Take the sample to begin with."""
         if self.rates and self._sample is None:
             counters.wait_for_round(client)
@@ -212,7 +124,7 @@ class Observer:
         spec = self._extended(reading)
         if spec is None or reading.state is None:
             return found
-        from dnsteer.status.extension import take_extension_counters
+        from dnsteer.status.extension_view import take_extension_counters
 
         more, self._dropped = take_extension_counters(self.switch, spec, reading.state.members)
         return {**found, **more}
@@ -232,14 +144,14 @@ class Observer:
         self._sample = time.monotonic(), self._take(client, reading)
         return rates_between(before, self._sample[1])
 
-    def _prepare(self, reading: RecordReading, errors: list[str]) -> None:
+    def _load_and_check_drift(self, reading: RecordReading, errors: list[str]) -> None:
         """Load the applied spec, and look for drift if it is time to."""
         loaded = self._load(reading)
         if not self.check or loaded is None or reading.overlay is None:
             return
         if self._drift is not None:
             key, again, _ = self._drift
-            if key == reading.same_as and time.monotonic() < again:
+            if key == reading.revision and time.monotonic() < again:
                 return
         from dnsteer.status.verify import CAPTURED, find_drift
 
@@ -247,9 +159,12 @@ class Observer:
         self._drift = None
         try:
             found = find_drift(
-                loaded, self.switch.remote, openflow=self.switch.openflow, timeout=self.switch.timeout,
+                loaded,
+                self.switch.remote,
+                openflow=self.switch.openflow,
+                timeout=self.switch.timeout,
                 extension=self.switch.extension,
-            )  # fmt: skip
+            )
         except UnavailableError:
             raise
         except SwitchError as err:
@@ -259,7 +174,7 @@ class Observer:
         again = time.monotonic() + max(_VERIFY_AGAIN, took * _VERIFY_SHARE)
         # What was cut off is told of its own.
         told = ("interrupted", "extension away", "extension degraded", CAPTURED, KIND_WAITS)
-        self._drift = reading.same_as, again, [d for d in found if d.kind not in told]
+        self._drift = reading.revision, again, [d for d in found if d.kind not in told]
 
     def _load(self, reading: RecordReading) -> Loaded | None:
         """Return the applied spec; None if there is none that this version accepts."""
@@ -297,7 +212,7 @@ class Observer:
         self._add_drift(status)
         if reading.overlay is not None:
             _add_overlay(status, movement.Assignment(members, reading.overlay), reading.overlay, time_now)
-        self._look_at_extension(status)
+        self._add_extension(status)
         self._add_role_and_withdrawals(status, time_now)
         _add_capture(status)
         if reading.record.waits:
@@ -333,13 +248,13 @@ class Observer:
             status.on_purpose += withdrawal_warnings(record, time_now)
         status.warnings += [*role_warnings(record, remote), *withdrawal_warnings(record, time_now)]
 
-    def _look_at_extension(self, status: Status) -> None:
+    def _add_extension(self, status: Status) -> None:
         spec = self._extended(status.reading)
         if spec is None:
             return
-        from dnsteer.status import extension as ext
+        from dnsteer.status.extension_view import view_extension
 
-        view = status.extension = ext.view_extension(self.switch, spec)
+        view = status.extension = view_extension(self.switch, spec)
         view.dropped, view.rates = self._dropped, status.rates
         view.served = [key for key in status.rates.by_key if isinstance(key, counters.ExtendedServiceKey)]
         status.warnings += view.warnings
@@ -374,3 +289,39 @@ def _tables_match(client: OpenFlow, reading: RecordReading) -> TablesMatch | Non
     if found == reading.marker or (found is None and not reading.record.digest):
         return "recorded"
     return "pending" if reading.pending is not None and found == reading.pending.marker else "other"
+
+
+def wait_until_quiet(
+    switch: TargetSwitch, bridge: str, backends: Collection[tuple[str, str]], seconds: float, say: Progress
+) -> dict[str, float | None]:
+    """Wait until none of *backends*, pool and name, was sent a packet for a second, for *seconds* at most.
+
+    Returns those that still were, each with its packets a second, None where that is not known; *say* tells of them
+    meanwhile. Raises SwitchError.
+    """
+    observer = SwitchObserver(switch, bridge, interval=_QUIET_INTERVAL, check=False)
+    end, said = time.monotonic() + seconds, ""
+    while True:
+        status = observer.observe()
+        if status.unreachable:
+            raise SwitchError(f"whether packets still go there is unknown: {status.unreachable}")
+        rates = {
+            f"{pool.name}/{b.name}": b.rate.packets
+            for pool in status.pools
+            for b in pool.backends
+            if (pool.name, b.name) in backends
+        }
+        busy = {name: rate for name, rate in rates.items() if rate != 0}
+        if not busy or time.monotonic() >= end:
+            return busy
+        if busy_text(busy) != said:
+            said = busy_text(busy)
+            say(f"waiting: {said}")
+
+
+def busy_text(busy: Mapping[str, float | None]) -> str:
+    """Which backends still get packets, in words."""
+    return ", ".join(
+        f"{name} gets {rate:,.0f} packets/s" if rate is not None else f"{name}: packets are not counted"
+        for name, rate in busy.items()
+    )
