@@ -22,10 +22,8 @@ from dnsteer.lint.masks.actions import (
 from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
 from dnsteer.lint.masks.causes import why_many
 from dnsteer.lint.masks.fields import BitRange, UnknownError
-from dnsteer.lint.masks.frames import HostileFrames
 from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits, parse_match
-from dnsteer.lint.masks.observed import ObservedMasks, read_mask
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
@@ -35,6 +33,8 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show_mask
+from tests.hostile_frames import HostileFrames
+from tests.mask_attack import ObservedMasks, read_mask
 from tests.strategies import loaded_from, specs
 
 ROOT = Path(__file__).resolve().parents[2]
