@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.errors import Finding, SpecError
-from dnsteer.spec.hints import show_value
+from dnsteer.spec.errors import Finding, SpecError, show_value
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.spec import Hardware
 from dnsteer.spec.model.types import wanted

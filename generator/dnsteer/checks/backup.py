@@ -8,8 +8,7 @@ from dataclasses import replace
 from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Pool, Spec

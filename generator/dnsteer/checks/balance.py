@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.model.balance import Balance
 from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.spec import Backend, Pool, Selection

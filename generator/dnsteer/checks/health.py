@@ -9,8 +9,7 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.checked_services import checked_services, service_name
 from dnsteer.spec.derived import endpoints
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Pool

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dnsteer.spec.effective_query import EffectiveQuery, effective_query
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import show_value
+from dnsteer.spec.errors import Finding, Path, show_value
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.query import RANDOM_LABEL
 from dnsteer.spec.model.spec import Pool

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dnsteer.spec.errors import Finding, Path, show_path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near, show_path
 from dnsteer.spec.lint_codes import LINT_CODES
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.scope import Scope

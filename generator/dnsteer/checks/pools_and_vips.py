@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Selection, Vip
 from dnsteer.spec.scope import Scope

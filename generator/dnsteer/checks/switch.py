@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.spec.errors import Path, show_path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Path, near, show_path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.lint import Accept
 

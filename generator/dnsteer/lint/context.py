@@ -12,8 +12,7 @@ from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.examine import Examination, JudgedFlow
 from dnsteer.offload.judge import Reason
 from dnsteer.plan.plan import Plan
-from dnsteer.spec.errors import DefinitionError, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import DefinitionError, Path, near
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 

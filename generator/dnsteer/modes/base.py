@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
-from dnsteer.spec.errors import DefinitionError, Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import DefinitionError, Finding, Path, near
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Switch, Vip
 from dnsteer.spec.model.types import Address

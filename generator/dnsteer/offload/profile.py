@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from dnsteer.offload.capabilities import Profile as Profile
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.errors import Finding, Path, SpecError
-from dnsteer.spec.hints import near, show_value
+from dnsteer.spec.errors import Finding, Path, SpecError, near, show_value
 
 JUDGED_AS: Mapping[str, str] = {"ovs-netdev": "ovs-doca"}
 """Flavors without hardware, and the flavor that the spec would use on a card: lint judges by it by default."""

@@ -18,7 +18,7 @@ from jinja2 import nodes
 from jinja2.runtime import LoopContext
 
 from dnsteer.render.templates import unwildcard
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import near
 from dnsteer.tables.table import TemplateError
 
 UNKNOWN: Any = object()

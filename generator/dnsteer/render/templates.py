@@ -20,8 +20,7 @@ import jinja2
 
 from dnsteer import __version__
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.errors import show_path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import near, show_path
 from dnsteer.tables.fields import FIELDS, SCRATCH
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
-from dnsteer.spec.hints import near, show_value
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, near, shorten, show_value
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.backup import Backup
 from dnsteer.spec.model.balance import Balance

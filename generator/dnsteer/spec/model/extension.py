@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import near
 from dnsteer.spec.model.device import Device
 from dnsteer.spec.model.part import Part, bounds, whole
 from dnsteer.spec.model.types import Interface, IPv4, IPv6, Name, wanted
