@@ -19,7 +19,7 @@ from dnsteer.agent.flapping import FlappingRecord
 from dnsteer.agent.health import Result, Thresholds
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.health_checks import effective_query
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.flapping import past_failures

@@ -22,7 +22,7 @@ from dnsteer.agent.balance.metric import MetricError
 from dnsteer.agent.balance.page import MAX_LABELS, MAX_LINE, values_in
 from dnsteer.agent.balance.push import push_application
 from dnsteer.agent.balance.scrape import Scraper, url_of
-from dnsteer.spec.model.metric_source import MetricSource, parse_series
+from dnsteer.spec.model.balance import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend, Pool
 
 PAGE = """\

@@ -10,6 +10,7 @@ from typing import cast, get_args
 
 import pytest
 
+from dnsteer.checks.lint_entries import LINT_CODES
 from dnsteer.checks.load import check_document
 from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
 from dnsteer.lint.context import LintContext
@@ -22,7 +23,6 @@ from dnsteer.lint.software import NEIGHBORS
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import DefinitionError
-from dnsteer.spec.lint_codes import LINT_CODES
 from dnsteer.spec.loaded import Loaded
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"

@@ -12,7 +12,7 @@ from dnsteer.agent.health import CheckState, Result, after_result
 from dnsteer.agent.probes.serials import Serials
 from dnsteer.agent.probes.targets import Key, ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.effective_query import EffectiveQuery
+from dnsteer.spec.health_checks import EffectiveQuery
 from dnsteer.switch.flapping import PastFailures
 
 

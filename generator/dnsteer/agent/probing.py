@@ -12,7 +12,7 @@ from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import ProbeTarget, rounds
 from dnsteer.agent.probes.turns import KnownTargets, Prober, Turns
 from dnsteer.agent.probes.udp import Report, UdpProbe
-from dnsteer.spec.effective_query import EffectiveQuery
+from dnsteer.spec.health_checks import EffectiveQuery
 from dnsteer.spec.model.health import CheckKind
 
 

@@ -9,10 +9,9 @@ from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
-from dnsteer.spec.model.backup import Backup
-from dnsteer.spec.model.families import FAMILIES
-from dnsteer.spec.model.spec import Pool, Spec
-from dnsteer.spec.scope import Scope
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.spec import Backup, Pool, Spec
+from dnsteer.spec.model.types import FAMILIES
 
 
 def check_backups(scope: Scope) -> Iterator[Finding]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec.errors import Finding, Path, near
-from dnsteer.spec.model.balance import Balance
-from dnsteer.spec.model.metric_source import MetricSource
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.spec import Backend, Pool, Selection
-from dnsteer.spec.scope import Scope
 
 _OF_METRIC = ("source", "change", "least", "half_life")
 _OF_SPILL = ("to", "above", "below")

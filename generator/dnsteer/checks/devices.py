@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.device import Device
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.spec.scope import Scope
 
 # fmt: off
 TYPES = (

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.scope import Scope
 
 
 def check_empty_keys(scope: Scope) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 
 _AT: Path = ("switch", "extension")
 

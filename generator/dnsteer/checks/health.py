@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dnsteer.checks.health_query import check_query
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import checked_services, service_name
 from dnsteer.spec.derived import endpoints
 from dnsteer.spec.errors import Finding, Path, near
+from dnsteer.spec.health_checks import checked_services, service_name
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Pool
-from dnsteer.spec.scope import Scope
 
 
 def check_probe(scope: Scope) -> Iterator[Finding]:

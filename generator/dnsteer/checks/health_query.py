@@ -6,12 +6,11 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from dnsteer.spec.effective_query import EffectiveQuery, effective_query
 from dnsteer.spec.errors import Finding, Path, show_value
-from dnsteer.spec.model.health import CheckKind, HealthCheck
-from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.health_checks import EffectiveQuery, effective_query
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.health import RANDOM_LABEL, CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Pool
-from dnsteer.spec.scope import Scope
 
 PLACEHOLDERS = ("address", "port", "pool", "backend")
 """What is replaced in the words of a command, in braces."""

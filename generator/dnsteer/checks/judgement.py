@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.spec import Pool, State
-from dnsteer.spec.scope import Scope
 
 
 def check_judgement(scope: Scope) -> Iterator[Finding]:

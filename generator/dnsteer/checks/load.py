@@ -28,10 +28,9 @@ from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
 from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError, show_value
-from dnsteer.spec.loaded import Loaded, with_slots
+from dnsteer.spec.loaded import Loaded, Scope, with_slots
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.schema_errors import findings_of
-from dnsteer.spec.scope import Scope
 from dnsteer.spec.workers import places, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]

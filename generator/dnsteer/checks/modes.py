@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dnsteer.modes import MODES, NamedVip
 from dnsteer.spec.errors import Finding
-from dnsteer.spec.scope import Scope
+from dnsteer.spec.loaded import Scope
 
 
 def check_modes(scope: Scope) -> Iterator[Finding]:

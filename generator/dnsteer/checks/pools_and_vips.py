@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
-from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Selection, Vip
-from dnsteer.spec.scope import Scope
+from dnsteer.spec.model.types import FAMILIES, Family
 
 WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Conflict, Scope
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Conflict, Scope
 
 
 def check_services(scope: Scope) -> Iterator[Finding]:

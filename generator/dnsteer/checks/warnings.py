@@ -11,13 +11,12 @@ from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.checks.switch import families_that_return
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.effective_query import tests_only_liveness
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.families import ANY, FAMILIES, Family
+from dnsteer.spec.health_checks import tests_only_liveness
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.spec.model.spec import Spec, State
-from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
+from dnsteer.spec.model.types import ANY, FAMILIES, Address, Family
 
 
 def warnings(scope: Scope) -> Iterator[Finding]:

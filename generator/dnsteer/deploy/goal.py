@@ -16,8 +16,8 @@ from dnsteer.deploy.wanted import Wanted
 from dnsteer.plan.applied_slots import keep_slots, notes
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.derived import slot_count
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.workers import worker_counts

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dns.serial import Serial
 
 from dnsteer.lab.names import ZONE
-from dnsteer.spec.effective_query import effective_query
-from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.health_checks import effective_query
+from dnsteer.spec.model.health import RANDOM_LABEL
 from dnsteer.spec.model.spec import Spec
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dnsteer.modes.base import BackendEnd, Mode, NamedVip, backend_addresses, forward_row, return_numbers
 from dnsteer.modes.nat_conflicts import check_nat
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import own_slots, service_name
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.families import ANY, Reach
+from dnsteer.spec.health_checks import own_slots, service_name
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.spec import Backend, Forwarding, Protocol, Vip
-from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
+from dnsteer.spec.model.types import ANY, Address, Reach
 from dnsteer.spec.workers import Worker, has_workers
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import Category, number_names

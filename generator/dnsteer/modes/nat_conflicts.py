@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from dnsteer.modes.base import NamedVip
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.loaded import Conflict, Scope
 from dnsteer.spec.model.spec import Protocol
-from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Conflict, Scope
+from dnsteer.spec.model.types import FAMILIES, Address, Family
 
 
 @dataclass

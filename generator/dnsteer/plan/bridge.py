@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac
-from dnsteer.spec.model.device import Device
+from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, Vip
 from dnsteer.spec.workers import has_workers
 

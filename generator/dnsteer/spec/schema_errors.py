@@ -14,19 +14,14 @@ from pydantic.fields import FieldInfo
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, near, shorten, show_value
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
-from dnsteer.spec.model.backup import Backup
-from dnsteer.spec.model.balance import Balance
+from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
-from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
-from dnsteer.spec.model.gratuitous import Gratuitous
-from dnsteer.spec.model.health import HealthCheck
+from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
-from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.query import Expect, Query
-from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
+from dnsteer.spec.model.spec import Backend, Backup, Console, Gratuitous, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _UNIONS = (

@@ -11,11 +11,11 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.errors import Path
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
+from dnsteer.spec.model.types import ANY, FAMILIES, Family, Reach
 from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie, number_names
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.subject import Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.types import Family
 from dnsteer.tables.cookies import Category
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.subject import Subject

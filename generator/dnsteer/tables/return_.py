@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.types import Family
 from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table, rows_of_modes
 

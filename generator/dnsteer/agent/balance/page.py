@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dnsteer.agent.balance.metric import MetricError
-from dnsteer.spec.model.metric_source import parse_series
+from dnsteer.spec.model.balance import parse_series
 
 MAX_LINE = 8192
 """Bytes of a line."""

@@ -10,7 +10,7 @@ import httpx
 
 from dnsteer.agent.balance.metric import MetricError
 from dnsteer.agent.balance.page import values_in
-from dnsteer.spec.model.metric_source import MetricSource
+from dnsteer.spec.model.balance import MetricSource
 from dnsteer.spec.model.spec import Backend
 
 MAX_BYTES = 1 << 20

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from dnsteer.spec.errors import near
-from dnsteer.spec.model.device import Device
-from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.part import Device, Part, bounds, whole
 from dnsteer.spec.model.types import Interface, IPv4, IPv6, Name, wanted
 
 HASH_FIELDS = ("src_ip", "dst_ip", "src_port", "dst_port")
