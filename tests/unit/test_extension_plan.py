@@ -18,7 +18,7 @@ from dnsteer.render.flows import flows_of
 from dnsteer.render.program import program_of, program_text
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.types import Reach
+from dnsteer.spec.model.families import Reach
 from dnsteer.tables.egress import EgressRow
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.slot import SlotTable, probe_numbers

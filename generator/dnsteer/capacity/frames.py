@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnsteer.spec.model.types import Family
+from dnsteer.spec.model.families import Family
 
 MIN_FRAME, MAX_FRAME = 64, 9600
 """Ethernet's smallest frame, and the largest that BlueField cards accept."""

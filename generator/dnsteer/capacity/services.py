@@ -17,7 +17,7 @@ from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.uplinks import UplinkUse, uplink_shares
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.types import Family
+from dnsteer.spec.model.families import Family
 
 
 @dataclass(frozen=True)

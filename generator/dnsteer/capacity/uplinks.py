@@ -8,8 +8,8 @@ from typing import Literal
 from dnsteer.modes import MODES
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec import derived
+from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Backend, Spec, Vip
-from dnsteer.spec.model.types import Family
 
 UplinkUse = tuple[str, Literal["in", "out"]]
 """An uplink's name and a direction."""

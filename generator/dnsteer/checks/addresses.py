@@ -10,9 +10,10 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.probe import end_of_network
 from dnsteer.spec.model.spec import Backend, Pool
-from dnsteer.spec.model.types import FAMILIES, TRANSLATED, Address
+from dnsteer.spec.model.types import TRANSLATED, Address
 from dnsteer.spec.workers import Worker
 
 

@@ -10,8 +10,8 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Backup, Pool, Spec
-from dnsteer.spec.model.types import FAMILIES
 
 
 def check_backups(scope: Scope) -> Iterator[Finding]:

@@ -17,11 +17,8 @@ from dnsteer.checks.bringup import check_bringup
 from dnsteer.checks.devices import check_devices
 from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
-from dnsteer.checks.health import check_health, check_probe
-from dnsteer.checks.judgement import check_judgement
-from dnsteer.checks.modes import check_modes
-from dnsteer.checks.pools_and_vips import check_pools, check_vips
-from dnsteer.checks.services import check_services
+from dnsteer.checks.health import check_health, check_judgement, check_probe
+from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers

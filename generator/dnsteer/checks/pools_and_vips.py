@@ -1,15 +1,16 @@
-"""Rules that pools and VIPs must keep so that they can work: references, limits, what flavors lack."""
+"""Rules that pools, VIPs and services must keep so that they can work: references, limits, what modes and flavors lack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.modes import MODES
+from dnsteer.modes import MODES, NamedVip
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
-from dnsteer.spec.loaded import Scope
-from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Selection, Vip
-from dnsteer.spec.model.types import FAMILIES, Family
+from dnsteer.spec.loaded import Conflict, Scope
+from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
+from dnsteer.spec.model.types import Address
 
 WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
@@ -142,3 +143,56 @@ def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) ->
                 f"a pool with a backend that has an {WORD[family]} address and a weight",
                 f"give its backends {_lacking(scope.spec.pools[vip.pool], family)}, or leave this address out",
             )
+
+
+def check_modes(scope: Scope) -> Iterator[Finding]:
+    """All findings of the modes. VIPs without a pool have a finding of their own."""
+    pools = scope.spec.pools
+    for word, mode in MODES.items():
+        vips = [
+            NamedVip(name, vip, pools[vip.pool])
+            for name, vip in scope.spec.vips.items()
+            if vip.forwarding is word and vip.pool in pools
+        ]
+        yield from mode.check(scope, vips)
+
+
+def check_services(scope: Scope) -> Iterator[Finding]:
+    """All findings of services that conflict."""
+    too_many = list(_limits(scope))
+    yield from too_many
+    if not too_many:
+        yield from _duplicates(scope)
+
+
+def _limits(scope: Scope) -> Iterator[Finding]:
+    """Limits of what a switch, and the check of each slot, can take."""
+    vips = scope.spec.vips.values()
+    count, most = sum(len(derived.endpoints(v)) * len(v.addresses) for v in vips), derived.MAX_SERVICES
+    if count > most:
+        what = "services (addresses times protocols and ports)"
+        yield scope.finding(("vips",), f"{count} {what}", f"at most {most}", "each is a flow: split the spec by switch")
+
+
+def _duplicates(scope: Scope) -> Iterator[Finding]:
+    """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
+    seen: dict[Address, dict[tuple[Protocol, int], Path]] = {}
+    pairs: dict[tuple[Path, Path], Conflict] = {}
+    for name, vip in scope.spec.vips.items():
+        addresses = {address: seen.setdefault(address, {}) for address in vip.addresses}
+        for endpoint in derived.endpoints(vip):
+            path: Path = ("vips", name, "services", endpoint.index)
+            for address, services in addresses.items():
+                earlier = services.setdefault((endpoint.protocol, endpoint.port), path)
+                if earlier is path:
+                    continue
+                key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])
+                pair = pairs.setdefault(key, Conflict(path, earlier))
+                pair.shared.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
+    for pair in pairs.values():
+        yield scope.finding(
+            pair.path,
+            f"{pair.shown()} a second time",
+            "each address, protocol and port once",
+            f"see {scope.where(pair.earlier)}",
+        )

@@ -9,9 +9,9 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
-from dnsteer.spec.model.types import FAMILIES, Family
 
 _NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "patch": "peer"}
 """Options without which Open vSwitch does not open a device of a type."""

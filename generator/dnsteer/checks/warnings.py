@@ -14,9 +14,10 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.health_checks import tests_only_liveness
 from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.spec.model.spec import Spec, State
-from dnsteer.spec.model.types import ANY, FAMILIES, Address, Family
+from dnsteer.spec.model.types import Address
 
 
 def warnings(scope: Scope) -> Iterator[Finding]:

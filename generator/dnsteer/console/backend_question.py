@@ -8,9 +8,9 @@ from dnsteer.console.attention_item import Command
 from dnsteer.console.seen import Side
 from dnsteer.spec.derived import address_of
 from dnsteer.spec.health_checks import effective_query, own_port
+from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.health import RANDOM_LABEL, CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Backend, Pool
-from dnsteer.spec.model.types import FAMILIES
 
 _FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
 

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dnsteer.plan.slot_shares import slots_of
+from dnsteer.spec.model.families import Reach
 from dnsteer.spec.model.spec import Selection, Spec
-from dnsteer.spec.model.types import Reach
 
 TOLERANCE = 0.02
 """Largest relative deviation from the expected share."""

@@ -11,8 +11,9 @@ from dnsteer.modes import MODES
 from dnsteer.plan.slot_shares import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
+from dnsteer.spec.model.families import Reach
 from dnsteer.spec.model.spec import Selection, Spec
-from dnsteer.spec.model.types import Address, Reach
+from dnsteer.spec.model.types import Address
 
 FEW_SOCKETS = 16
 """Number of sockets that one dnsperf handles with little CPU time."""

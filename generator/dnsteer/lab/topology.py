@@ -18,8 +18,9 @@ from dnsteer.lab.errors import TopologyError
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
+from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
-from dnsteer.spec.model.types import FAMILIES, Address, Family
+from dnsteer.spec.model.types import Address
 
 MAX_SERVERS = 128
 """Maximum number of name servers: each is three processes of about 10 MB."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from dnsteer.modes.base import BackendEnd, OwnsVip, forward_row
 from dnsteer.spec import derived
+from dnsteer.spec.model.families import ANY, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding
-from dnsteer.spec.model.types import ANY, Address, Reach
+from dnsteer.spec.model.types import Address
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.forward import ForwardRow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dnsteer.spec.model.types import Family
+from dnsteer.spec.model.families import Family
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Tar
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
 from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Vip
-from dnsteer.spec.model.types import ANY, FAMILIES, Address, Family, Reach
+from dnsteer.spec.model.types import Address
 
 _INNER: dict[Family, int] = {"ipv4": 4, "ipv6": 41}
 """IP protocol number of the outer header, by the family of the inner packet."""

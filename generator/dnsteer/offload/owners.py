@@ -12,7 +12,7 @@ from dnsteer.modes import BY_PROGRAM
 from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.plan import Plan
-from dnsteer.spec.model.types import Family
+from dnsteer.spec.model.families import Family
 from dnsteer.tables.return_ import PREFIX, NatReturnRow, OwnReturnRow
 from dnsteer.tables.vip import ServiceRow
 

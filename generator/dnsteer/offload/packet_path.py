@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dnsteer.spec.model.types import Family
+from dnsteer.spec.model.families import Family
 
 Verdict = Literal["yes", "partial", "no", "unknown"]
 """Whether hardware forwards the packets (yes), only classifies them for the CPU (partial), does not (no), or unpublished."""

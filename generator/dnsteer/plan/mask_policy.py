@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dnsteer.plan.plan import Plan
-from dnsteer.spec.model.types import Family
+from dnsteer.spec.model.families import Family
 from dnsteer.tables.egress import EgressRow
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, TranslatedRow

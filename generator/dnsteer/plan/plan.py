@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dnsteer.slots.membership import Membership
-from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.slot import SlotTable
-from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
     from dnsteer.plan.extension.program import ExtensionPlan

@@ -13,8 +13,8 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
+from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
-from dnsteer.spec.model.types import Family
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow

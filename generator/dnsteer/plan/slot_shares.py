@@ -12,8 +12,8 @@ from dnsteer.slots.owners import owners
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.families import ANY, FAMILIES, Reach
 from dnsteer.spec.model.spec import Pool, Spec, State
-from dnsteer.spec.model.types import ANY, FAMILIES, Reach
 
 
 def slots_of(spec: Spec, pool: Pool, family: Reach, maintenance: Sequence[Maintenance] = ()) -> tuple[str, ...]:

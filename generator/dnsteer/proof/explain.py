@@ -21,9 +21,8 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
 from dnsteer.switch.trace import read_trace
-from dnsteer.tables.cookies import COOKIE_TAG
+from dnsteer.tables.cookies import COOKIE_TAG, Subject
 from dnsteer.tables.order import PIPELINE
-from dnsteer.tables.subject import Subject
 
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _PROTOCOL_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from dnsteer.modes.extension import ExtendedService
-from dnsteer.plan.extension.program import ExtensionPlan
-from dnsteer.plan.extension.program_format import (
+from dnsteer.plan.extension.program import (
+    ExtensionPlan,
     HashFields,
     ProbeAddress,
     Probed,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
     MAX_SLOTS,
@@ -20,7 +21,7 @@ from dnsteer.spec.model.spec import (
     Switch,
     Vip,
 )
-from dnsteer.spec.model.types import Address, Family, Reach
+from dnsteer.spec.model.types import Address
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dnsteer.extension.handover import faults_of
 from dnsteer.modes import MODES
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import counted
+from dnsteer.spec.model.families import ANY
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.model.types import ANY
 from dnsteer.status.counters import BackendKey, Count, ExtendedServiceKey, Key, Sample
 from dnsteer.status.rates import Rates
 from dnsteer.switch.tools import SwitchError

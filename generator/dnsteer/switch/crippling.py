@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dnsteer.plan.mtu import LEAST_MTU
+from dnsteer.plan.bridge import LEAST_MTU
 from dnsteer.switch.settings_input import SettingsInput
 
 LEAST_MBITS = 100

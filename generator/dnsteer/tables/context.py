@@ -14,11 +14,10 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
 from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
-from dnsteer.spec.model.types import ANY, FAMILIES, Family, Reach
-from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie, number_names
+from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.rows import Rows
-from dnsteer.tables.subject import Subject
 
 T = TypeVar("T")
 _WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec.model.types import Family
-from dnsteer.tables.cookies import Category
+from dnsteer.spec.model.families import Family
+from dnsteer.tables.cookies import Category, Subject
 from dnsteer.tables.extension import ExitRow
-from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import ALL_TRAFFIC, Register, Table
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dnsteer.spec.model.types import Family
-from dnsteer.tables.subject import Subject
+from dnsteer.spec.model.families import Family
+from dnsteer.tables.cookies import Subject
 from dnsteer.tables.table import Table, rows_of_modes
 
 PREFIX = "64:ff9b::/96"

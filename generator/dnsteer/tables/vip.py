@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.spec.model.types import Family
-from dnsteer.tables.cookies import Category
-from dnsteer.tables.subject import Subject
+from dnsteer.spec.model.families import Family
+from dnsteer.tables.cookies import Category, Subject
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from dnsteer.spec.health_checks import (
     own_port,
     service_name,
 )
+from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Spec
-from dnsteer.spec.model.types import ANY, FAMILIES, Family
 from dnsteer.status.agent_knowledge import WARNS
 from dnsteer.tables.slot import probe_numbers
 

@@ -7,8 +7,8 @@ from dnsteer.modes.extension import ExtendedService, ExtensionBackend
 from dnsteer.plan.extension.program import SELECT, ExtensionPlan, ExtensionPortRow
 from dnsteer.spec import derived
 from dnsteer.spec.model.extension import ExtensionPort
+from dnsteer.spec.model.families import Family
 from dnsteer.spec.model.spec import Pool, Selection, Vip
-from dnsteer.spec.model.types import Family
 from dnsteer.tables.context import Context, slots_key
 from dnsteer.tables.extension import subject, translated_answers_leave_by
 from dnsteer.tables.return_ import TranslatedRow

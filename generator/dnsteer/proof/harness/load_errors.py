@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from dnsteer.render.flow_checks import shortened
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.render.template_lines import template_line
-from dnsteer.render.templates import templates_dir
+from dnsteer.render.templates import template_line, templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.tables.order import TABLES

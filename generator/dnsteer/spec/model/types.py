@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -234,10 +234,3 @@ IPv6 = Annotated[
     PlainSerializer(str),
     _schema("2001:db8::53", format="ipv6"),
 ]
-
-
-Family = Literal["ipv4", "ipv6"]
-FAMILIES: tuple[Family, Family] = ("ipv4", "ipv6")
-Reach = Literal["ipv4", "ipv6", "any"]
-"""Which address a backend must have to be reached: of one family, or of either."""
-ANY: Literal["any"] = "any"

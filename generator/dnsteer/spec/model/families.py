@@ -1,0 +1,11 @@
+"""The two address families, and the ways to reach a backend by them. Apart from the model, for quick verbs do without."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Family = Literal["ipv4", "ipv6"]
+FAMILIES: tuple[Family, Family] = ("ipv4", "ipv6")
+Reach = Literal["ipv4", "ipv6", "any"]
+"""Which address a backend must have to be reached: of one family, or of either."""
+ANY: Literal["any"] = "any"
