@@ -21,7 +21,7 @@ from bench.machine import machine
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.frames import query_frame
+from dnsteer.proof.dns_frames import query_frame
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded

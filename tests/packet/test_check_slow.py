@@ -17,9 +17,9 @@ from dnsteer.checks.load import load_spec
 from dnsteer.cli.check import verdict
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
+from dnsteer.proof.check_report import CheckReport
 from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.proof.report import CheckReport
 from dnsteer.switch import private
 from dnsteer.switch.logs import is_of_speed
 from dnsteer.switch.tools import SwitchError, TimedOutError

@@ -20,10 +20,9 @@ from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWat
 from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.console.seen import Seen, Side
 from dnsteer.metrics.observer import Known
-from dnsteer.offload.observe import TYPES, FlowJudge
+from dnsteer.offload.observe import TYPES, FlowJudge, RunningSwitch
 from dnsteer.offload.profile import profile
 from dnsteer.offload.reading import OffloadReader, OffloadReading
-from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document

@@ -12,10 +12,8 @@ import pytest
 
 from dnsteer.checks.lint_entries import LINT_CODES
 from dnsteer.checks.load import check_document
-from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
-from dnsteer.lint.finding import Code, LintFinding, Severity, worst_severity
+from dnsteer.lint.finder import LintContext, finder
+from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, Severity, mark_accepted, worst_severity
 from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
 from dnsteer.lint.services import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
+from dnsteer.lint.mask_count import why_many
 from dnsteer.lint.masks.actions import (
     Conntrack,
     GotoTable,
@@ -20,7 +21,6 @@ from dnsteer.lint.masks.actions import (
     parse_actions,
 )
 from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
-from dnsteer.lint.masks.causes import why_many
 from dnsteer.lint.masks.fields import BitRange, UnknownError
 from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits, parse_match

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import check_document
+from dnsteer.lint.mask_count import why_many
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.lint.masks.causes import why_many
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.spec.document import parse_document

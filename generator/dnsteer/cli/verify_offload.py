@@ -32,8 +32,7 @@ def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Pro
 
 def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, control: str | None, json: bool) -> None:
     """Look and tell; exit code 2 when something should be in hardware and is not."""
-    from dnsteer.offload.observe import observe
-    from dnsteer.offload.running_switch import read_running_switch
+    from dnsteer.offload.observe import observe, read_running_switch
     from dnsteer.switch.unixctl import Unixctl, control_socket
 
     profile = profile_named(flavor, loaded, json)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
+from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.plan.mask_policy import MaskPolicy, TrafficKind
 from dnsteer.plan.plan import Plan

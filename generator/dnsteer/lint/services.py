@@ -6,15 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
+from dnsteer.lint.finder import LintContext, finder, reasons_of
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.lint.reasons import reasons_of
 from dnsteer.modes import MODES
 from dnsteer.offload.context import eswitch_setup
-from dnsteer.offload.counts import rules_of
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.offload.examine import Examination, JudgedFlow
+from dnsteer.offload.examine import Examination, JudgedFlow, rules_of
 from dnsteer.offload.judge import Reason, join_reasons, judge
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath

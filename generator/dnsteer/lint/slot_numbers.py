@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
+from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.plan.slot_shares import used_weights, worst_of
 from dnsteer.spec import derived

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dnsteer.lint.context import SWITCH, LintContext
-from dnsteer.lint.finder import finder
+from dnsteer.lint.finder import SWITCH, LintContext, finder, first_reason
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.lint.reasons import first_reason
 from dnsteer.offload.datapath_flow import Unreadable
 from dnsteer.offload.examine import JudgedFlow
 

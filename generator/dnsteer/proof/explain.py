@@ -10,7 +10,7 @@ from typing import Any
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
-from dnsteer.proof.frames import query_frame
+from dnsteer.proof.dns_frames import query_frame
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import packet_summary

@@ -99,9 +99,8 @@ def _datapath(switch: TargetSwitch, loaded: Loaded, facts: ReportFacts) -> Datap
 
 def _offload(switch: TargetSwitch, status: Status, loaded: Loaded) -> Observation | None:
     """As `verify --offload` has it; None where the tables are not those of the record, so that nothing can be said."""
-    from dnsteer.offload.observe import observe
+    from dnsteer.offload.observe import observe, read_running_switch
     from dnsteer.offload.profile import profile
-    from dnsteer.offload.running_switch import read_running_switch
     from dnsteer.plan.applied_slots import keep_slots
 
     state = status.reading.state

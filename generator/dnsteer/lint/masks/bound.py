@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dnsteer.lint.masks.lookups import Lookups
+from dnsteer.lint.masks.classifier import Lookups
 from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged_masks, size
 from dnsteer.lint.masks.walk import Walk, WalkEnd
 from dnsteer.plan.plan import Plan

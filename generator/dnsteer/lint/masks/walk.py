@@ -24,8 +24,8 @@ from dnsteer.lint.masks.actions import (
     SetField,
     parse_actions,
 )
+from dnsteer.lint.masks.classifier import Lookups
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP
-from dnsteer.lint.masks.lookups import Lookups
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
 from dnsteer.lint.masks.matches import FieldBits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
-from dnsteer.proof.reference.modes.direct_return import DirectReturn
+from dnsteer.proof.reference.modes.dsr import DirectReturn
 from dnsteer.proof.reference.service import AddressService, ReachedBackend
 from dnsteer.proof.reference.wire import DONT_FRAGMENT, IPV4, IPV6, Packet, ipv4_header, ipv6_header
 from dnsteer.spec.model.spec import Backend

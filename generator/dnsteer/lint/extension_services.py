@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
+from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
 from dnsteer.offload.examine import Examination
-from dnsteer.offload.extension import untested_text, untested_text_of
+from dnsteer.offload.extension_part import untested_text, untested_text_of
 from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
