@@ -11,11 +11,11 @@ import pytest
 
 from dnsteer.capacity import estimate, passes
 from dnsteer.capacity.bounds import figures, latencies
+from dnsteer.capacity.capacity_report import CapacityReport
 from dnsteer.capacity.card_setup import card_setup
-from dnsteer.capacity.frames import message
+from dnsteer.capacity.frame_sizes import message
 from dnsteer.capacity.model import Model, line_rate
 from dnsteer.capacity.plot import draw
-from dnsteer.capacity.report import CapacityReport
 from dnsteer.capacity.uplinks import uplink_shares
 from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.build import build_plan

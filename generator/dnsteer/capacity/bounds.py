@@ -10,7 +10,7 @@ from dnsteer.capacity import estimate, passes
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.cores import LARGE_FRAME
 from dnsteer.capacity.estimate import Estimate
-from dnsteer.capacity.frames import mean
+from dnsteer.capacity.frame_sizes import mean
 from dnsteer.capacity.model import Model, line_rate, waiting
 from dnsteer.capacity.readings import SwitchState
 from dnsteer.offload.packet_path import PacketPath

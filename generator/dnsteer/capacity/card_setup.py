@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dnsteer.capacity.frames import DnsSizes
+from dnsteer.capacity.frame_sizes import DnsSizes
 from dnsteer.capacity.model import Model, all_rows
 from dnsteer.capacity.readings import SwitchState
 from dnsteer.card.published import TrackingBy

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer.capacity import estimate
 from dnsteer.capacity.bounds import Bound, figures, in_hardware
-from dnsteer.capacity.frames import JUMBO, MIN_FRAME, message
+from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
+from dnsteer.capacity.frame_sizes import JUMBO, MIN_FRAME, message
 from dnsteer.capacity.model import Model, line_rate
 from dnsteer.capacity.readings import FEW, SwitchState
-from dnsteer.capacity.report import CapacityReport, PathGroup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from dnsteer.capacity.bounds import Bound, Figures, figures
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate, worst_kind
-from dnsteer.capacity.frames import empty_segment, mix
+from dnsteer.capacity.frame_sizes import empty_segment, mix
 from dnsteer.capacity.model import line_rate
 from dnsteer.capacity.uplinks import UplinkUse, uplink_shares
 from dnsteer.offload.packet_path import PacketPath

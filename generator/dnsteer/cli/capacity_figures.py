@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from dnsteer.capacity.capacity_report import CapacityReport
 from dnsteer.capacity.estimate import Estimate, worst_kind
-from dnsteer.capacity.report import CapacityReport
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BASIS = "limited by; basis"

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dnsteer.capacity.bounds import LOADED, WORDS
+from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
 from dnsteer.capacity.passes import longer
-from dnsteer.capacity.report import CapacityReport, PathGroup
 from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure_text, range_text
 from dnsteer.cli.capacity_totals import changed_totals, each_vip, totals
 from dnsteer.spec.errors import escape

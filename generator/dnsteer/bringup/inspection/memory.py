@@ -13,7 +13,7 @@ from dnsteer.spec.model.bringup import PAGE_SIZES
 _SCRIPT = "run 10-hugepages.sh"
 
 
-def memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
+def inspect_memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
     """The items of memory and cores; *running* tells whether ovs-vswitchd runs, and so has its pages already."""
     for pages in setup.memory.pages:
         yield _pages(machine, pages, running)

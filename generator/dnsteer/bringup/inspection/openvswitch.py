@@ -22,7 +22,7 @@ _DEBIAN = (
 Rows = list[dict[str, Any]]
 
 
-def openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
+def inspect_openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
     """The items of Open vSwitch, whose database is at *remote*."""
     columns = ("other_config", "external_ids", "dpdk_initialized", "dpdk_version")
     rows, item = _rows(machine, remote, "Open_vSwitch", *columns)

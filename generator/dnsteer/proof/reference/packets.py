@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dnsteer.proof.reference import neighbors
-from dnsteer.proof.reference.extension import ExtensionReference
+from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
 from dnsteer.proof.reference.probes import ProbeReference

@@ -1,51 +1,17 @@
-"""Leave-one-out errors of the model: every published row is predicted from a fit without it."""
+"""Errors of the capacity model at published rows that it was fitted without. For tests and the benchmark of capacity."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dnsteer.capacity.model import Model, PublishedRows, all_rows
-from dnsteer.card.published import Measures
-from dnsteer.spec.model.spec import Hardware
+from dnsteer.capacity.estimate import LeftOutRow
 
 MEDIAN, WORST = 0.10, 0.25
 """Limits on the median and the worst relative error of the explained rows."""
 REPEAT = 0.01
 """Rows whose relative difference is below this count as the same figure."""
-
-
-@dataclass(frozen=True)
-class LeftOutRow:
-    """A row's measured figure, and the model's prediction from a fit without it."""
-
-    card: Hardware
-    row: str
-    measures: Measures
-    unit: str
-    measured: float
-    predicted: float
-    unexplained: str
-
-    @property
-    def error(self) -> float:
-        """The relative error of the prediction."""
-        return self.predicted / self.measured - 1
-
-
-def leave_one_out(
-    rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None
-) -> Iterator[LeftOutRow]:
-    """Leave each row out in turn and yield its prediction; with *tables* (card and id) only for rows of these tables."""
-    rows = rows or all_rows()
-    wanted = None if tables is None else set(tables)
-    for card, table, name, row in rows.all():
-        if wanted is None or (card, table.id) in wanted:
-            model = Model(card, PublishedRows(rows.cards, frozenset({(card, name)})))
-            predicted = model.predict(table.measures, row)
-            yield LeftOutRow(card, name, table.measures, table.unit, row.value, predicted, row.unexplained)
 
 
 def error_summary(found: Sequence[LeftOutRow]) -> dict[str, Any]:

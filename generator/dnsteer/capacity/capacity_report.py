@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,14 @@ from typing import Any
 from dnsteer.capacity.bounds import Figures, Latencies, figures, latencies
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
-from dnsteer.capacity.frames import mix
+from dnsteer.capacity.frame_sizes import mix
 from dnsteer.capacity.passes import longer
 from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates, without_names
 from dnsteer.capacity.uplinks import entry_of, spreads_load
+from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.packet_path import PacketPath
+from dnsteer.offload.profile import Profile
+from dnsteer.plan.sizes import FLOW_LIMIT, flow_limit
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware
 
@@ -234,3 +237,29 @@ def _rates(of: VipRates) -> dict[str, Any]:
 
 def _rate(rate: LimitedRate | None) -> dict[str, Any] | None:
     return None if rate is None else {**rate.most.times(1e6).as_json(0), "limit": rate.limit}
+
+
+_WORDS: tuple[tuple[LimitName, str, str], ...] = (
+    ("counters", "datapath flows", "counters, of which each offloaded flow takes one"),
+    ("rules", "hardware rules", "hardware rules that there may be"),
+)
+
+
+def beyond_limits(setup: CardSetup, profile: Profile, flows: int) -> Iterator[str]:
+    """Yield a sentence for each limit that the spec's datapath *flows* or hardware rules pass; lint finds the same ones."""
+    if flows > FLOW_LIMIT:
+        yield (
+            f"about {flows:,} datapath flows exceed the default flow-limit of {FLOW_LIMIT:,}: set "
+            f"other_config:flow-limit to {flow_limit(flows):,} (dnsteer bringup does)"
+        )
+    counts = {"counters": flows, "rules": setup.entries}
+    for name, what, whose in _WORDS:
+        limit = profile.limits.get(name)
+        if limit is not None and limit.value is not None and counts[name] > limit.value:
+            note = f" ({limit.note})" if limit.note else ""
+            yield f"about {counts[name]:,} {what} exceed the {limit.value:,} {whose}{note}"
+    facts = setup.model.published.facts
+    if facts is not None and setup.entries > facts.max_entries.value:
+        yield (
+            f"{setup.entries:,} hardware rules are more than {facts.max_entries.value:,.0f}: {facts.max_entries.about}"
+        )

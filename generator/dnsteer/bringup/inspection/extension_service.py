@@ -15,7 +15,7 @@ _UNITS = ("/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/syst
 _SCRIPT = "run 50-extension.sh"
 
 
-def extension(machine: Machine, setup: Setup) -> Iterator[Item]:
+def inspect_extension(machine: Machine, setup: Setup) -> Iterator[Item]:
     """The items of the extension; none where nothing of it is set up."""
     if not setup.program:
         return
