@@ -36,7 +36,7 @@ from dnsteer.lab.program import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import HOSTS
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 

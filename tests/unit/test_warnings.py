@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dnsteer.plan.slot_shares import uneven
+from dnsteer.plan.pool_slots import uneven
 from dnsteer.spec.errors import Finding, together
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import MAX_SLOTS

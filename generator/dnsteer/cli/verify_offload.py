@@ -52,7 +52,7 @@ def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
-    from dnsteer.plan.applied_slots import keep_slots
+    from dnsteer.plan.pool_slots import keep_slots
 
     bridge = loaded.spec.switch.bridge
     with switch.session() as session:

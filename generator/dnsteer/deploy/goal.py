@@ -13,7 +13,7 @@ from dnsteer.deploy.recorded import is_applied
 from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted import Wanted
-from dnsteer.plan.applied_slots import keep_slots, notes
+from dnsteer.plan.pool_slots import keep_slots, notes
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.derived import slot_count

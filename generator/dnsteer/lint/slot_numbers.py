@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.plan.slot_shares import used_weights, worst_of
+from dnsteer.plan.pool_slots import used_weights, worst_of
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Pool, Spec
 from dnsteer.tables.vip import ServiceRow

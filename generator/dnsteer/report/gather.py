@@ -101,7 +101,7 @@ def _offload(switch: TargetSwitch, status: Status, loaded: Loaded) -> Observatio
     """As `verify --offload` has it; None where the tables are not those of the record, so that nothing can be said."""
     from dnsteer.offload.observe import observe, read_running_switch
     from dnsteer.offload.profile import profile
-    from dnsteer.plan.applied_slots import keep_slots
+    from dnsteer.plan.pool_slots import keep_slots
 
     state = status.reading.state
     if status.tables_match != "recorded" or state is None:
