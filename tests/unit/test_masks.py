@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.lint.mask_count import why_many
+from dnsteer.lint.mask_count import explain_bound
 from dnsteer.lint.masks.actions import (
     Conntrack,
     GotoTable,
@@ -134,7 +134,7 @@ def test_what_makes_the_masks_many_is_said_of_the_spec() -> None:
     said = (
         f"source-port pools have 3 different numbers of slots (4, 8, 16): with one number for all it is at most {one}"
     )
-    assert why_many(loaded, found) == [said]
+    assert explain_bound(loaded, found) == [said]
 
 
 def test_both_ways_behind_a_hash_are_said_too_and_all_together() -> None:
@@ -149,7 +149,7 @@ def test_both_ways_behind_a_hash_are_said_too_and_all_together() -> None:
     vips["other"] = vip.model_copy(update={"addresses": [ip_address("198.51.100.98")], "forwarding": other})
     loaded = replace(base, spec=base.spec.model_copy(update={"pools": pools, "vips": vips}))
     total = mask_bound(build_plan(loaded)).total
-    *single, together = why_many(loaded, mask_bound(build_plan(loaded)))
+    *single, together = explain_bound(loaded, mask_bound(build_plan(loaded)))
     assert any(text.startswith("dp-hash pools have 2 different numbers of slots (4, 16)") for text in single)
     assert any(text.startswith("VIPs of dp-hash pools forward by dsr and nat: with one") for text in single)
     most = [int(text.rsplit(" ", 1)[1]) for text in single]
@@ -159,7 +159,7 @@ def test_both_ways_behind_a_hash_are_said_too_and_all_together() -> None:
 def test_where_the_spec_is_no_reason_the_tables_are_named() -> None:
     loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
     found = mask_bound(build_plan(loaded))
-    said = why_many(loaded, found)
+    said = explain_bound(loaded, found)
     assert len(said) == 4 and "ending in table" in said[0]
     assert said[-1] == f"and {len(found.why) - 3} more"
 
@@ -167,7 +167,7 @@ def test_where_the_spec_is_no_reason_the_tables_are_named() -> None:
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 def test_there_is_a_reason_for_every_spec(loaded: Loaded) -> None:
-    assert why_many(loaded, mask_bound(build_plan(loaded)))
+    assert explain_bound(loaded, mask_bound(build_plan(loaded)))
 
 
 # What Open vSwitch 3.1 was seen to make of such tables, and the bound: seen, most.

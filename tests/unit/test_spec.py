@@ -10,7 +10,7 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.spec.document import MAX_BYTES, bridge_of, parse_document
+from dnsteer.spec.document import MAX_SPEC_BYTES, bridge_of, parse_document
 from dnsteer.spec.errors import MAX_FINDINGS, MAX_SHOWN, SpecError
 from dnsteer.spec.loaded import digest
 from tests.unit.spec_text import SPEC, changed, load
@@ -215,7 +215,7 @@ def test_file_name_with_escapes(tmp_path: Path) -> None:
 
 def test_too_large(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
-    file.write_bytes(b"#" * MAX_BYTES + b"\n")
+    file.write_bytes(b"#" * MAX_SPEC_BYTES + b"\n")
     assert "found more than 8 MiB" in error_of(file)
 
 
@@ -228,7 +228,7 @@ def test_too_large_without_end() -> None:
 
 def test_large_but_legal(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
-    file.write_text(SPEC + "#" * (MAX_BYTES - len(SPEC)))
+    file.write_text(SPEC + "#" * (MAX_SPEC_BYTES - len(SPEC)))
     assert digest(load_spec(file).spec) == digest(load(SPEC).spec)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dnsteer.plan.pool_slots import uneven
+from dnsteer.plan.pool_slots import uneven_shares
 from dnsteer.spec.errors import Finding, together
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import MAX_SLOTS
@@ -45,7 +45,7 @@ def farm(*pools: str, ports: int = 0) -> str:
 
 
 def shares(loaded: Loaded) -> list[str]:
-    return [w.text("spec.yaml") for w in uneven(loaded)]
+    return [w.text("spec.yaml") for w in uneven_shares(loaded)]
 
 
 # Many of a kind.

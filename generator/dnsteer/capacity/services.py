@@ -54,7 +54,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class _Use:
+class _ResourceUse:
     """The time in us that one query uses of a resource, and the bound it belongs to. *what* is the kind of packets."""
 
     what: str
@@ -67,7 +67,7 @@ class _Use:
 class _SharedUses:
     """What one query uses of the resources; of equal queries one and the same object."""
 
-    uses: Sequence[_Use]
+    uses: Sequence[_ResourceUse]
 
 
 def without_names(path: PacketPath) -> PacketPath:
@@ -161,13 +161,13 @@ class Services:
             self._uplink_shares[key] = uplink_shares(self._loaded.spec, path)
         return self._uplink_shares[key]
 
-    def _query(self, path: PacketPath) -> list[_Use]:
+    def _query(self, path: PacketPath) -> list[_ResourceUse]:
         """Return what a UDP query and its answer use."""
         uses = self._packets(path, "query")
         answer = self._answer(path)
         return uses + (self._packets(answer, "answer") if answer else [])
 
-    def _connection(self, path: PacketPath) -> list[_Use]:
+    def _connection(self, path: PacketPath) -> list[_ResourceUse]:
         """Return what a TCP connection with one query uses: as many packets as in the published test, half each direction.
 
         If answers do not pass the switch, all packets are counted as queries: fewer really pass, so this is conservative.
@@ -185,20 +185,20 @@ class Services:
     def _answer(self, path: PacketPath) -> PacketPath | None:
         return self._paths.get((path.vip, path.service, path.family, "answer"))
 
-    def _packets(self, path: PacketPath, frame: str, count: float = 1.0) -> list[_Use]:
+    def _packets(self, path: PacketPath, frame: str, count: float = 1.0) -> list[_ResourceUse]:
         setup = self._setup
         found = figures(setup, path, mix(frame, path.family, _protocol(path), setup.sizes))
         engines: dict[Bound, str] = {b: "arm" if b == "arm" else "switch" for b in found.bounds if b != "link"}
         what = f"{path.direction} {path.family} {frame}"
         uses = [
-            _Use(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
+            _ResourceUse(what, _resource(bound, kind, found), bound, _inverse(found.bounds[bound], count))
             for bound, kind in engines.items()
         ]
         longest = _inverse(found.bounds["link"], count)
         clients = "in" if path.direction == "query" else "out"  # frames are shorter on the clients' side
         less = line_rate(1, found.size + found.longer) / line_rate(1, found.size)
         return uses + [
-            _Use(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
+            _ResourceUse(what, " ".join(hop), "link", longest.times(share * (less if hop[1] == clients else 1.0)))
             for hop, share in self._shares(path).items()
         ]
 
@@ -218,7 +218,7 @@ def _resource(bound: Bound, kind: str, found: Figures) -> str:
     return "bandwidth" if kind == "switch" and len(several) > 1 and bound == several[-1] else kind
 
 
-def _conservative(use: _Use) -> _Use:
+def _conservative(use: _ResourceUse) -> _ResourceUse:
     time = use.time
     because = ("packets of a connection are those of the published test, both directions", *time.because)
     return replace(use, time=replace(time, kind="extrapolation", because=because))
@@ -228,11 +228,11 @@ def _protocol(path: PacketPath) -> str:
     return path.service.partition("/")[0]
 
 
-def _rate(queries: Sequence[Sequence[_Use]]) -> LimitedRate | None:
+def _rate(queries: Sequence[Sequence[_ResourceUse]]) -> LimitedRate | None:
     """Return the rate, in millions per second, at which these queries in equal parts fit; None if there are none."""
     if not queries:
         return None
-    by_resource: dict[str, list[_Use]] = {}
+    by_resource: dict[str, list[_ResourceUse]] = {}
     for uses in queries:
         for use in uses:
             by_resource.setdefault(use.resource, []).append(use)

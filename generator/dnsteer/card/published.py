@@ -14,7 +14,7 @@ from dnsteer.spec.document import Document, read_document
 from dnsteer.spec.errors import Finding, SpecError, show_value
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.spec import Hardware
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import wrong_value
 
 Text = Annotated[str, Field(min_length=1)]
 Measures = Literal[
@@ -59,7 +59,7 @@ def _number(value: Any) -> float:
             number = 0.0
         if 0 < number < 1e12:
             return number
-    raise wanted("a number above 0")
+    raise wrong_value("a number above 0")
 
 
 def _figure(value: Any) -> float:
@@ -69,7 +69,7 @@ def _figure(value: Any) -> float:
             raise ValueError
         return float(value)
     except (TypeError, ValueError):
-        raise wanted("a number") from None
+        raise wrong_value("a number") from None
 
 
 Number = Annotated[float, BeforeValidator(_number)]

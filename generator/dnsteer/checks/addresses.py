@@ -142,7 +142,7 @@ def _translated(scope: Scope) -> Iterator[Finding]:
 
 
 @dataclass
-class _Seen:
+class _BackendTraits:
     """First index of each name, address and station of a pool."""
 
     first: dict[tuple[str, object], int] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class _Seen:
 
 def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator[Finding]:
     """Report two backends of a pool that are the same server, once per pair."""
-    seen = _Seen()
+    seen = _BackendTraits()
     told: set[tuple[Path, Path]] = set()
     for i, backend in enumerate(pool.backends):
         path: Path = ("pools", name, "backends", i)

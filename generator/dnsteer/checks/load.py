@@ -50,8 +50,8 @@ _CHECKS: Sequence[Check] = (
     check_balance,
     check_announce,
 )
-_OF_POOLS_AS_WRITTEN = (check_judgement, check_backups, check_balance, check_announce)
-_OF_WHAT_IS_MEANT = (
+_OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
+_SKIPPED_FOR_RECORDED = (
     check_devices,
     check_bringup,
     check_reachable,
@@ -61,7 +61,7 @@ _OF_WHAT_IS_MEANT = (
     check_announce,
 )
 """What finds mistakes that keep nobody from making the tables."""
-_BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
+_OF_SLOT_NUMBERS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""
 
 
@@ -86,14 +86,14 @@ def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
         raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
     if not recorded:
         _refuse(Scope(written, doc), (check_empty_keys,))
-    checks = [check for check in _CHECKS if not (recorded and check in _OF_WHAT_IS_MEANT)]
+    checks = [check for check in _CHECKS if not (recorded and check in _SKIPPED_FOR_RECORDED)]
     spec, doc = with_workers(written), replace(doc, places=places(written))
     scope = Scope(spec, doc)
     _refuse(scope, checks)
     found = tuple(dict.fromkeys(warnings(scope)))
     if any(pool.backup for pool in spec.pools.values()):
         doc = with_lines(doc, written)
-        of_backends = [check for check in checks if check not in _OF_POOLS_AS_WRITTEN]
+        of_backends = [check for check in checks if check not in _OF_WRITTEN_POOLS]
         _refuse(Scope(with_backups(spec, standby=False), doc), of_backends, lambda f: as_written(f, written))
     return Loaded(with_backups(spec), doc, found)
 
@@ -101,7 +101,7 @@ def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
 def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
     """Check a spec again with other numbers of slots by pool. Raises SpecError if it is invalid with these."""
     spec = with_slots(loaded.spec, slots)
-    _refuse(Scope(spec, loaded.document), _BY_SLOTS)
+    _refuse(Scope(spec, loaded.document), _OF_SLOT_NUMBERS)
     return Loaded(spec, loaded.document, loaded.warnings, slots)
 
 

@@ -268,6 +268,6 @@ def spec_warnings(loaded: Loaded) -> dict[str, Any]:
 
 
 def _warnings(loaded: Loaded) -> list[Finding]:
-    from dnsteer.plan.pool_slots import uneven
+    from dnsteer.plan.pool_slots import uneven_shares
 
-    return [*loaded.warnings, *uneven(loaded)]
+    return [*loaded.warnings, *uneven_shares(loaded)]

@@ -13,7 +13,7 @@ from dnsteer.deploy.recorded import is_applied
 from dnsteer.deploy.spec_source import SourcedSpec
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted import Wanted
-from dnsteer.plan.pool_slots import keep_slots, notes
+from dnsteer.plan.pool_slots import describe_kept_slots, keep_slots
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.derived import slot_count
@@ -80,7 +80,7 @@ def make_goal(
     applied = _applied(session, record)
     known = applied.members if applied is not None else ()
     loaded = keep_slots(sourced.loaded, known)
-    kept = tuple(notes(sourced.loaded.spec, known))
+    kept = tuple(describe_kept_slots(sourced.loaded.spec, known))
     before = record.overlay if record else NO_OVERLAY
     current = expire(before, time)
     # Entries of backends that left the spec end, and those of weights that the spec gives itself; others have no weight.

@@ -30,7 +30,7 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
     """Report a mask bound above the budget, and observed masks that the bound does not contain."""
     examination, bound, budget = context.examination, context.bound, context.spec.lint.masks
     if bound.total > budget:
-        why = "; ".join(why_many(context.loaded, bound))
+        why = "; ".join(explain_bound(context.loaded, bound))
         text = f"traffic can create up to {counted(bound.total, 'mask')}, and the budget is {budget}: {why}"
         advice = (
             f"remove the cause, or set lint.masks: {bound.total} if only trusted hosts send packets (--explain DNS030)"
@@ -39,7 +39,7 @@ def mask_count(context: LintContext) -> Iterator[LintFinding]:
     first = {
         mask_of_match(j.flow.match): j
         for j in reversed(examination.judged)
-        if isinstance(j.flow, DatapathFlow) and not examination.is_of_agent(j.flow)
+        if isinstance(j.flow, DatapathFlow) and not examination.is_agent_flow(j.flow)
     }
     strays = [(mask, judged) for mask, judged in first.items() if not bound.allows(mask)]
     for mask, judged in strays:
@@ -58,7 +58,7 @@ MaskCause = Callable[[Loaded], tuple[str, Loaded] | None]
 """Return a description of a cause of masks and the spec without it; None if the spec does not have this cause."""
 
 
-def why_many(loaded: Loaded, bound: MaskBound) -> list[str]:
+def explain_bound(loaded: Loaded, bound: MaskBound) -> list[str]:
     """Explain a spec's mask bound by causes in the spec that raise it; if there are none, by the tables with most masks."""
     out: list[str] = []
     without = loaded

@@ -111,9 +111,11 @@ class Examination:
     @cached_property
     def masks(self) -> int:
         """The number of distinct masks of all flows but those of the agent's probes."""
-        return _masks(j.flow for j in self.judged if isinstance(j.flow, DatapathFlow) and not self.is_of_agent(j.flow))
+        return _masks(
+            j.flow for j in self.judged if isinstance(j.flow, DatapathFlow) and not self.is_agent_flow(j.flow)
+        )
 
-    def is_of_agent(self, flow: DatapathFlow) -> bool:
+    def is_agent_flow(self, flow: DatapathFlow) -> bool:
         """Whether packets of a flow come by the port for probes, where nobody but the agent sends."""
         probe = self.loaded.spec.switch.probe
         return probe is not None and f"in_port({probe.port})" in flow.text

@@ -17,7 +17,7 @@ from dnsteer.offload.judge import Judgement, weakest
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import Hop, Verdict
 from dnsteer.plan.extension.pipes import (
-    Passage,
+    PipePath,
     answers_through,
     counters_of,
     entries,
@@ -52,24 +52,24 @@ class ExtensionPart:
 
     enters: str
     leaves: str
-    passages: tuple[Passage, ...]
+    pipe_paths: tuple[PipePath, ...]
     returned: int
 
     @property
     def hop(self) -> Hop:
-        """The part as a hop; tables, rewrites and pipes are those of the longest passage."""
-        longest = max(self.passages, key=lambda p: (len(p.pipes), p.rewrites))
+        """The part as a hop; tables, rewrites and pipes are those of the longest path."""
+        longest = max(self.pipe_paths, key=lambda p: (len(p.pipes), p.rewrites))
         return Hop(
             by="extension",
             enters=(self.enters,),
             leaves=(self.leaves,),
-            rules=sum(p.entries for p in self.passages),
+            rules=sum(p.entries for p in self.pipe_paths),
             tables=len(longest.pipes),
             rewrites=longest.rewrites,
             offloaded="unknown",
             certainty="unknown",
-            grows=sum(p.grows for p in self.passages) / len(self.passages),
-            most=max(p.most for p in self.passages),
+            grows=sum(p.grows for p in self.pipe_paths) / len(self.pipe_paths),
+            most=max(p.most for p in self.pipe_paths),
             pipes=longest.pipes,
         )
 

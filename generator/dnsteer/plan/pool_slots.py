@@ -61,7 +61,7 @@ def worst_of(sets: Sequence[Mapping[str, int]], slots: int) -> tuple[str, Fracti
     return max((worst_share(weights, slots) for weights in sets), key=lambda found: abs(found[1]))
 
 
-def uneven(loaded: Loaded) -> Iterator[Finding]:
+def uneven_shares(loaded: Loaded) -> Iterator[Finding]:
     """Yield a finding for each pool with too few slots for its weights, naming the backend that deviates most."""
     for name, sets in used_weights(loaded.spec).items():
         pool = loaded.spec.pools[name]
@@ -81,7 +81,7 @@ def uneven(loaded: Loaded) -> Iterator[Finding]:
 
 
 def _more_slots(sets: Sequence[Mapping[str, int]], slots: int, most: int) -> str:
-    """Return the hint for uneven shares: the number of slots that would be enough for the *sets* of weights."""
+    """Return the hint for uneven_shares shares: the number of slots that would be enough for the *sets* of weights."""
     nearest, left = 0, abs(worst_of(sets, slots)[1])
     for size in (1 << n for n in range(slots.bit_length(), most.bit_length())):
         error = abs(worst_of(sets, size)[1])
@@ -122,7 +122,7 @@ def keep_slots_of(spec: Spec, applied: Sequence[Membership]) -> Spec:
     return with_slots(spec, kept_slots(spec, applied))
 
 
-def notes(spec: Spec, applied: Sequence[Membership]) -> list[str]:
+def describe_kept_slots(spec: Spec, applied: Sequence[Membership]) -> list[str]:
     """Return sentences about pools of *spec* that keep their number of slots."""
     return [
         f"pool {name} keeps its {number} slots, where a new pool gets {derived.slot_count(spec, spec.pools[name])}: "

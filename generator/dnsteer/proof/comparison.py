@@ -14,7 +14,7 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import differing_fields, packet_summary
 from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ReachedBackend, ServiceKey
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ServiceKey, TargetBackend
 from dnsteer.proof.reference.services import service_ports
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.reference.wire import MalformedError, parse
@@ -229,7 +229,7 @@ def _slots(service: AddressService, found: list[Mapping[str, Any]]) -> Iterator[
             return
 
 
-def _is_target(backend: Mapping[str, Any], target: ReachedBackend, *, with_address: bool) -> bool:
+def _is_target(backend: Mapping[str, Any], target: TargetBackend, *, with_address: bool) -> bool:
     if packed_mac(backend["mac"]) != target.mac:
         return False
     return not with_address or ip_address(backend["address"]).packed == target.address

@@ -22,7 +22,7 @@ from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
 from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.spec.yaml_errors import MAX_DEPTH, explain_error, too_deep
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_SPEC_BYTES = 8 * 1024 * 1024
 """Largest spec read, in bytes; ten thousand VIPs take about two million."""
 MAX_VALUES = 1_000_000
 """Most values read (scalars, lists and mappings); ten thousand VIPs have about 150,000."""
@@ -82,7 +82,7 @@ def read_document(file: FilePath) -> Document:
         return SpecError(name, [Finding(line, (), found, expected, hint)])
 
     try:
-        data = read_whole(file, MAX_BYTES)
+        data = read_whole(file, MAX_SPEC_BYTES)
     except UnreadableError as err:
         raise refuse(err.found, "a readable YAML file", err.hint) from err
     except FileNotFoundError as err:
@@ -92,8 +92,8 @@ def read_document(file: FilePath) -> Document:
     except (OSError, ValueError) as err:
         why = getattr(err, "strerror", None) or str(err)
         raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
-    if len(data) > MAX_BYTES:
-        raise refuse(f"more than {MAX_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
+    if len(data) > MAX_SPEC_BYTES:
+        raise refuse(f"more than {MAX_SPEC_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as err:

@@ -46,16 +46,16 @@ class Scope:
         return f"line {self.doc.line(path)}, {show_path(self.doc.written(path))}"
 
 
-_ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
+_IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """Keys that change no flow."""
-_AGENT = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
+_AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_LATER_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
+_LATER_SWITCH_KEYS = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
-_AGENT_OF_VIP = ("announce",)
-_LATER_OF_BALANCE = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
+_AGENT_VIP_KEYS = ("announce",)
+_LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
-_EARLIER_SLOTS = 1024
+_EARLIER_DEFAULT_SLOTS = 1024
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
     return {key for key in keys if getattr(part, key) == type(part).model_fields[key].default}
 
 
-def _about_the_agent(pool: Pool) -> dict[str, Any]:
+def _ignored_pool_keys(pool: Pool) -> dict[str, Any]:
     """What of a pool does not count: keys for the agent that have their defaults, and workers, which are backends here."""
-    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT), True)
+    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT_KEYS), True)
     about["backends"] = {"__all__": {"workers"}}  # so the digest is what it was before the key was there
     if pool.health and all(check.per == "backend" for check in pool.health):
         about["health"] = {"__all__": {"per"}}
     if pool.balance is not None:
-        about["balance"] = _defaults_of(pool.balance, _LATER_OF_BALANCE)
+        about["balance"] = _defaults_of(pool.balance, _LATER_BALANCE_KEYS)
     return about
 
 
@@ -116,12 +116,12 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         if (pool.slots is None and pool.selection is not Selection.DP_HASH) or name in kept:
             number = kept.get(name) or derived.slot_count(spec, pool)
             # With the earlier default it is left out, so that a spec that was applied then has the same digest today.
-            numbers[name] = None if number == _EARLIER_SLOTS else number
-    about = _ABOUT
+            numbers[name] = None if number == _EARLIER_DEFAULT_SLOTS else number
+    about = _IGNORED_KEYS
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
-        about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+        about = {**_IGNORED_KEYS, "switch": {*_IGNORED_KEYS["switch"], "vlans"}}
     # Likewise for these keys, most of them the agent's.
-    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_OF_SWITCH)}}
-    about = {**about, "pools": {name: _about_the_agent(pool) for name, pool in spec.pools.items()}}
-    about = {**about, "vips": {name: _defaults_of(vip, _AGENT_OF_VIP) for name, vip in spec.vips.items()}}
+    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
+    about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
+    about = {**about, "vips": {name: _defaults_of(vip, _AGENT_VIP_KEYS) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

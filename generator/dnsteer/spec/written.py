@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dnsteer.spec.model.part import Spelled
+from dnsteer.spec.model.part import SpelledValidator
 
 _LONG = 1 << 20
 """Columns after which PyYAML would begin another line."""
@@ -49,8 +49,8 @@ def written(value: Any, field: FieldInfo | None = None) -> Any:
     return value if isinstance(value, int | float) else str(value)
 
 
-def _spell(field: FieldInfo | None) -> Spelled | None:
+def _spell(field: FieldInfo | None) -> SpelledValidator | None:
     if field is None:
         return None
     inner = [one for part in get_args(field.annotation) for one in getattr(part, "__metadata__", ())]
-    return next((one for one in (*field.metadata, *inner) if isinstance(one, Spelled)), None)
+    return next((one for one in (*field.metadata, *inner) if isinstance(one, SpelledValidator)), None)

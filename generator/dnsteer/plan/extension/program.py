@@ -43,13 +43,13 @@ SELECT = {"source-port": "slots", "client": "client", "spray": "spray"}
 """The spec's selections in the program's words."""
 
 
-class ReachedAt(TypedDict, total=False):
+class BackendAddress(TypedDict, total=False):
     """What some backends have: *address* is the end of a tunnel, or what packets are translated to."""
 
     address: str
 
 
-class ProgramBackend(ReachedAt):
+class ProgramBackend(BackendAddress):
     """A backend."""
 
     name: str
@@ -62,13 +62,13 @@ class HashFields(TypedDict, total=False):
     hash_fields: list[str]
 
 
-class Probed(TypedDict, total=False):
+class ProbeNumbers(TypedDict, total=False):
     """What VIPs that are probed have: the upper 12 bits of the source port of probes, by the name of a backend."""
 
     probes: dict[str, int]
 
 
-class ProgramVip(HashFields, Probed):
+class ProgramVip(HashFields, ProbeNumbers):
     """A service of a VIP's address. *slots* are names of backends; there are none if only probes reach it."""
 
     name: str

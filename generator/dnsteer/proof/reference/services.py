@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dnsteer.proof.reference.selections import SELECTIONS
-from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, TargetBackend
 from dnsteer.proof.reference.slots import (
     Outage,
     PoolOutage,
@@ -50,11 +50,11 @@ def service_ports(vip: Vip) -> list[ServicePorts]:
     return found
 
 
-def reached_backends(pool: Pool, mode: ModeReference, version: int) -> list[ReachedBackend]:
+def target_backends(pool: Pool, mode: ModeReference, version: int) -> list[TargetBackend]:
     """The backends of a pool that queries of an IP version can reach."""
     found = ((backend, mode.backend_address(backend, version)) for backend in pool.backends)
     return [
-        ReachedBackend(backend.name, address.packed, packed_mac(backend.mac), backend.port, worker_number(backend))
+        TargetBackend(backend.name, address.packed, packed_mac(backend.mac), backend.port, worker_number(backend))
         for backend, address in found
         if address is not None
     ]
@@ -67,13 +67,13 @@ def worker_number(backend: Backend) -> int:
 
 def services_of(
     spec: Spec, modes: Mapping[Forwarding, ModeReference], outages: Iterable[PoolOutage]
-) -> Iterator[tuple[AddressService, list[ReachedBackend]]]:
+) -> Iterator[tuple[AddressService, list[TargetBackend]]]:
     """Yield each service of the spec with the backends that its queries can reach, including those that are down."""
     out: defaultdict[str, list[PoolOutage]] = defaultdict(list)
     for outage in outages:
         out[outage.pool].append(outage)
     tables: dict[
-        tuple[str, Forwarding, int, str], tuple[list[ReachedBackend], tuple[str, ...], tuple[ReachedBackend, ...]]
+        tuple[str, Forwarding, int, str], tuple[list[TargetBackend], tuple[str, ...], tuple[TargetBackend, ...]]
     ] = {}
     for name, vip in spec.vips.items():
         pool, mode = spec.pools[vip.pool], modes[vip.forwarding]
@@ -85,7 +85,7 @@ def services_of(
                 only = about if any(outage.service for outage in concerned) else ""
                 key = vip.pool, vip.forwarding, address.version, only
                 if key not in tables:
-                    reached = reached_backends(pool, mode, address.version)
+                    reached = target_backends(pool, mode, address.version)
                     tables[key] = reached, *_slots(spec, pool, reached, concerned)
                 reached, base, slots = tables[key]
                 yield (
@@ -106,8 +106,8 @@ def services_of(
 
 
 def _slots(
-    spec: Spec, pool: Pool, reached: Sequence[ReachedBackend], outages: Sequence[Outage]
-) -> tuple[tuple[str, ...], tuple[ReachedBackend, ...]]:
+    spec: Spec, pool: Pool, reached: Sequence[TargetBackend], outages: Sequence[Outage]
+) -> tuple[tuple[str, ...], tuple[TargetBackend, ...]]:
     """Return the name of each slot's backend with all backends in service, and each slot's backend now.
 
     The latter is empty if no backend may serve, the former if the spec gives no reachable backend a weight above 0.

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from dnsteer.spec.model.part import Part, Percent, bounds, duration, spelt, text_schema, whole
-from dnsteer.spec.model.types import parse_name, wanted
+from dnsteer.spec.model.types import parse_name, wrong_value
 
 PLACEHOLDERS = {"address": "192.0.2.1", "pool": "pool", "backend": "backend", "worker": "0"}
 """What a URL may have in braces, with an example: replaced for each backend."""
@@ -35,11 +35,11 @@ def _url(value: Any) -> str:
         good, fields = False, {*re.findall(r"\{(\w*)\}", text)}
     unknown = sorted(fields - {*PLACEHOLDERS})
     if unknown:
-        raise wanted(
+        raise wrong_value(
             expected, f"{{{unknown[0]}}} is not replaced; {{address}}, {{pool}}, {{backend}} and {{worker}} are"
         )
     if not good:
-        raise wanted(expected)
+        raise wrong_value(expected)
     return text
 
 
@@ -49,7 +49,7 @@ def _series(value: Any) -> str:
         parse_series(text)
     except ValueError:
         hint = "functions of PromQL are not known here; rate: true takes the rate of a counter" if "(" in text else ""
-        raise wanted(
+        raise wrong_value(
             'a metric\'s name, with labels where it has several: node_load1, dns_load{server="a"}', hint
         ) from None
     return text
@@ -72,7 +72,7 @@ def parse_series(text: str) -> tuple[str, dict[str, str]]:
 
 def _full(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MAX:
-        raise wanted("a number above 0")
+        raise wrong_value("a number above 0")
     return float(value)
 
 
@@ -81,14 +81,14 @@ def _network(value: Any) -> Network:
         return ipaddress.ip_network(value if isinstance(value, str) else "")
     except ValueError as err:
         hint = "bits behind the prefix are set: write the network itself" if "host bits" in str(err) else ""
-        raise wanted("an address or a network such as 192.0.2.0/24", hint) from None
+        raise wrong_value("an address or a network such as 192.0.2.0/24", hint) from None
 
 
 def _word(value: Any) -> Any:
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
     if not isinstance(value, dict | MetricSource):
-        raise wanted("probe-latency, push, or a mapping with prometheus and metric")
+        raise wrong_value("probe-latency, push, or a mapping with prometheus and metric")
     return value
 
 
@@ -150,16 +150,16 @@ class MetricSource(Part):
 LoadSource = Annotated[MetricSource, BeforeValidator(_word)]
 
 
-_LEVEL = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(%|ms|s)?\Z")
-_UNITS = {"%": 0.01, "ms": 0.001, "s": 1.0, "": 1.0}
+_METRIC_LEVEL = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(%|ms|s)?\Z")
+_METRIC_UNITS = {"%": 0.01, "ms": 0.001, "s": 1.0, "": 1.0}
 
 
-def _level(value: Any) -> float:
+def _metric_level(value: Any) -> float:
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
-    m = _LEVEL.match(text)
+    m = _METRIC_LEVEL.match(text)
     if m is None or not float(m[1]):
-        raise wanted("a level of the metric above 0: 80%, a time such as 5ms, or a number")
-    return float(m[1]) * _UNITS[m[2] or ""]
+        raise wrong_value("a level of the metric above 0: 80%, a time such as 5ms, or a number")
+    return float(m[1]) * _METRIC_UNITS[m[2] or ""]
 
 
 def _target(value: Any) -> str:
@@ -168,7 +168,7 @@ def _target(value: Any) -> str:
 
 
 Target = Annotated[str, BeforeValidator(_target), WithJsonSchema({"type": "string"})]
-Level = Annotated[float, BeforeValidator(_level), text_schema("80%")]
+MetricLevel = Annotated[float, BeforeValidator(_metric_level), text_schema("80%")]
 
 
 class Balance(Part):
@@ -191,11 +191,11 @@ class Balance(Part):
         default=None,
         description="With `spill`: the backend of this pool that gets slots, as BACKEND or POOL/BACKEND; its weight is 0.",
     )
-    above: Level | None = Field(
+    above: MetricLevel | None = Field(
         default=None,
         description="With `spill`: the metric above which a backend gives slots to `to`: 80%, 5ms or a number.",
     )
-    below: Level | None = Field(
+    below: MetricLevel | None = Field(
         default=None,
         description="With `spill`: the metric below which a backend gets its slots back. Left out: 3/4 of `above`.",
     )
@@ -242,7 +242,7 @@ class Balance(Part):
 
 def _mapping(value: Any) -> Any:
     if not isinstance(value, dict | Balance):
-        raise wanted("a mapping with by", "for example balance: {by: slots}")
+        raise wrong_value("a mapping with by", "for example balance: {by: slots}")
     if isinstance(value, dict) and value.get("policy") == "spill" and "by" not in value:
         return {"by": "metric", **value}
     return value

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from dnsteer.spec.model.part import Count, OneOrList, Part, Percent, as_list, bounds, duration, text_schema, whole, word
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import wrong_value
 
 RANDOM_LABEL = "*."
 """What a name begins with whose first label is another one in each query."""
@@ -44,28 +44,30 @@ def parse_query_name(value: Any) -> str:
 
     expected = "a domain name such as example.org"
     if not isinstance(value, str) or not value:
-        raise wanted(expected, f'a name is text: write "{value}"' if isinstance(value, int) else "")
+        raise wrong_value(expected, f'a name is text: write "{value}"' if isinstance(value, int) else "")
     if not value.isascii():
-        raise wanted(expected, "names with other letters are written in their ASCII form (xn--...)")
+        raise wrong_value(expected, "names with other letters are written in their ASCII form (xn--...)")
     if value == "@":
-        raise wanted(expected, 'the root is written "."')
+        raise wrong_value(expected, 'the root is written "."')
     if value != value.strip():
-        raise wanted(expected, "remove the space before or after it")
+        raise wrong_value(expected, "remove the space before or after it")
     try:
         name = dns.name.from_text(value)
         if value.startswith(RANDOM_LABEL):
             dns.name.Name((b"a" * RANDOM_LABEL_OCTETS, *name.labels[1:]))  # as it is asked for
     except dns.name.EmptyLabel:
-        raise wanted(expected, "it has an empty label") from None
+        raise wrong_value(expected, "it has an empty label") from None
     except dns.name.LabelTooLong:
-        raise wanted(expected, "a label has at most 63 octets") from None
+        raise wrong_value(expected, "a label has at most 63 octets") from None
     except dns.name.NameTooLong:
         asked = (
             f'a label of {RANDOM_LABEL_OCTETS} octets stands in place of "*"' if value.startswith(RANDOM_LABEL) else ""
         )
-        raise wanted("a domain name of at most 255 octets with the lengths of its labels (RFC 1035)", asked) from None
+        raise wrong_value(
+            "a domain name of at most 255 octets with the lengths of its labels (RFC 1035)", asked
+        ) from None
     except dns.exception.DNSException:
-        raise wanted(expected, "a backslash is followed by a character, or by three digits up to 255") from None
+        raise wrong_value(expected, "a backslash is followed by a character, or by three digits up to 255") from None
     text = name.to_text()
     literal = text.startswith("*") and not value.startswith("*")  # an asterisk that was escaped
     return f"\\{text}" if literal else text

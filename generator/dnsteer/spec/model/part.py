@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from dnsteer.spec.model.types import DeviceType, Option, OptionKey, wanted
+from dnsteer.spec.model.types import DeviceType, Option, OptionKey, wrong_value
 
 
 class Part(BaseModel):
@@ -47,7 +47,7 @@ def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 @dataclass(frozen=True)
-class Spelled(BeforeValidator):
+class SpelledValidator(BeforeValidator):
     """A validator of values that are written otherwise than they are kept: *spell* returns how the spec has one."""
 
     spell: Callable[[Any], str] = str
@@ -65,7 +65,7 @@ def whole(low: int, high: int) -> BeforeValidator:
 
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise wanted(f"a whole number from {low} to {high}", number_hint(value))
+            raise wrong_value(f"a whole number from {low} to {high}", number_hint(value))
         return value
 
     return BeforeValidator(check)
@@ -81,7 +81,7 @@ _UNIT = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _PERCENT = re.compile(r"([0-9]{1,3})%\Z")
 
 
-def duration(low: float, high: float) -> Spelled:
+def duration(low: float, high: float) -> SpelledValidator:
     """A validator of durations from *low* to *high* seconds."""
 
     def check(value: Any) -> float:
@@ -89,13 +89,13 @@ def duration(low: float, high: float) -> Spelled:
         text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
         m = _DURATION.match(text)
         if m is None:
-            raise wanted(expected)
+            raise wrong_value(expected)
         seconds = float(m[1]) * _UNIT[m[2] or ""]
         if not low <= seconds <= high:
-            raise wanted(expected)
+            raise wrong_value(expected)
         return round(seconds, 3)
 
-    return Spelled(check, spell=spelt)
+    return SpelledValidator(check, spell=spelt)
 
 
 def spelt(seconds: float) -> str:
@@ -109,7 +109,7 @@ def spelt(seconds: float) -> str:
 def _percent(value: Any) -> int:
     m = _PERCENT.match(value) if isinstance(value, str) else None
     if m is None or int(m[1]) > 100:
-        raise wanted(
+        raise wrong_value(
             "a share from 0% to 100%", f"write {value}%" if isinstance(value, int) and 0 <= value <= 100 else ""
         )
     return int(m[1])
@@ -121,7 +121,7 @@ def word(words: tuple[str, ...], what: str) -> BeforeValidator:
     def check(value: Any) -> str:
         text = value.upper() if isinstance(value, str) else ""
         if text not in words:
-            raise wanted(f"{what}: {', '.join(words)}")
+            raise wrong_value(f"{what}: {', '.join(words)}")
         return text
 
     return BeforeValidator(check)
@@ -145,7 +145,7 @@ def text_schema(example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
 
 
-PERCENT = Spelled(_percent, spell=lambda percent: f"{percent}%")
+PERCENT = SpelledValidator(_percent, spell=lambda percent: f"{percent}%")
 Percent = Annotated[int, PERCENT, WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,3}%$"})]
 Count = Annotated[int, whole(1, 100), bounds(1, 100)]
 

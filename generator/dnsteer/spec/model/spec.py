@@ -27,7 +27,7 @@ from dnsteer.spec.model.part import (
     whole,
 )
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
+from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wrong_value
 
 
 class Backup(Part):
@@ -53,7 +53,7 @@ def _name_alone(value: Any) -> Any:
     if isinstance(value, str):
         return {"pool": value}
     if not isinstance(value, dict | Backup):
-        raise wanted("the name of a pool, or a mapping with pool and below", "for example {pool: spare, below: 2}")
+        raise wrong_value("the name of a pool, or a mapping with pool and below", "for example {pool: spare, below: 2}")
     return value
 
 
@@ -153,7 +153,7 @@ def _slots(value: Any) -> int:
         hint = number_hint(value)
         if ok:
             hint = f"slots are addressed by whole bits: {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
-        raise wanted(expected, hint)
+        raise wrong_value(expected, hint)
     return int(value)
 
 
@@ -188,7 +188,7 @@ def _shorthand(value: Any) -> Any:
     if isinstance(value, str) and value in SHORTHANDS:
         return value
     hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in SHORTHANDS else ""
-    raise wanted(
+    raise wrong_value(
         "dns, dot, doq, doh or a mapping with protocol and port", hint or "for example {protocol: udp, port: 5353}"
     )
 

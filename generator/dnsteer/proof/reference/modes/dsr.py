@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dnsteer.proof.reference.outcome import Expectation
-from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
+from dnsteer.proof.reference.service import AddressService, ModeReference, TargetBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import Packet, is_later_ipv6_fragment, rewritten
 
@@ -18,7 +18,7 @@ class DirectReturn(ModeReference):
         self._protocols: dict[bytes, set[int]] = {}
         """VIP address -> protocols, for backends on ports of the switch, whose answers pass the switch."""
 
-    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
+    def add(self, service: AddressService, targets: Sequence[TargetBackend]) -> None:
         """Record the source address and protocol of answers from backends on ports of the switch."""
         if any(target.port is not None and target.port not in self.topology.uplinks for target in targets):
             self._protocols.setdefault(service.address, set()).add(service.protocol)
@@ -37,7 +37,7 @@ class DsrReference(DirectReturn):
     addresses_backend = False
 
     def query(
-        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+        self, packet: Packet, service: AddressService, target: TargetBackend, from_mac: bytes
     ) -> frozenset[bytes]:
         """Only the MAC addresses change."""
         return frozenset((rewritten(packet, target.mac, from_mac),))

@@ -1,4 +1,4 @@
-"""Walk all paths of all packets through the tables and collect what each unwildcards.
+"""Traversal all paths of all packets through the tables and collect what each unwildcards.
 
 Packets are distinguished by port, ethertype, VLAN, protocol, fragment and destination MAC, as far as flows match these. Any
 other field is unknown until a flow matches or writes it. Where a field is unknown the walk follows every possibility, so it
@@ -49,7 +49,7 @@ class PacketKind(NamedTuple):
         return {IPV4: "IPv4", IPV6: "IPv6", ARP: "ARP", RARP: "RARP"}.get(self.ethertype, "other ethertypes")
 
 
-class WalkState(NamedTuple):
+class TraversalState(NamedTuple):
     """Packets about to enter a table: the field values known so far and the bits unwildcarded so far."""
 
     kind: PacketKind
@@ -59,7 +59,7 @@ class WalkState(NamedTuple):
     recirculated_by: str
 
 
-class WalkEnd(NamedTuple):
+class TraversalEnd(NamedTuple):
     """Masks of packets of a kind whose path ended in a table. *recirculated_by* is empty if nothing recirculated them."""
 
     kind: PacketKind
@@ -68,18 +68,18 @@ class WalkEnd(NamedTuple):
     mask_set: MaskSet
 
 
-class Walk:
+class Traversal:
     """A walk over all paths through the tables. *hash_slots* maps a number of buckets to the number of hash values."""
 
     def __init__(self, tables: Lookups, buckets: Mapping[int, list[str]], hash_slots: Callable[[int], int]) -> None:
         self._tables = tables
         self._buckets = buckets
         self._hash_slots = hash_slots
-        self.ends: set[WalkEnd] = set()
-        self._visited: set[WalkState] = set()
-        self._todo: list[WalkState] = []
+        self.ends: set[TraversalEnd] = set()
+        self._visited: set[TraversalState] = set()
+        self._todo: list[TraversalState] = []
 
-    def run(self) -> set[WalkEnd]:
+    def run(self) -> set[TraversalEnd]:
         """Follow every packet to the end of its path. Raises UnknownError for a flow that the model does not cover."""
         for state in self._starts():
             self._enqueue(state)
@@ -87,7 +87,7 @@ class Walk:
             self._step(self._todo.pop())
         return self.ends
 
-    def _starts(self) -> Iterator[WalkState]:
+    def _starts(self) -> Iterator[TraversalState]:
         first = self._tables.first
         values: dict[str, set[int | str]] = defaultdict(set)
         partial: set[str] = set()
@@ -121,20 +121,20 @@ class Walk:
 
     def _state(
         self, kind: PacketKind, table: int, known: Mapping[str, FieldBits], mask_set: MaskSet, recirculated_by: str
-    ) -> WalkState:
+    ) -> TraversalState:
         live = self._tables.live(table)
         kept = frozenset((n, b) for n, b in known.items() if n in live)
-        return WalkState(kind, table, kept, mask_set, recirculated_by)
+        return TraversalState(kind, table, kept, mask_set, recirculated_by)
 
-    def _enqueue(self, state: WalkState) -> None:
+    def _enqueue(self, state: TraversalState) -> None:
         if state not in self._visited:
             self._visited.add(state)
             self._todo.append(state)
 
-    def _end(self, state: WalkState, mask_set: MaskSet) -> None:
-        self.ends.add(WalkEnd(state.kind, state.table, state.recirculated_by, _in_datapath(state.kind, mask_set)))
+    def _end(self, state: TraversalState, mask_set: MaskSet) -> None:
+        self.ends.add(TraversalEnd(state.kind, state.table, state.recirculated_by, _in_datapath(state.kind, mask_set)))
 
-    def _step(self, state: WalkState) -> None:
+    def _step(self, state: TraversalState) -> None:
         if state.table not in self._tables:
             self._end(state, state.mask_set)
             return
@@ -150,7 +150,11 @@ class Walk:
                 self._apply(state, rule_class.actions, {**dict(state.known), **dict(rule_class.values)}, mask_sets)
 
     def _apply(
-        self, state: WalkState, actions: tuple[FlowAction, ...], known: dict[str, FieldBits], mask_sets: set[MaskSet]
+        self,
+        state: TraversalState,
+        actions: tuple[FlowAction, ...],
+        known: dict[str, FieldBits],
+        mask_sets: set[MaskSet],
     ) -> None:
         """Follow the actions of a flow."""
         unwildcards = EMPTY
@@ -175,7 +179,7 @@ class Walk:
 
     def _follow(
         self,
-        state: WalkState,
+        state: TraversalState,
         action: GotoTable | Conntrack | SelectBucket,
         known: dict[str, FieldBits],
         mask_sets: set[MaskSet],
@@ -201,7 +205,7 @@ class Walk:
             return
         hashed = unwildcarded(EMPTY, {"dp_hash": self._hash_slots(len(buckets)) - 1})
         for bucket in set(buckets):
-            chosen = WalkState(kind, state.table, state.known, hashed, "the datapath's hash")
+            chosen = TraversalState(kind, state.table, state.known, hashed, "the datapath's hash")
             self._apply(chosen, parse_actions(bucket), dict(known), {hashed})
 
 
