@@ -36,7 +36,7 @@ from dnsteer.spec.model import (
     spec,
 )
 from dnsteer.spec.model.part import Part, keys_of
-from dnsteer.spec.written import written_text
+from dnsteer.spec.yaml_text import yaml_text
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, FENCE, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -125,7 +125,7 @@ def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value == {} or value == [] or isinstance(value, Part):
         return ""  # of a part the page has the defaults key by key
-    return f"`{written_text(value, field)}`"
+    return f"`{yaml_text(value, field)}`"
 
 
 def _value(prop: dict[str, Any], schema: dict[str, Any]) -> str:

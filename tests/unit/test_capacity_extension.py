@@ -121,7 +121,7 @@ def test_translation_makes_both_directions_longer_on_the_backends_side() -> None
     into, out = 100 + 20 + (890 + 20) + 20, (100 + 20) + 20 + 890 + 20
     assert limit == "link" and into == out
     assert value == pytest.approx(LINK / into)
-    assert [passes.longer(path) for path in TRANSLATED] == [20.0, 20.0]
+    assert [passes.added_bytes(path) for path in TRANSLATED] == [20.0, 20.0]
 
 
 def test_shares_count_backends_by_the_addresses_that_reach_them() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from dnsteer.plan.pool_slots import uneven_shares
-from dnsteer.spec.errors import Finding, together
+from dnsteer.spec.errors import Finding, warning_lines
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import MAX_SLOTS
 from tests.unit.commands import Command
@@ -106,7 +106,7 @@ def test_all_of_them_with_verbose_and_in_json(verb: str, tmp_path: Path, command
 def test_one_of_a_kind_is_shown_as_it_is() -> None:
     alone = Finding(3, ("pools", "a"), "x", "y", "z", "pools of a kind")
     other = Finding(4, ("pools", "b"), "x", "y", "z")
-    assert together([alone, other, other], "f") == [alone.text("f"), other.text("f"), other.text("f")]
+    assert warning_lines([alone, other, other], "f") == [alone.text("f"), other.text("f"), other.text("f")]
 
 
 # How many slots would do.

@@ -54,7 +54,7 @@ class Figures:
 
 def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ...]) -> Figures:
     """Return what a path forwards of a mix of frame sizes, as if it were the only traffic on the card."""
-    size, more = mean(sizes), passes.longer(path)
+    size, more = mean(sizes), passes.added_bytes(path)
     found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
     if in_hardware(path):
         name, switch = _switch(setup, path, size)
@@ -62,7 +62,7 @@ def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ..
         found |= _bandwidth(setup, path, size)
     if path.offloaded != "yes":
         arm = _arm(setup, sizes)
-        if len(passes.by_switch(path)) > 1:
+        if len(passes.switch_hops(path)) > 1:
             arm = _twice(arm)
         if path.offloaded == "unknown":  # if hardware takes it after all, the rate may reach the hardware's
             arm = _unknown(arm, min(e.high for e in found.values()))

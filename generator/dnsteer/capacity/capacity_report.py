@@ -11,7 +11,7 @@ from dnsteer.capacity.bounds import Figures, Latencies, figures, latencies
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frame_sizes import mix
-from dnsteer.capacity.passes import longer
+from dnsteer.capacity.passes import added_bytes
 from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates, without_names
 from dnsteer.capacity.uplinks import entry_of, spreads_load
 from dnsteer.offload.capabilities import LimitName
@@ -210,7 +210,7 @@ def _group(group: PathGroup) -> dict[str, Any]:
         "conntrack": path.conntrack,
         "offloaded": path.offloaded,
         "hops": [asdict(hop) for hop in path.hops],
-        "bytes_longer": round(longer(path), 1),
+        "bytes_longer": round(added_bytes(path), 1),
         "latency_us": {"low_load": group.latencies.low.as_json(), "loaded": group.latencies.loaded.as_json()},
         "frames": [
             {

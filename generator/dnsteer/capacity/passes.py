@@ -53,12 +53,12 @@ def latency(setup: CardSetup, path: PacketPath) -> Estimate:
     return Estimate(found.value + added, low, high, "extrapolation", rests, because)
 
 
-def longer(path: PacketPath) -> float:
+def added_bytes(path: PacketPath) -> float:
     """Return the mean number of bytes by which packets are longer on the backends' side than on the clients'."""
     grown = sum(hop.grows for hop in path.hops)
     return max(0.0, grown if path.direction == "query" else -grown)
 
 
-def by_switch(path: PacketPath) -> list[Hop]:
+def switch_hops(path: PacketPath) -> list[Hop]:
     """Return the hops that Open vSwitch forwards; none for a path that does not go through the extension."""
     return [hop for hop in path.hops if hop.by == "switch"]

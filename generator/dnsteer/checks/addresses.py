@@ -165,7 +165,7 @@ def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator
         path: Path = ("pools", name, "backends", i)
         for earlier, shared in seen.shared(i, _traits(backend, direct)).items():
             first: Path = ("pools", name, "backends", earlier)
-            pair = scope.doc.written(path), scope.doc.written(first)
+            pair = scope.doc.path_in_file(path), scope.doc.path_in_file(first)
             if pair in told:
                 continue  # of two with workers, the first two that are the same
             told.add(pair)

@@ -28,7 +28,7 @@ from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError, show_value
 from dnsteer.spec.loaded import Loaded, Scope, with_slots
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.schema_errors import findings_of
-from dnsteer.spec.workers import places, with_workers
+from dnsteer.spec.workers import positions_in_file, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
@@ -87,7 +87,7 @@ def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
     if not recorded:
         _refuse(Scope(written, doc), (check_empty_keys,))
     checks = [check for check in _CHECKS if not (recorded and check in _SKIPPED_FOR_RECORDED)]
-    spec, doc = with_workers(written), replace(doc, places=places(written))
+    spec, doc = with_workers(written), replace(doc, positions=positions_in_file(written))
     scope = Scope(spec, doc)
     _refuse(scope, checks)
     found = tuple(dict.fromkeys(warnings(scope)))
@@ -105,9 +105,9 @@ def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
     return Loaded(spec, loaded.document, loaded.warnings, slots)
 
 
-def _refuse(scope: Scope, checks: Sequence[Check], spelt: Callable[[Finding], Finding] = lambda f: f) -> None:
-    found: Iterator[Finding] = (spelt(finding) for check in checks for finding in check(scope))
-    if scope.doc.places:  # each worker of a backend has the same mistakes
+def _refuse(scope: Scope, checks: Sequence[Check], respell: Callable[[Finding], Finding] = lambda f: f) -> None:
+    found: Iterator[Finding] = (respell(finding) for check in checks for finding in check(scope))
+    if scope.doc.positions:  # each worker of a backend has the same mistakes
         found = _each_once(found)
     findings = list(islice(found, MAX_FINDINGS + 1))
     if findings:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dnsteer.capacity.bounds import LOADED, WORDS
 from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
-from dnsteer.capacity.passes import longer
+from dnsteer.capacity.passes import added_bytes
 from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure_text, range_text
 from dnsteer.cli.capacity_totals import changed_totals, each_vip, totals
 from dnsteer.spec.errors import escape
@@ -145,7 +145,7 @@ def _about(group: PathGroup) -> list[str]:
             f"depth {' + '.join(str(hop.tables) for hop in path.hops)}",
             f"{rewrites} field{'s' if rewrites != 1 else ''} rewritten",
         ]
-    if more := longer(path):
+    if more := added_bytes(path):
         words.append(f"{more:g} bytes longer on the backends' side")
     if path.conntrack:
         words.append("tracked")

@@ -101,7 +101,7 @@ class LintContext:
         flows = list(judged)
         shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
         document = self.loaded.document
-        path, line = document.written(path), document.line(path)
+        path, line = document.path_in_file(path), document.line(path)
         return LintFinding(code, path, line, text, advice, reasons or reasons_of(flows), shown)
 
 

@@ -39,26 +39,26 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser whe
 class Document:
     """A parsed file: its name, its value, the line (from 1) of each path, and its text.
 
-    *places* has, for pools with workers, the place in the file's list of each backend that the spec has.
+    *positions* has, for pools with workers, the place in the file's list of each backend that the spec has.
     """
 
     file: str
     value: Any
     lines: dict[Path, int] = field(default_factory=dict)
     text: str = field(default="", repr=False)
-    places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)
+    positions: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)
 
-    def written(self, path: Path) -> Path:
+    def path_in_file(self, path: Path) -> Path:
         """The path in the file of what the spec has at *path*: the same, but for workers."""
-        if self.places and len(path) > 3 and path[0] == "pools" and path[2] == "backends":
-            places, index = self.places.get(str(path[1])), path[3]
-            if places is not None and isinstance(index, int):
-                return (*path[:3], places[index], *path[4:])
+        if self.positions and len(path) > 3 and path[0] == "pools" and path[2] == "backends":
+            positions, index = self.positions.get(str(path[1])), path[3]
+            if positions is not None and isinstance(index, int):
+                return (*path[:3], positions[index], *path[4:])
         return path
 
     def line(self, path: Path) -> int:
         """The line of what the spec has at *path*, or of the nearest enclosing value that exists."""
-        path = self.written(path)
+        path = self.path_in_file(path)
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)

@@ -106,15 +106,15 @@ class Finding:
         }
 
 
-def together(findings: Iterable[Finding], file: str) -> list[str]:
+def warning_lines(findings: Iterable[Finding], file: str) -> list[str]:
     """Texts of warnings: each kind on one line, with their number and the first names where there are several."""
     kinds: dict[str, list[Finding]] = {}
     for finding in findings:
         kinds.setdefault(finding.kind, []).append(finding)
-    return [text for kind, those in kinds.items() for text in _together(kind, those, file)]
+    return [text for kind, those in kinds.items() for text in _kind_lines(kind, those, file)]
 
 
-def _together(kind: str, those: Sequence[Finding], file: str) -> list[str]:
+def _kind_lines(kind: str, those: Sequence[Finding], file: str) -> list[str]:
     if len(those) == 1 or not kind:
         return [finding.text(file) for finding in those]
     names = list(dict.fromkeys(finding.owner for finding in those))

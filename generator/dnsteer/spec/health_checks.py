@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dnsteer.spec.derived import Endpoint, endpoints, spoken
+from dnsteer.spec.derived import Endpoint, dns_transport, endpoints
 from dnsteer.spec.model.health import CheckKind, Expect, HealthCheck
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec
 from dnsteer.spec.workers import Worker
 
-SPOKEN = {
+SERVICE_OF_CHECK = {
     CheckKind.DNS: (Protocol.UDP, "dns", 53),
     CheckKind.TCP: (Protocol.TCP, "dns", 53),
     CheckKind.TLS: (Protocol.TCP, "dot", 853),
@@ -29,9 +29,9 @@ def checked_services(spec: Spec, pool: str, check: HealthCheck) -> dict[str, Non
 
 
 def _checked(spec: Spec, pool: str, check: HealthCheck) -> Iterator[Endpoint]:
-    protocol, word, _ = SPOKEN.get(check.check, (None, "", 0))
+    protocol, word, _ = SERVICE_OF_CHECK.get(check.check, (None, "", 0))
     for e in _services(spec, pool):
-        if e.protocol is protocol and spoken(e) == word and check.port in (None, e.port):
+        if e.protocol is protocol and dns_transport(e) == word and check.port in (None, e.port):
             yield e
 
 
@@ -45,7 +45,7 @@ def own_port(spec: Spec, pool: str, check: HealthCheck, backend: Backend) -> int
     It is that of the check. For a worker it is its own port of the service that is asked; where that is none, the check's
     port plus the worker's number, or for a command without a port its own port of the pool's first service.
     """
-    usual = check.port or SPOKEN.get(check.check, (None, "", 0))[2]
+    usual = check.port or SERVICE_OF_CHECK.get(check.check, (None, "", 0))[2]
     if not isinstance(backend, Worker):
         return usual
     service = next(_checked(spec, pool, check), None) or (None if usual else next(_services(spec, pool), None))

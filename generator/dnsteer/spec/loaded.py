@@ -39,11 +39,11 @@ class Scope:
 
     def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
         """A finding at *path*, with its line."""
-        return Finding(self.doc.line(path), self.doc.written(path), found, expected, hint, kind)
+        return Finding(self.doc.line(path), self.doc.path_in_file(path), found, expected, hint, kind)
 
     def where(self, path: Path) -> str:
         """Point to another place of the document."""
-        return f"line {self.doc.line(path)}, {show_path(self.doc.written(path))}"
+        return f"line {self.doc.line(path)}, {show_path(self.doc.path_in_file(path))}"
 
 
 _IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}

@@ -133,11 +133,11 @@ class _Part:
 
     title: str
     model: type[BaseModel]
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
 
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to such a mapping."""
-        return any(_leads_to(path, place.split(".") if place else []) for place in self.places)
+        return any(_leads_to(path, place.split(".") if place else []) for place in self.paths)
 
 
 def _leads_to(path: Path, steps: Sequence[str]) -> bool:

@@ -260,7 +260,7 @@ def _membership(spec: Spec, vip: Vip, address: Address, memberships: Sequence[Me
 
 def _transport(endpoint: Endpoint, skip: Collection[tuple[str, int]], where: str, unasked: list[str]) -> str:
     """Return how a service is asked; empty, with a sentence in *unasked*, if it is not."""
-    kind = derived.spoken(endpoint)
+    kind = derived.dns_transport(endpoint)
     if (endpoint.protocol.value, endpoint.port) in skip:
         unasked.append(f"{where}: left out by --skip")
     elif kind in _NOT_ASKED:

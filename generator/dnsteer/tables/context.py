@@ -140,7 +140,7 @@ class Context:
         found = self.subjects.get(key)
         if found is None:
             document = self.loaded.document
-            found = Subject(key, title, document.written(path), document.line(path))
+            found = Subject(key, title, document.path_in_file(path), document.line(path))
             self.subjects[key] = found
         return found
 

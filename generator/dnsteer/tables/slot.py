@@ -83,7 +83,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
-    line, written = ctx.loaded.document.line, ctx.loaded.document.written
+    line, written = ctx.loaded.document.line, ctx.loaded.document.path_in_file
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
         if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):

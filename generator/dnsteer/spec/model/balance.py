@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from dnsteer.spec.model.part import Part, Percent, bounds, duration, spelt, text_schema, whole
+from dnsteer.spec.model.part import Part, Percent, bounds, duration, show_duration, text_schema, whole
 from dnsteer.spec.model.types import parse_name, wrong_value
 
 PLACEHOLDERS = {"address": "192.0.2.1", "pool": "pool", "backend": "backend", "worker": "0"}
@@ -237,7 +237,7 @@ class Balance(Part):
 
     def __str__(self) -> str:
         how = f"tolerance {self.tolerance}%" if self.policy == "even" else f"spill to {self.to} above {self.above:g}"
-        return f"by {self.by}, {how}, {self.moves} moves a minute, every {spelt(self.interval)}"
+        return f"by {self.by}, {how}, {self.moves} moves a minute, every {show_duration(self.interval)}"
 
 
 def _mapping(value: Any) -> Any:

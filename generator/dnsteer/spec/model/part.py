@@ -85,7 +85,7 @@ def duration(low: float, high: float) -> SpelledValidator:
     """A validator of durations from *low* to *high* seconds."""
 
     def check(value: Any) -> float:
-        expected = f"a time from {spelt(low)} to {spelt(high)}, such as 500ms, 2s or 5m"
+        expected = f"a time from {show_duration(low)} to {show_duration(high)}, such as 500ms, 2s or 5m"
         text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
         m = _DURATION.match(text)
         if m is None:
@@ -95,10 +95,10 @@ def duration(low: float, high: float) -> SpelledValidator:
             raise wrong_value(expected)
         return round(seconds, 3)
 
-    return SpelledValidator(check, spell=spelt)
+    return SpelledValidator(check, spell=show_duration)
 
 
-def spelt(seconds: float) -> str:
+def show_duration(seconds: float) -> str:
     """A duration as the spec spells it, in the largest unit that makes it a whole number."""
     if 0 < seconds < 1:
         return f"{seconds * 1000:g}ms"

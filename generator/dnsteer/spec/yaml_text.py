@@ -16,9 +16,9 @@ _LONG = 1 << 20
 """Columns after which PyYAML would begin another line."""
 
 
-def written_text(value: Any, field: FieldInfo | None = None) -> str:
+def yaml_text(value: Any, field: FieldInfo | None = None) -> str:
     """A value in one line, as text of YAML; `unset` for None. *field* is that of its key, which knows how it is spelt."""
-    plain = written(value, field)
+    plain = yaml_value(value, field)
     if plain is None:
         return "unset"
     if isinstance(plain, str):
@@ -27,7 +27,7 @@ def written_text(value: Any, field: FieldInfo | None = None) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def written(value: Any, field: FieldInfo | None = None) -> Any:
+def yaml_value(value: Any, field: FieldInfo | None = None) -> Any:
     """A value as YAML has it: scalars, lists and mappings. Keys that were left out are left out."""
     spell = _spell(field)
     if value is None or isinstance(value, bool):
@@ -37,13 +37,13 @@ def written(value: Any, field: FieldInfo | None = None) -> Any:
     if isinstance(value, BaseModel):
         fields = type(value).model_fields
         given = [name for name in fields if name in value.model_fields_set]
-        return {fields[name].alias or name: written(getattr(value, name), fields[name]) for name in given}
+        return {fields[name].alias or name: yaml_value(getattr(value, name), fields[name]) for name in given}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(written(key)): written(one) for key, one in value.items()}
+        return {str(yaml_value(key)): yaml_value(one) for key, one in value.items()}
     if isinstance(value, Collection) and not isinstance(value, str | bytes):
-        return [written(one) for one in value]
+        return [yaml_value(one) for one in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int | float) else str(value)
