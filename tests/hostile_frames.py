@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
-from dnsteer.lint.masks.matches import Match
+from dnsteer.lint.masks.flow_syntax import Match
 
 _ETHERTYPES = (ARP, IPV4, IPV6, 0x8035, 0x8847, 0x88CC, 0x8100, 0x88A8, 0x894F, 0x88B5, 0x0600, 0x0003)
 _PROTOCOLS = (UDP, TCP, ICMP, ICMPV6, 2, 132, 47, 44, 136, 0, 255)

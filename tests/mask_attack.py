@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ovs.flow.odp import ODPFlow
 
-from dnsteer.lint.masks.matches import parse_match
+from dnsteer.lint.masks.flow_syntax import parse_match
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.render.flows import Flow, flows_of

@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.finder import LintContext
-from dnsteer.lint.port_scans import scan_flows
+from dnsteer.lint.other_traffic import scan_flows
 from dnsteer.lint.run import run_finders
 from dnsteer.lint.switch_limits import flow_totals
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable

@@ -14,10 +14,10 @@ from dnsteer.checks.lint_entries import LINT_CODES
 from dnsteer.checks.load import check_document
 from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, Severity, mark_accepted, worst_severity
+from dnsteer.lint.other_traffic import NEIGHBORS
 from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
 from dnsteer.lint.services import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
-from dnsteer.lint.software import NEIGHBORS
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import DefinitionError

@@ -11,19 +11,20 @@ from hypothesis import HealthCheck, example, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.lint.mask_count import explain_bound
-from dnsteer.lint.masks.actions import (
+from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
+from dnsteer.lint.masks.fields import BitRange, UnknownError
+from dnsteer.lint.masks.flow_syntax import (
     Conntrack,
+    FieldBits,
     GotoTable,
     MoveBits,
     Output,
     SelectBucket,
     SetField,
     parse_actions,
+    parse_match,
 )
-from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
-from dnsteer.lint.masks.fields import BitRange, UnknownError
 from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size, unwildcarded
-from dnsteer.lint.masks.matches import FieldBits, parse_match
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy

@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from dnsteer.capacity.bounds import Figures, Latencies, figures, latencies
+from dnsteer.capacity.bounds import Figures, Latencies, added_bytes, figures, latencies
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frame_sizes import mix
-from dnsteer.capacity.passes import added_bytes
 from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates, without_names
 from dnsteer.capacity.uplinks import entry_of, spreads_load
 from dnsteer.offload.capabilities import LimitName

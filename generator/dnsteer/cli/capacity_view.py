@@ -9,9 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.capacity.bounds import LOADED, WORDS
+from dnsteer.capacity.bounds import LOADED, WORDS, added_bytes
 from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
-from dnsteer.capacity.passes import added_bytes
 from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, columns, figure_text, range_text
 from dnsteer.cli.capacity_totals import changed_totals, each_vip, totals
 from dnsteer.spec.errors import escape

@@ -13,10 +13,9 @@ from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
-from dnsteer.lint.port_scans import port_scans
+from dnsteer.lint.other_traffic import other_traffic, port_scans, software_flavor, unreadable_flows
 from dnsteer.lint.services import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
-from dnsteer.lint.software import other_traffic, software_flavor, unreadable_flows
 from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
 from dnsteer.offload.examine import KINDS, Examination, JudgedFlow
 from dnsteer.offload.extension_part import program_json

@@ -16,9 +16,8 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.actions import FlowAction, parse_actions
+from dnsteer.lint.masks.flow_syntax import FieldBits, FlowAction, Match, parse_actions, parse_match
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
-from dnsteer.lint.masks.matches import FieldBits, Match, parse_match
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
 

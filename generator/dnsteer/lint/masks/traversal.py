@@ -14,8 +14,11 @@ from itertools import product
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.actions import (
+from dnsteer.lint.masks.classifier import Lookups
+from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP
+from dnsteer.lint.masks.flow_syntax import (
     Conntrack,
+    FieldBits,
     FlowAction,
     GotoTable,
     MoveBits,
@@ -24,10 +27,7 @@ from dnsteer.lint.masks.actions import (
     SetField,
     parse_actions,
 )
-from dnsteer.lint.masks.classifier import Lookups
-from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, RARP
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
-from dnsteer.lint.masks.matches import FieldBits
 
 _OTHER = -1
 """A value that no flow matches."""
