@@ -1,4 +1,4 @@
-"""All that bring-up sets up for a spec, and notes for the operator, as one value: templates render it, the check compares."""
+"""All that bring-up sets up for a spec, with notes for the operator: templates render it, the check compares with it."""
 
 from __future__ import annotations
 

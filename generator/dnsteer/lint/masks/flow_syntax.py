@@ -1,8 +1,8 @@
 """A flow's match and its actions, parsed from ovs-ofctl's syntax into the bits of fields.
 
 Actions are parsed by Open vSwitch's own library (ovs.flow), matches are not: nearly every flow has a different match (27,000
-with 100 VIPs), ovs.flow takes four times as long for each (29 us, 0.8 s in all), and its result would still have to be mapped
-to these fields.
+with 100 VIPs), ovs.flow takes four times as long for each (29 us, 0.8 s in all), and its result would still have to be
+mapped to these fields.
 """
 
 from __future__ import annotations
