@@ -43,7 +43,6 @@ class Setup:
 
     @property
     def flavor(self) -> Flavor:
-        """The flavor of Open vSwitch."""
         return self.switch.flavor
 
 

@@ -48,12 +48,10 @@ class CapacityReport:
 
     @property
     def total(self) -> Total:
-        """The total over all VIPs."""
         return Total("", len({vip.vip for vip in self.vips}), self.setup.entries, self.all)
 
     @cached_property
     def estimates(self) -> list[Estimate]:
-        """Every estimate in the report, in order."""
         out: list[Estimate] = []
         for group in self.groups:
             out += [f.rate for f in group.frames.values()]

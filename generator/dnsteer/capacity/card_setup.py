@@ -40,7 +40,6 @@ class CardSetup:
 
     @cached_property
     def model(self) -> Model:
-        """The capacity model of the hardware."""
         return Model(self.hardware, all_rows())
 
     def states(self, path: PacketPath, frame: float) -> list[SwitchState]:

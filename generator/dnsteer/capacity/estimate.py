@@ -27,7 +27,6 @@ class LeftOutRow:
 
     @property
     def error(self) -> float:
-        """The relative error of the prediction."""
         return self.predicted / self.measured - 1
 
 

@@ -232,7 +232,6 @@ def load_published(file: FilePath) -> Published:
 
 
 def _finding(item: dict[str, Any], doc: Document) -> Finding:
-    """Convert one of pydantic's errors to a finding."""
     kind, path = str(item["type"]), tuple(step for step in item["loc"] if step != "[key]")
     line, ctx = doc.line(path), item.get("ctx", {})
     if kind == "missing":

@@ -57,7 +57,6 @@ def _pool(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[Fi
 
 
 def _keys(scope: Scope, base: Path, balance: Balance) -> Iterator[Finding]:
-    """Keys that do nothing here."""
     given = balance.model_fields_set
     if balance.by == "slots":
         if balance.policy == "spill":

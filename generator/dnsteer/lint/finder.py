@@ -65,22 +65,18 @@ class LintContext:
 
     @property
     def loaded(self) -> Loaded:
-        """The spec with its document."""
         return self.examination.loaded
 
     @property
     def spec(self) -> Spec:
-        """The spec."""
         return self.loaded.spec
 
     @property
     def plan(self) -> Plan:
-        """The spec's plan."""
         return self.examination.plan
 
     @property
     def profile(self) -> Profile:
-        """The capability profile that flows were judged by."""
         return self.examination.profile
 
     def finding(
@@ -118,7 +114,6 @@ class Finder:
 
     @property
     def file(self) -> str:
-        """The module that has the function."""
         return f"{self.find.__module__.replace('.', '/')}.py"
 
     def __call__(self, context: LintContext) -> Iterator[LintFinding]:

@@ -137,7 +137,6 @@ def _disagreements(found: Profile, doc: Document, name: str) -> Iterator[Finding
 
 
 def _finding(item: Mapping[str, Any], doc: Document) -> Finding:
-    """Convert one of pydantic's errors to a finding."""
     kind = str(item["type"])
     path: Path = tuple(step for step in item["loc"] if step not in ("[key]", "int", "str"))
     if kind == "missing":

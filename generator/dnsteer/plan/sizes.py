@@ -49,7 +49,6 @@ class Sizes:
 
     @property
     def total(self) -> int:
-        """All rules."""
         return sum(self.rules.values())
 
     @property

@@ -72,7 +72,6 @@ class Loaded:
 
     @property
     def file(self) -> str:
-        """The file's name as it was given."""
         return self.document.file
 
     @cached_property

@@ -65,7 +65,6 @@ class Context:
 
     @property
     def spec(self) -> Spec:
-        """The spec."""
         return self.loaded.spec
 
     @cached_property

@@ -39,7 +39,6 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran and succeeded."""
         return self.code == 0
 
 

@@ -231,7 +231,6 @@ class Lookups:
         self._found: dict[tuple[int, frozenset[tuple[str, FieldBits]]], Outcomes] = {}
 
     def __contains__(self, number: int) -> bool:
-        """Whether a table has flows."""
         return number in self._tables
 
     def live(self, number: int) -> frozenset[str]:

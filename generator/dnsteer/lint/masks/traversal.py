@@ -45,7 +45,6 @@ class PacketKind(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The kind's name in reports."""
         return {IPV4: "IPv4", IPV6: "IPv6", ARP: "ARP", RARP: "RARP"}.get(self.ethertype, "other ethertypes")
 
 
@@ -156,7 +155,6 @@ class Traversal:
         known: dict[str, FieldBits],
         mask_sets: set[MaskSet],
     ) -> None:
-        """Follow the actions of a flow."""
         unwildcards = EMPTY
         for nth, action in enumerate(actions):
             if isinstance(action, SetField):

@@ -64,17 +64,14 @@ class AddressService:
 
     @property
     def version(self) -> int:
-        """The IP version of its queries."""
         return 4 if len(self.address) == 4 else 6
 
     @cached_property
     def label(self) -> str:
-        """The service's name in messages."""
         return f"{self.vip} {ip_address(self.address)} {PROTOCOLS[self.protocol]}/{self.port}"
 
     @property
     def by_extension(self) -> bool:
-        """Whether its queries go through the extension."""
         return self.mode.by_extension or self.selection.by_extension
 
 

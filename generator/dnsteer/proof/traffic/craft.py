@@ -62,7 +62,6 @@ class Headers:
 
     @property
     def version(self) -> int:
-        """The IP version."""
         return version_of(self.source)
 
 

@@ -45,17 +45,14 @@ class Responder:
 
     @property
     def label(self) -> str:
-        """The VIP's name and address."""
         return f"{self.vip_name} {craft.address_text(self.address)}"
 
     @property
     def source(self) -> bytes:
-        """The address that its answers come from."""
         return self.backend.address if self.mode.rewrites_answers else self.address
 
     @property
     def version(self) -> int:
-        """The IP version of its answers."""
         return craft.version_of(self.source)
 
     def answer_port(self, protocol: int) -> int | None:

@@ -226,7 +226,6 @@ class Balance(Part):
 
     @property
     def gives_back_below(self) -> float:
-        """The metric below which slots go back."""
         assert self.above is not None
         return self.below if self.below is not None else 0.75 * self.above
 
