@@ -107,7 +107,7 @@ def all_addresses(scope: Scope) -> Iterator[tuple[Path, Address]]:
 
 
 def _ends_of_networks(scope: Scope) -> Iterator[Finding]:
-    """The networks that the spec tells of, by the addresses of probes, have addresses that no host can have."""
+    """Network, broadcast and router anycast addresses of the networks that the addresses of probes name."""
     probe = scope.spec.switch.probe
     if probe is None:
         return

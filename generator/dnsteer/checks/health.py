@@ -134,7 +134,7 @@ def _probe(scope: Scope, probe: Probe) -> Iterator[Finding]:
 
 
 def _probe_port(scope: Scope, probe: Probe) -> Iterator[Finding]:
-    """The port for probes is no other port of the bridge."""
+    """A port for probes that is another port of the bridge."""
     switch, part = scope.spec.switch, scope.spec.switch.extension
     others = {switch.bridge: "the bridge's own port"}
     others |= dict.fromkeys(switch.uplinks, "an uplink") | dict.fromkeys(switch.ports, "a port of backends")
@@ -150,7 +150,7 @@ def _probe_port(scope: Scope, probe: Probe) -> Iterator[Finding]:
 
 
 def _probe_mac(scope: Scope, probe: Probe) -> Iterator[Finding]:
-    """Nothing else in the segment has the MAC address of probes."""
+    """A MAC address of probes that another object of the spec has."""
     switch, base = scope.spec.switch, ("switch", "probe")
     mac = derived.probe_mac(switch, probe)
     stations = {switch.mac: "the balancer's", derived.gateway_mac(switch): "the virtual gateways'"}
@@ -167,7 +167,7 @@ def _probe_mac(scope: Scope, probe: Probe) -> Iterator[Finding]:
 
 
 def _probe_addresses(scope: Scope, probe: Probe) -> Iterator[Finding]:
-    """Each address of probes is there once, and used for nothing else."""
+    """Addresses of probes that occur twice or that another object has."""
     used = dict.fromkeys(scope.spec.switch.gateways, "a gateway's")
     used |= {a: f"that of VIP {name}" for name, vip in scope.spec.vips.items() for a in vip.addresses}
     for pool in scope.spec.pools.values():

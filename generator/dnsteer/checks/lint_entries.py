@@ -20,7 +20,7 @@ _KIND = "entries of lint.accept that cover nothing"
 
 
 def useless_entries(scope: Scope) -> Iterator[Finding]:
-    """All of them."""
+    """Yield a warning for each such entry."""
     for i, entry in enumerate(scope.spec.lint.accept):
         path: Path = ("lint", "accept", i)
         if entry.code not in LINT_CODES:

@@ -1,4 +1,4 @@
-"""Backends whose workers cannot have the names and ports that they would have."""
+"""Workers that cannot be: names that are too long, ports that do not exist, and modes that change no ports."""
 
 from __future__ import annotations
 

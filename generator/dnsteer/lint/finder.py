@@ -1,4 +1,4 @@
-"""What a finder is, a function that yields findings of the codes that it declares, and what it is given."""
+"""Finders, functions that yield findings of the codes that they declare, and their input, the LintContext."""
 
 from __future__ import annotations
 

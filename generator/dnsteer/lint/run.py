@@ -1,4 +1,4 @@
-"""The finders of lint in their order, and the report: their findings and the totals that an operator needs."""
+"""All finders of lint in their order, and the report: their findings and totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a pool should have more or fewer slots: more bring shares nearer to the weights, fewer save hardware rules."""
+"""Findings about the number of slots: more bring shares nearer to the weights, fewer save hardware rules."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Examination:
         )
 
     def is_agent_flow(self, flow: DatapathFlow) -> bool:
-        """Whether packets of a flow come by the port for probes, where nobody but the agent sends."""
+        """Whether packets of a flow come by the port for probes, which only the agent uses."""
         probe = self.loaded.spec.switch.probe
         return probe is not None and f"in_port({probe.port})" in flow.text
 

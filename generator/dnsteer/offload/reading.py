@@ -1,4 +1,4 @@
-"""A bounded reading of a switch's datapath flows for somebody who looks at it again and again: the busiest are judged."""
+"""Read a switch's datapath flows again and again at bounded cost: only the busiest are judged."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def state(self) -> Subject:
-        """The subject of the flow that tells which spec and overlay the tables were made from."""
+        """The subject of the flow whose cookie identifies the spec and overlay of the tables."""
         return Subject(
             cookie(Category.STATE, self.marker),
             "spec and overlay of the tables",

@@ -118,7 +118,7 @@ def keep_slots(loaded: Loaded, applied: Sequence[Membership]) -> Loaded:
 
 
 def keep_slots_of(spec: Spec, applied: Sequence[Membership]) -> Spec:
-    """The same for a spec that is only compared, without checks."""
+    """As keep_slots, for a spec that is only compared, without checks."""
     return with_slots(spec, kept_slots(spec, applied))
 
 

@@ -1,4 +1,4 @@
-"""How large the plan of a spec will be, counted without making it: for those who must not make one that is too large."""
+"""Estimate the size of a plan from the spec alone, so that one that is too large is not made."""
 
 from __future__ import annotations
 

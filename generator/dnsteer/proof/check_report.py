@@ -61,7 +61,7 @@ class CheckReport:
             self.failures.append(failure)
 
     def include(self, other: CheckReport, covers: str) -> None:
-        """Add the result of a second run; *covers* says what it tried. Flows and megaflows stay those of the first."""
+        """Add the result of a second run; *covers* describes what it covers. Flows and megaflows stay those of the first."""
         self.packets = {kind: n + other.packets.get(kind, 0) for kind, n in self.packets.items()}
         self.failures = [*self.failures, *other.failures][:_MAX_FAILURES]
         self.failed += other.failed

@@ -1,4 +1,4 @@
-"""One query of a client and the answer to it, as frames. Without scapy: a process that stays needs the memory."""
+"""A client's query and the answer to it, as frames. Without scapy, which takes memory that a daemon should not use."""
 
 from __future__ import annotations
 

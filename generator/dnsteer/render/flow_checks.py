@@ -1,4 +1,4 @@
-"""Whether what the templates of a table rendered are flows, and flows of the plan."""
+"""Check that what templates rendered are flows of the plan, with actions whose result `check` sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec means where it leaves something unsaid. The one place for defaults that depend on other fields."""
+"""Defaults of a spec that depend on other fields, in one place, and limits of flavors."""
 
 from __future__ import annotations
 

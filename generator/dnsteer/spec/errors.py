@@ -1,4 +1,4 @@
-"""What is wrong with a spec, said so that the operator can mend it without reading code."""
+"""Errors of a spec: the place, what was found, what was expected, and what to do."""
 
 from __future__ import annotations
 

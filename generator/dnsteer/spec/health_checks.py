@@ -143,7 +143,7 @@ def _default_type(rdclass: str, name: str, resolver: bool) -> str:
 def _flag(
     said: bool | None, usual: bool, rcodes: tuple[str, ...], of_zones: tuple[str, ...]
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """The value of a flag, and the response codes with which it counts: as *said*, else those of servers that have it."""
+    """A flag and the response codes with which it is checked: as *said*, else by what the pool serves."""
     if said is not None:
         return said, rcodes
     return (True, of_zones) if usual and of_zones else (None, ())
@@ -157,7 +157,7 @@ def effective_timeout(pool: Pool, check: HealthCheck) -> float:
 
 
 def tests_only_liveness(pool: Pool, check: HealthCheck) -> bool:
-    """Whether a check passes with servers that answer, but not with what clients ask for: by who they are, or an error."""
+    """Whether a check passes with any server that answers: it asks for the server's identity, or accepts an error."""
     query = effective_query(pool, check)
     fails = bool(_OF_SERVERS_THAT_FAIL & {*query.rcodes})
     return check.check is not CheckKind.COMMAND and (query.rdclass == "CH" or fails)

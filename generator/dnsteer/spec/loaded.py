@@ -81,7 +81,7 @@ class Loaded:
 
 
 def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
-    """Those of *keys* that have their defaults."""
+    """The *keys* that have their default values."""
     return {key for key in keys if getattr(part, key) == type(part).model_fields[key].default}
 
 

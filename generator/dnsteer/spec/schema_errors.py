@@ -198,20 +198,21 @@ def _one_of(keys: list[str]) -> str:
 
 
 def _elsewhere(key: str, keys: list[str]) -> str:
-    """What an unknown key may have been meant to be."""
+    """The hint about an unknown key: a similar key here, or the part that has a key of this name."""
     hint = near(key, keys)
     if hint.startswith("did you mean"):
         return hint
-    places = _places(key)
-    if places:
-        return f'"{key}" is a key of {places}'
+    parts = _parts_with_key(key)
+    if parts:
+        return f'"{key}" is a key of {parts}'
     known = [name for part in _TITLED for name in keys_of(part.model)]
     alike = difflib.get_close_matches(key[:_MAX_KEY].lower(), known, n=1, cutoff=_ALIKE)
-    return f'"{alike[0]}" is a key of {_places(alike[0])}' if alike else "no key of the spec has this name: remove it"
+    if alike:
+        return f'"{alike[0]}" is a key of {_parts_with_key(alike[0])}'
+    return "no key of the spec has this name: remove it"
 
 
-def _places(key: str) -> str:
-    """The parts that have a key."""
+def _parts_with_key(key: str) -> str:
     return " and of ".join(part.title for part in _TITLED if key in keys_of(part.model))
 
 

@@ -1,4 +1,4 @@
-"""How a value of the spec is written: in YAML, with the keys that the operator gave."""
+"""A value of the spec as YAML, with the keys that the operator gave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONG = 1 << 20
 
 
 def yaml_text(value: Any, field: FieldInfo | None = None) -> str:
-    """A value in one line, as text of YAML; `unset` for None. *field* is that of its key, which knows how it is spelt."""
+    """A value in one line, as text of YAML; `unset` for None. *field* is that of its key, which has its validator."""
     plain = yaml_value(value, field)
     if plain is None:
         return "unset"

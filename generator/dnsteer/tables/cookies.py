@@ -1,4 +1,6 @@
-"""Cookies and numbers for names: stable across runs and machines, and unaffected when other objects come and go.
+"""Cookies and numbers for names, and the subjects that cookies stand for.
+
+Numbers are stable across runs and machines, and unaffected when other objects come and go.
 
 A name's number is a hash of it, so adding a backend does not renumber the others and a change touches only the flows
 that it must. Of names with the same hash, the later in sorted order gets the next free number.

@@ -63,7 +63,7 @@ def probe_numbers(pool: Pool) -> dict[str, int]:
 
 
 class ProbeSlotRow(NamedTuple):
-    """Probes of a pool's backend: it gets those of its *number*, whoever has their slot."""
+    """Probes of a pool's backend: it gets those with its *number*, whichever backend owns their slot."""
 
     subject: Subject
     pool: int

@@ -31,7 +31,7 @@ def inspect_extension(machine: Machine, setup: Setup) -> Iterator[Item]:
 
 
 def _program(machine: Machine, setup: Setup) -> Item:
-    """What it starts with. What VIPs are in it does not matter: those of the record are loaded."""
+    """The program file that it starts with. Its VIPs do not matter: those of the record are loaded."""
     name, file = "extension, program", f"{PROGRAM_FOLDER}/program.json"
     if not machine.exists(file):
         return Item(name, "missing", f"no {file}", _SCRIPT)

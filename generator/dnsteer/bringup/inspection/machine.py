@@ -97,7 +97,7 @@ class Machine:
         return self.path(name).is_symlink()
 
     def executable(self, name: str) -> bool:
-        """Whether there is such a file, and somebody may execute it."""
+        """Whether the file exists and is executable for any user."""
         try:
             path = self.path(name)
             return path.is_file() and bool(path.stat().st_mode & 0o111)

@@ -24,7 +24,7 @@ def inspect_memory(machine: Machine, setup: Setup, running: bool) -> Iterator[It
 
 
 def _pages(machine: Machine, pages: HugePages, running: bool) -> Item:
-    """Pages of a node. While no switch runs, those that are taken are others'."""
+    """Pages of a node. While no switch runs, pages in use belong to other programs."""
     name = f"huge pages, node {pages.node}"
     folder = f"/sys/devices/system/node/node{pages.node}/hugepages/hugepages-{pages.size}kB"
     if not machine.exists(folder) and pages.node == 0:

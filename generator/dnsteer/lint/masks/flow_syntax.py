@@ -183,7 +183,7 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
     elif name == "output" and _is_output(value, text):
         yield Output()
     else:
-        raise UnknownError(f"action {name} of {text} is not in the model of the classifier (lint/masks/actions.py)")
+        raise UnknownError(f"action {name} of {text} is not in the model of the classifier (lint/masks/flow_syntax.py)")
 
 
 def _is_output(parsed: Mapping[str, Any], text: str) -> bool:

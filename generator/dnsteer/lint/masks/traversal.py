@@ -1,7 +1,7 @@
-"""Traversal all paths of all packets through the tables and collect what each unwildcards.
+"""Follow all paths of all packets through the tables and collect what each unwildcards.
 
 Packets are distinguished by port, ethertype, VLAN, protocol, fragment and destination MAC, as far as flows match these. Any
-other field is unknown until a flow matches or writes it. Where a field is unknown the walk follows every possibility, so it
+other field is unknown until a flow matches or writes it. Where a field is unknown every possibility is followed, so this
 may find masks that no packet creates, but misses none that a packet can create. (Exception: chance hash collisions.)
 """
 
@@ -68,7 +68,7 @@ class TraversalEnd(NamedTuple):
 
 
 class Traversal:
-    """A walk over all paths through the tables. *hash_slots* maps a number of buckets to the number of hash values."""
+    """A traversal of all paths through the tables. *hash_slots* maps a number of buckets to the number of hash values."""
 
     def __init__(self, tables: Lookups, buckets: Mapping[int, list[str]], hash_slots: Callable[[int], int]) -> None:
         self._tables = tables

@@ -21,7 +21,7 @@ class ExtensionPortRow:
 
 @dataclass
 class ExtensionPlan:
-    """All of it. *mac*, *ipv4* and *ipv6* are the sources of tunnels; *answers_to* is the MAC that
+    """What it exchanges and does. *mac*, *ipv4* and *ipv6* are the sources of tunnels; *answers_to* is the MAC that
     *translated* answers leave to. Probes are frames to *probe_mac*, and translated answers to them go to *probe_ipv4*."""
 
     subject: Subject

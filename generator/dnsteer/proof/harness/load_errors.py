@@ -1,4 +1,4 @@
-"""Why a private switch does not hold the flows that were loaded into it: what to look for in which template."""
+"""Explain why a private switch does not hold the flows loaded into it, with the line of the template."""
 
 from __future__ import annotations
 

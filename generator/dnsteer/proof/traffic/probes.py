@@ -1,4 +1,4 @@
-"""Probes of the agent and the answers to them, for every backend, and what resembles them and must be dropped."""
+"""Probes of the agent and the answers to them, for every backend, and similar packets that must be dropped."""
 
 from __future__ import annotations
 

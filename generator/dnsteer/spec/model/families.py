@@ -1,4 +1,4 @@
-"""The two address families, and the ways to reach a backend by them. Apart from the model, for quick verbs do without."""
+"""The two address families, and the ways to reach a backend by them. Without pydantic, for the quick verbs."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def whole(low: int, high: int) -> BeforeValidator:
 
 
 def bounds(low: int, high: int) -> WithJsonSchema:
-    """The same for the JSON Schema."""
+    """The JSON Schema of `whole(low, high)`."""
     return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})
 
 

@@ -1,4 +1,4 @@
-"""Scalar types of the spec: names, MACs and IP addresses, each with a message that says what is wanted."""
+"""Scalar types of the spec: names, MACs and IP addresses, each with a message that says what is expected."""
 
 from __future__ import annotations
 
