@@ -17,7 +17,7 @@ from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, Severity,
 from dnsteer.lint.other_traffic import NEIGHBORS
 from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
-from dnsteer.lint.services import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
+from dnsteer.lint.service_offload import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import DefinitionError

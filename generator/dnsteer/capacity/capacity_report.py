@@ -11,7 +11,7 @@ from dnsteer.capacity.bounds import Figures, Latencies, added_bytes, figures, la
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frame_sizes import mix
-from dnsteer.capacity.services import LimitedRate, Services, Total, VipRates, without_names
+from dnsteer.capacity.service_rates import LimitedRate, Services, Total, VipRates, without_names
 from dnsteer.capacity.uplinks import entry_of, spreads_load
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.packet_path import PacketPath

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import geometric_mean
 
-from dnsteer.capacity import cores, switch
+from dnsteer.capacity import cores, packet_time
 from dnsteer.capacity.cores import CoreLatency, Cores, CoresOf
+from dnsteer.capacity.packet_time import Latency, PacketTime
 from dnsteer.capacity.readings import BoundedFigure, FigureReadings, SwitchState
-from dnsteer.capacity.switch import Latency, PacketTime
 from dnsteer.card.published import FigureRow, Measurement, Measures, Published, TrackingBy, published
 from dnsteer.spec.model.spec import Hardware
 
@@ -79,7 +79,7 @@ class Model:
     def time(self) -> PacketTime:
         """The eSwitch's fitted time per packet."""
         own, others = (tuple(self.rows.values(card, "switch-rate")) for card in (self.card, self.other))
-        return switch.fit_with(own, others)
+        return packet_time.fit_with(own, others)
 
     @cached_property
     def _rates(self) -> FigureReadings:
@@ -108,8 +108,8 @@ class Model:
     @cached_property
     def latencies(self) -> Latency:
         """The fitted latency at low load."""
-        other = switch.fit_latency(self.rows.values(self.other, "latency"))
-        return switch.fit_latency(self.rows.values(self.card, "latency"), other)
+        other = packet_time.fit_latency(self.rows.values(self.other, "latency"))
+        return packet_time.fit_latency(self.rows.values(self.card, "latency"), other)
 
     def latency(self, state: SwitchState) -> BoundedFigure:
         """Return the latency at low load in us, including the hosts."""

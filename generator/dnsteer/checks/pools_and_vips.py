@@ -8,11 +8,9 @@ from dnsteer.modes import MODES, NamedVip
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Conflict, Scope
-from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
-
-WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 def check_pools(scope: Scope) -> Iterator[Finding]:
@@ -139,8 +137,8 @@ def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) ->
             shown = ", ".join(str(vip.addresses[i]) for i in found[:3]) + (", ..." if len(found) > 3 else "")
             yield scope.finding(
                 (*base, "addresses", found[0]),
-                f"{shown}, and pool {vip.pool} without a backend for {WORD[family]}",
-                f"a pool with a backend that has an {WORD[family]} address and a weight",
+                f"{shown}, and pool {vip.pool} without a backend for {FAMILY_NAMES[family]}",
+                f"a pool with a backend that has an {FAMILY_NAMES[family]} address and a weight",
                 f"give its backends {_lacking(scope.spec.pools[vip.pool], family)}, or leave this address out",
             )
 

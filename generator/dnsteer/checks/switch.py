@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
-from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
 
@@ -163,8 +162,8 @@ def _return_path(scope: Scope) -> Iterator[Finding]:
         if not any(derived.family_of(g) == family for g in switch.gateways):
             yield scope.finding(
                 ("switch", "gateways"),
-                f"no {WORD[family]} gateway",
-                f"an {WORD[family]} address in switch.gateways",
+                f"no {FAMILY_NAMES[family]} gateway",
+                f"an {FAMILY_NAMES[family]} address in switch.gateways",
                 f"{why}: give its backends a virtual gateway to route the answers to",
             )
     if needs and not any(up.next_hop is not None for up in switch.uplinks.values()):

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dnsteer.capacity.bounds import WORDS
 from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
-from dnsteer.capacity.services import LimitedRate, VipRates
+from dnsteer.capacity.service_rates import LimitedRate, VipRates
 from dnsteer.cli.capacity_figures import BASIS, FAMILIES, Notes, figure_text, range_text
 from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.offload.packet_path import PacketPath

@@ -20,7 +20,7 @@ from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.switch.signals import ends_with_parent
 
 if TYPE_CHECKING:
-    from dnsteer.capacity.services import LimitedRate
+    from dnsteer.capacity.service_rates import LimitedRate
     from dnsteer.spec.loaded import Loaded
     from dnsteer.switch.state import AppliedState
 

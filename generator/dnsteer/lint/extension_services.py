@@ -14,6 +14,7 @@ from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of
 from dnsteer.spec.errors import Path
+from dnsteer.spec.model.families import FAMILY_NAMES
 from dnsteer.spec.model.spec import Flavor, Switch
 
 EXTENSION = Code("DNS060", Severity.NOTE, "The extension does this, so lint cannot judge it")
@@ -24,7 +25,6 @@ NO_FUNCTIONS = Code("DNS063", Severity.WARNING, "The extension has no scalable f
 _AT: Path = ("switch", "extension")
 ANSWER_BYTES = 1232
 """Largest DNS message over UDP that is not fragmented in IPv6 (DNS flag day 2020)."""
-_FAMILIES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 @finder(EXTENSION, ESWITCH_TWICE, TRANSLATED_FRAGMENTS, NO_FUNCTIONS)
@@ -58,7 +58,7 @@ def _by_vip(paths: Iterable[PacketPath]) -> dict[str, list[PacketPath]]:
 def _subject(paths: list[PacketPath]) -> str:
     names = {"query": "queries", "answer": "answers"}
     directions = " and ".join(names[d] for d in ("query", "answer") if any(p.direction == d for p in paths))
-    families = " and ".join(_FAMILIES[f] for f in dict.fromkeys(p.family for p in paths))
+    families = " and ".join(FAMILY_NAMES[f] for f in dict.fromkeys(p.family for p in paths))
     services = ", ".join(dict.fromkeys(p.service for p in paths))
     return f"{directions} of {paths[0].vip} over {families} ({services})"
 

@@ -14,7 +14,7 @@ from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_acce
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
 from dnsteer.lint.other_traffic import other_traffic, port_scans, software_flavor, unreadable_flows
-from dnsteer.lint.services import service_offload
+from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
 from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
 from dnsteer.offload.examine import KINDS, Examination, JudgedFlow

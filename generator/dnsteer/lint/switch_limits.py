@@ -8,8 +8,8 @@ from dnsteer.card.published import published
 from dnsteer.lint.finder import SWITCH, LintContext, finder, limit_reason
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.offload.capabilities import LimitName
-from dnsteer.offload.context import dp_hash_pools, eswitch_setup, uses_conntrack
 from dnsteer.offload.datapath_flow import DatapathFlow
+from dnsteer.offload.offload_context import dp_hash_pools, eswitch_setup, uses_conntrack
 from dnsteer.plan.sizes import FLOW_LIMIT as DEFAULT_FLOW_LIMIT
 from dnsteer.spec.model.spec import Flavor
 

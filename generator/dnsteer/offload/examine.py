@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.context import dp_hash_pools, offload_context_of
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flow
 from dnsteer.offload.extension_part import WORST_FIRST, ExtensionPart, extension_parts, hops_of
 from dnsteer.offload.judge import Judgement, OffloadContext, judge, weakest
+from dnsteer.offload.offload_context import dp_hash_pools, offload_context_of
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.offload.split import shared_rules

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.context import dp_hash_pools, offload_context_of
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
+from dnsteer.offload.offload_context import dp_hash_pools, offload_context_of
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.packet_path import Verdict
 from dnsteer.plan.bridge import ports_of

@@ -15,7 +15,7 @@ from dnsteer.proof.packet_text import differing_fields, packet_summary
 from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ServiceKey, TargetBackend
-from dnsteer.proof.reference.services import service_ports
+from dnsteer.proof.reference.spec_services import service_ports
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.reference.wire import MalformedError, parse
 from dnsteer.proof.traffic.craft import identity

@@ -14,13 +14,12 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
 from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
+from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.rows import Rows
 
 T = TypeVar("T")
-_WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 class ForwardingMode(Protocol):
@@ -159,7 +158,7 @@ class Context:
     def _members(self, name: str, key: str, reached: Reach, service: str) -> Membership:
         pool = self.spec.pools[name]
         one = key in (name, f"{name}:{service}") or reached == ANY
-        title = f"pool {name}" if one else f"pool {name} {_WORD[reached]}"
+        title = f"pool {name}" if one else f"pool {name} {FAMILY_NAMES[reached]}"
         return Membership(
             pool=name,
             title=f"{title} ({service})" if service else title,

@@ -15,8 +15,8 @@ from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
 from dnsteer.proof.reference.probes import ProbeReference
 from dnsteer.proof.reference.service import AddressService, ServiceKey, TargetBackend
-from dnsteer.proof.reference.services import services_of
 from dnsteer.proof.reference.slots import PoolOutage
+from dnsteer.proof.reference.spec_services import services_of
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, TCP, UDP, Fragment, MalformedError, Packet, parse
 from dnsteer.spec.model.spec import Spec

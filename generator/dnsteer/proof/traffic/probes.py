@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dnsteer.proof.reference.service import PROTOCOLS, AddressService, TargetBackend
-from dnsteer.proof.reference.services import target_backends
+from dnsteer.proof.reference.spec_services import target_backends
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import evenly_spaced
 from dnsteer.proof.traffic.senders import Senders, Vector

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dnsteer.proof.reference.modes import ModeReference
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.service import AddressService, TargetBackend
-from dnsteer.proof.reference.services import service_ports, target_backends, worker_number
+from dnsteer.proof.reference.spec_services import service_ports, target_backends, worker_number
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced

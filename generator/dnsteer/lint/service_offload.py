@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from dnsteer.lint.finder import LintContext, finder, reasons_of
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
-from dnsteer.offload.context import eswitch_setup
 from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.examine import Examination, JudgedFlow, rules_of
 from dnsteer.offload.judge import Reason, join_reasons, judge
+from dnsteer.offload.offload_context import eswitch_setup
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.split import size_of
 from dnsteer.slots.dp_hash import SAME_IN_ALL_RELEASES
 from dnsteer.spec.errors import Path
+from dnsteer.spec.model.families import FAMILY_NAMES
 from dnsteer.spec.model.spec import Flavor, Hardware
 
 QUERIES_IN_SOFTWARE = Code("DNS001", Severity.ERROR, "Queries are not offloaded")
@@ -70,7 +71,7 @@ def service_offload(context: LintContext) -> Iterator[LintFinding]:
     for found in alike.values():
         owner, first = found[0]
         services = ", ".join(dict.fromkeys(o.service for o, _ in found))
-        family = {"ipv4": "IPv4", "ipv6": "IPv6"}[owner.family]
+        family = FAMILY_NAMES[owner.family]
         what = f"{'queries' if owner.direction == 'query' else 'answers'} of {owner.vip} over {family} ({services})"
         judged = [j for _, problem in found for j in problem.judged]
         yield context.finding(first.code, first.at, f"{what}: {first.text}", first.advice, judged, first.reasons)
