@@ -61,7 +61,7 @@ def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ..
     """Return what a path forwards of a mix of frame sizes, as if it were the only traffic on the card."""
     size, more = mean(sizes), added_bytes(path)
     found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
-    if in_hardware(path):
+    if is_in_hardware(path):
         name, switch = _switch(setup, path, size)
         found[name] = switch
         found |= _bandwidth(setup, path, size)
@@ -77,7 +77,7 @@ def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ..
     return Figures(rate, limit, found, size, rate.value / line, more)  # type: ignore[arg-type]
 
 
-def in_hardware(path: PacketPath) -> bool:
+def is_in_hardware(path: PacketPath) -> bool:
     """Whether hardware forwards the path's packets, or may."""
     return path.offloaded in ("yes", "unknown")
 
@@ -183,7 +183,7 @@ def latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
     if path.offloaded == "unknown":
         cores, hard = _core_latencies(setup, rate), _switch_latencies(setup, path, rate)
         return Latencies(_either(cores.low, hard.low), _either(cores.loaded, hard.loaded))
-    return _switch_latencies(setup, path, rate) if in_hardware(path) else _core_latencies(setup, rate)
+    return _switch_latencies(setup, path, rate) if is_in_hardware(path) else _core_latencies(setup, rate)
 
 
 def _either(cores: Estimate, hard: Estimate) -> Estimate:

@@ -12,7 +12,7 @@ from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frame_sizes import mix
 from dnsteer.capacity.service_rates import LimitedRate, Services, Total, VipRates, without_names
-from dnsteer.capacity.uplinks import entry_of, spreads_load
+from dnsteer.capacity.uplinks import can_spread_load, entry_of
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.offload.profile import Profile
@@ -177,7 +177,7 @@ def _notes(loaded: Loaded, setup: CardSetup, paths: Sequence[PacketPath]) -> Ite
         )
     uplinks = len(loaded.spec.switch.uplinks)
     if uplinks > 1:
-        if spreads_load(loaded.spec):
+        if can_spread_load(loaded.spec):
             yield f"the link is one uplink; traffic spread evenly over the {uplinks} of them has {uplinks} times the link"
         else:
             entries = dict.fromkeys(entry_of(loaded.spec, path.vip, path.family) for path in paths)

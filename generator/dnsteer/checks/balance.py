@@ -137,7 +137,7 @@ def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[F
             "a backend with weight: 0",
             "by weight it would have clients all the time; so it has those that others give it",
         )
-    elif not _serves_what_others_serve(found, pool.backends):
+    elif not _has_families_of_others(found, pool.backends):
         yield scope.finding(
             (*base, "to"),
             f"the backend {name} without an address of a family that others have",
@@ -146,7 +146,7 @@ def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[F
         )
 
 
-def _serves_what_others_serve(one: Backend, backends: list[Backend]) -> bool:
+def _has_families_of_others(one: Backend, backends: list[Backend]) -> bool:
     others = [backend for backend in backends if backend.weight]
     return all(
         getattr(one, family) is not None for family in ("ipv4", "ipv6") if any(getattr(b, family) for b in others)

@@ -99,7 +99,7 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
 
 def check_vips(scope: Scope) -> Iterator[Finding]:
     """All findings of what a VIP asks of its pool."""
-    serves = {name: {f: _serves(pool, f) for f in FAMILIES} for name, pool in scope.spec.pools.items()}
+    serves = {name: {f: _can_serve(pool, f) for f in FAMILIES} for name, pool in scope.spec.pools.items()}
     for name, vip in scope.spec.vips.items():
         base: Path = ("vips", name)
         pool, mode = scope.spec.pools.get(vip.pool), MODES[vip.forwarding]
@@ -120,7 +120,7 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
                 )
 
 
-def _serves(pool: Pool, family: Family) -> bool:
+def _can_serve(pool: Pool, family: Family) -> bool:
     return any(b.weight for b in derived.members(pool, family))
 
 

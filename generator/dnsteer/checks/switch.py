@@ -183,13 +183,15 @@ def families_that_return(spec: Spec) -> dict[Family, str]:
         for address in vip.addresses:
             mode = MODES[vip.forwarding]
             family = mode.answers_in(derived.family_of(address))
-            if family not in needs and vip.pool in spec.pools and _passes(spec, vip, family, known):
+            if family not in needs and vip.pool in spec.pools and _has_answers_through_switch(spec, vip, family, known):
                 how = mode.answers_by or "backends on ports of their own"
                 needs[family] = f"answers of VIP {name} pass the switch ({how})"
     return {family: needs[family] for family in FAMILIES if family in needs}
 
 
-def _passes(spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]) -> bool:
+def _has_answers_through_switch(
+    spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]
+) -> bool:
     key = (vip.pool, family, vip.forwarding)
     if key not in known:
         mode = MODES[vip.forwarding]

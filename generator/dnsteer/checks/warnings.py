@@ -11,7 +11,7 @@ from dnsteer.checks.switch import families_that_return
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.health_checks import tests_only_liveness
+from dnsteer.spec.health_checks import is_liveness_only
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family
 from dnsteer.spec.model.health import CheckKind
@@ -185,7 +185,7 @@ def _liveness(scope: Scope) -> Iterator[Finding]:
     """Pools whose checks any server passes that answers."""
     for name, pool in scope.spec.pools.items():
         deciding = [check for check in pool.health or () if check.on_failure == "out"]
-        if deciding and all(tests_only_liveness(pool, check) for check in deciding):
+        if deciding and all(is_liveness_only(pool, check) for check in deciding):
             yield scope.finding(
                 ("pools", name, "health"),
                 "checks that test only that something answers",

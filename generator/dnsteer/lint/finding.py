@@ -59,7 +59,7 @@ class LintFinding:
     accepted: str = ""
 
     @property
-    def open(self) -> bool:
+    def needs_action(self) -> bool:
         """Whether the finding needs action: neither accepted nor a note."""
         return not self.accepted and self.code.severity is not Severity.NOTE
 
@@ -87,7 +87,7 @@ def worst_first(findings: Iterable[LintFinding]) -> list[LintFinding]:
 
 def worst_severity(findings: Sequence[LintFinding]) -> Severity | None:
     """Return the worst severity of the open findings; None when there are none."""
-    open_ = [f.code.severity for f in findings if f.open]
+    open_ = [f.code.severity for f in findings if f.needs_action]
     return min(open_, key=list(Severity).index) if open_ else None
 
 

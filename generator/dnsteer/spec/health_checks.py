@@ -106,7 +106,7 @@ def effective_query(pool: Pool, check: HealthCheck) -> EffectiveQuery:
     """Return what a check of *pool* asks, and expects."""
     query, expect, resolver = check.query, check.query.expect, pool.serves == "resolver"
     name = query.name or ("id.server." if query.rdclass == "CH" else ".")
-    rcodes = tuple(expect.rcode) or (LIVENESS if _asks_nothing(pool, check) else ("NOERROR",))
+    rcodes = tuple(expect.rcode) or (LIVENESS if _is_unspecified(pool, check) else ("NOERROR",))
     of_zones = tuple(rcode for rcode in rcodes if rcode in _OF_ZONES and query.rdclass == "IN")
     aa, aa_rcodes = _flag(expect.aa, pool.serves == "authoritative", rcodes, of_zones)
     recursion, recursion_rcodes = _flag(expect.recursion_available, resolver, rcodes, of_zones)
@@ -156,14 +156,14 @@ def effective_timeout(pool: Pool, check: HealthCheck) -> float:
     return min(_RESOLVER_TIMEOUT if pool.serves == "resolver" else TIMEOUT, check.interval)
 
 
-def tests_only_liveness(pool: Pool, check: HealthCheck) -> bool:
+def is_liveness_only(pool: Pool, check: HealthCheck) -> bool:
     """Whether a check passes with any server that answers: it asks for the server's identity, or accepts an error."""
     query = effective_query(pool, check)
     fails = bool(_OF_SERVERS_THAT_FAIL & {*query.rcodes})
     return check.check is not CheckKind.COMMAND and (query.rdclass == "CH" or fails)
 
 
-def _asks_nothing(pool: Pool, check: HealthCheck) -> bool:
+def _is_unspecified(pool: Pool, check: HealthCheck) -> bool:
     """Whether the spec says neither what servers serve nor what to ask them."""
     query = check.query
     asks = query.name or query.type or query.rdclass != "IN"

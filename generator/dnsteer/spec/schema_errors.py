@@ -68,11 +68,11 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
 def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
     """The document's path of a location: pydantic's own steps left out, a missing key too."""
     path = loc
-    if _leads_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
+    if _is_path_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
         path = (*path[:3], *path[4:])  # a single check, written without a list
     for union in _UNIONS:
         at = len(union)
-        if _leads_to(path[:at], union) and path[at : at + 1] and path[at] in _UNION_TAGS:
+        if _is_path_to(path[:at], union) and path[at : at + 1] and path[at] in _UNION_TAGS:
             path = (*path[:at], *path[at + 1 :])
     if path and isinstance(path[-1], int) and path not in doc.lines and path[:-1] in doc.lines:
         path = path[:-1]  # a single word of a list, written without it
@@ -104,7 +104,7 @@ def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
     if value is None and path and isinstance(path[-1], int):
         hint = "the entry has no value: give it one or remove it"
     elif value is None and path:
-        hint = "the key has no value: give it one" + ("" if _required(path) else " or remove the key")
+        hint = "the key has no value: give it one" + ("" if _is_required(path) else " or remove the key")
     return Finding(line, path, found, expected, hint)
 
 
@@ -137,10 +137,10 @@ class _Part:
 
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to such a mapping."""
-        return any(_leads_to(path, place.split(".") if place else []) for place in self.paths)
+        return any(_is_path_to(path, place.split(".") if place else []) for place in self.paths)
 
 
-def _leads_to(path: Path, steps: Sequence[str]) -> bool:
+def _is_path_to(path: Path, steps: Sequence[str]) -> bool:
     return len(path) == len(steps) and all(
         isinstance(found, int) if step == "#" else step in ("*", found) for step, found in zip(steps, path, strict=True)
     )
@@ -221,7 +221,7 @@ def _field(path: Path) -> FieldInfo | None:
     return keys_of(model).get(str(path[-1])) if model else None
 
 
-def _required(path: Path) -> bool:
+def _is_required(path: Path) -> bool:
     field = _field(path)
     return field is None or field.is_required()
 

@@ -19,7 +19,7 @@ def inspect_extension(machine: Machine, setup: Setup) -> Iterator[Item]:
     """The items of the extension; none where nothing of it is set up."""
     if not setup.program:
         return
-    if machine.executable(_BINARY):
+    if machine.is_executable(_BINARY):
         yield Item("extension", "ok", _BINARY)
     else:
         todo = "build datapath_ext with the DOCA SDK (meson setup --prefix=/usr build datapath_ext) and install it"

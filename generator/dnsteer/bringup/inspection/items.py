@@ -26,7 +26,7 @@ _INSTALL = {"wants": "WantedBy", "requires": "RequiredBy"}
 def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
     """Inspect the machine. *remote* is its OVSDB."""
     return [
-        *inspect_memory(machine, setup, _running(machine, remote)),
+        *inspect_memory(machine, setup, _is_vswitchd_running(machine, remote)),
         *inspect_hardware(machine, setup),
         *_devices(machine, setup),
         *_bluefield(machine, setup),
@@ -36,7 +36,7 @@ def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
     ]
 
 
-def _running(machine: Machine, remote: str) -> bool:
+def _is_vswitchd_running(machine: Machine, remote: str) -> bool:
     """Whether ovs-vswitchd runs, by the file with its process beside the database's socket."""
     local = remote if remote.startswith("unix:") else default_remote()
     folder = str(PurePosixPath(local.removeprefix("unix:")).parent)
@@ -108,7 +108,7 @@ def _boot_unit(machine: Machine) -> Item:
     if not any(machine.has_link(f"{_UNITS}/{folder}/{UNIT}") for folder in wanting):
         return Item(name, "missing", f"{UNIT} is not enabled", f"systemctl enable {UNIT}")
     script = next(iter(_values_of(text, "ExecStart")), "").lstrip("-@:+!")
-    if not machine.executable(script):
+    if not machine.is_executable(script):
         found = "cannot be executed" if machine.exists(script) else "is not there"
         todo = f"dnsteer bringup SPEC -o {PurePosixPath(script).parent}"
         return Item(name, "missing", f"{script or 'ExecStart'}, which {UNIT} runs, {found}", todo)

@@ -96,7 +96,7 @@ class Machine:
         """Whether there is such a symbolic link, wherever it leads to."""
         return self.path(name).is_symlink()
 
-    def executable(self, name: str) -> bool:
+    def is_executable(self, name: str) -> bool:
         """Whether the file exists and is executable for any user."""
         try:
             path = self.path(name)

@@ -52,7 +52,7 @@ class SubtableLookup(NamedTuple):
     misses: set[MaskSet]
 
 
-def agree(known: Known, field: str, bits: FieldBits) -> bool:
+def can_match(known: Known, field: str, bits: FieldBits) -> bool:
     """Whether a packet with these *known* fields can match the *bits* of a field."""
     have = known.get(field)
     if have is None:
@@ -84,7 +84,7 @@ class Subtable:
             if all(self.masks[n] == known[n].mask == fields.full_mask(n) for n in names):
                 found = self._indexed(names).get(tuple(known[n].value for n in names), [])
             else:
-                found = [r for r in self._rules if all(agree(known, n, r[0][n]) for n in names)]
+                found = [r for r in self._rules if all(can_match(known, n, r[0][n]) for n in names)]
             self._found[key] = found
         return found
 

@@ -58,7 +58,7 @@ def full_mask(field: str) -> int:
     return (1 << width(field)) - 1
 
 
-def in_packet(field: str) -> bool:
+def is_packet_field(field: str) -> bool:
     """Whether matching the field adds to the datapath's mask. Registers and always-matched fields do not."""
     return field in WIDTHS
 

@@ -154,7 +154,7 @@ class Reference:
             if packet.protocol not in (UDP, TCP) or packet.fragment is not Fragment.NONE:
                 return expect_drop("from the port for probes, but no probe")
             service = self.services.get((packet.destination, packet.protocol, packet.dport))
-            if service is not None and service.by_extension and self.probes.probed(service):
+            if service is not None and service.by_extension and self.probes.can_be_probed(service):
                 return expect_drop("a probe of a service of the extension, whose source port names no backend")
             return self._query(uplink, packet)
         service, target = found

@@ -54,7 +54,7 @@ class ProbeReference:
         if not service.mode.rewrites_answers:
             self._answer_as_vip.add(service.address)
 
-    def probed(self, service: AddressService) -> bool:
+    def can_be_probed(self, service: AddressService) -> bool:
         """Whether a service can be probed."""
         return service.key in self._services
 
