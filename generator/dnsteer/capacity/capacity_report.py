@@ -13,9 +13,8 @@ from dnsteer.capacity.estimate import Estimate
 from dnsteer.capacity.frame_sizes import mix
 from dnsteer.capacity.service_rates import LimitedRate, Services, Total, VipRates, without_names
 from dnsteer.capacity.uplinks import can_spread_load, entry_of
-from dnsteer.offload.capabilities import LimitName
+from dnsteer.offload.capabilities import LimitName, Profile
 from dnsteer.offload.packet_path import PacketPath
-from dnsteer.offload.profile import Profile
 from dnsteer.plan.sizes import FLOW_LIMIT, flow_limit
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Hardware

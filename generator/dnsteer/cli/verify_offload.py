@@ -12,8 +12,8 @@ from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import TargetSwitch
+    from dnsteer.offload.capabilities import Profile
     from dnsteer.offload.observe import Observation
-    from dnsteer.offload.profile import Profile
     from dnsteer.spec.loaded import Loaded
 
 _MAX = 10

@@ -27,7 +27,6 @@ from dnsteer.render.templates import environment, render_template
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
-FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
 PROGRAM = "program.json"
 """The extension's program, if the spec has an extension."""
 State = Literal["new", "changed", "unchanged", "removed"]
