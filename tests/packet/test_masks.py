@@ -77,7 +77,7 @@ def test_bad_tables_are_known_and_shown_for_what_they_are(
     flows = [parse_flow(line) for line in lines]
     bound = bound_of(flows)
     assert bound.total > 32 * 16 + 128 * 16
-    assert bound.why[0] == "IPv6, ending in table 1: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
+    assert bound.why[0] == "IPv6, ending in table neighbor: 2176 masks (128 of ipv6_dst times 16 of tp_dst)"
     monkeypatch.setattr(switch, "lines_of", lambda _, **__: lines)
     with switch.Harness(plan) as loaded:
         found = attack_tables(loaded, flows, TIME, 53, 10_000, ipv6_prefix_trees=ipv6_prefix_trees)
