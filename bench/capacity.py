@@ -9,7 +9,9 @@ import json
 import sys
 from typing import Any
 
-from dnsteer.capacity.leave_out import MEDIAN, WORST, error_summary, leave_one_out, rows_as_json
+from tests.left_out_errors import MEDIAN, WORST, error_summary, rows_as_json
+
+from dnsteer.capacity.estimate import leave_one_out
 from dnsteer.capacity.model import Model, all_rows
 from dnsteer.card.published import hardware_dir, load_published
 from dnsteer.spec.model.spec import Hardware

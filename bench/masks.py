@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
+from tests.mask_attack import ObservedMasks, attack
+
 from bench.machine import machine
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.masks.attack import attack
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.lint.masks.observed import ObservedMasks
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.frames import query_frame
+from dnsteer.proof.dns_frames import query_frame
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.loaded import Loaded

@@ -12,7 +12,7 @@ from bench.machine import machine
 from bench.specs import one_vip
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.frames import query_frame
+from dnsteer.proof.dns_frames import query_frame
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.spec.document import parse_document

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.machine import machine
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.reasons import first_reason, without_value
+from dnsteer.lint.finder import first_reason, without_value
 from dnsteer.offload.examine import JudgedFlow, examine
 from dnsteer.offload.profile import profile, profile_names
 

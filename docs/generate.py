@@ -23,21 +23,16 @@ from dnsteer.render.flows import Flow, flows_of
 from dnsteer.render.templates import leads_to, register_value
 from dnsteer.spec.model import (
     announce,
-    backup,
     balance,
     bringup,
-    console,
     extension,
-    gratuitous,
     health,
     lint,
-    metric_source,
     probe,
-    query,
     spec,
 )
 from dnsteer.spec.model.part import Part, keys_of
-from dnsteer.spec.written import written_text
+from dnsteer.spec.yaml_text import yaml_text
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, FENCE, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -56,20 +51,20 @@ PARTS: tuple[tuple[str, type[Any]], ...] = (
     ("`switch.extension.ingress` and `egress`", extension.ExtensionPort),
     ("`switch.extension.budgets`", extension.Budgets),
     ("`switch.probe`", probe.Probe),
-    ("`switch.gratuitous`", gratuitous.Gratuitous),
+    ("`switch.gratuitous`", spec.Gratuitous),
     ("`switch.announce`", announce.Announce),
-    ("`switch.console`", console.Console),
+    ("`switch.console`", spec.Console),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
     ("`switch.bringup.functions[]`", bringup.ScalableFunction),
     ("`pools.NAME`", spec.Pool),
     ("`pools.NAME.backends[]`", spec.Backend),
-    ("`pools.NAME.backup`", backup.Backup),
+    ("`pools.NAME.backup`", spec.Backup),
     ("`pools.NAME.balance`", balance.Balance),
-    ("`pools.NAME.balance.source`", metric_source.MetricSource),
+    ("`pools.NAME.balance.source`", balance.MetricSource),
     ("`pools.NAME.health[]`", health.HealthCheck),
-    ("`pools.NAME.health[].query`", query.Query),
-    ("`pools.NAME.health[].query.expect`", query.Expect),
+    ("`pools.NAME.health[].query`", health.Query),
+    ("`pools.NAME.health[].query.expect`", health.Expect),
     ("`vips.NAME`", spec.Vip),
     ("`vips.NAME.services[]`", spec.Service),
     ("`vips.NAME.announce`", announce.VipAnnounce),
@@ -126,7 +121,7 @@ def _default(field: Any) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value == {} or value == [] or isinstance(value, Part):
         return ""  # of a part the page has the defaults key by key
-    return f"`{written_text(value, field)}`"
+    return f"`{yaml_text(value, field)}`"
 
 
 def _value(prop: dict[str, Any], schema: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ from dnsteer.lab.command import LabProgram, Line
 from dnsteer.lab.state import LabState
 from dnsteer.lab.stream import WAIT
 from dnsteer.lab.zone import HOSTS
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec.model.spec import Spec
 
 RATE = 200

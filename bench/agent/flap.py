@@ -35,7 +35,7 @@ from dnsteer.lab.errors import LabExistsError
 from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import HOSTS
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 

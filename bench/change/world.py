@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from dnsteer.checks.load import check_document
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.slots.maintenance import Kind, Maintenance
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Spec

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.plan import Plan
-from dnsteer.proof import report as proof_report
+from dnsteer.proof import check_report as proof_report
 from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow

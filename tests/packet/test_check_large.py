@@ -11,9 +11,9 @@ from bench.specs import many_vips
 from dnsteer.checks.load import load_spec
 from dnsteer.proof import check as check_module
 from dnsteer.proof.check import prove
+from dnsteer.proof.check_report import CheckReport
 from dnsteer.proof.harness import switch
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.report import CheckReport
 from dnsteer.proof.traffic import coverage
 from dnsteer.proof.traffic.coverage import sufficient_slots
 from tests.packet.switches import spec_of

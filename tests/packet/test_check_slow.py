@@ -17,9 +17,9 @@ from dnsteer.checks.load import load_spec
 from dnsteer.cli.check import verdict
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
+from dnsteer.proof.check_report import CheckReport
 from dnsteer.proof.harness import switch
 from dnsteer.proof.harness.switch import Harness
-from dnsteer.proof.report import CheckReport
 from dnsteer.switch import private_switch
 from dnsteer.switch.private_switch import is_about_slow_machine
 from dnsteer.switch.tools import SwitchError, TimedOutError

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dnsteer.render.files import FILES
 from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import find_drift
 from tests.packet.apply_spec import apply
 from tests.packet.switches import EXAMPLES, LARGE, ROOT, Switch
 from tests.strategies import specs
 
+FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.proof.explain import QueryPath, explain_cookie, explain_query
 from dnsteer.render.flows import flows_of
 from dnsteer.spec.document import parse_document

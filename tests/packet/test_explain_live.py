@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec.model.spec import State
 from tests.packet.command import FARM, Ran, fresh, nothing_changes, on, run, spec_file
 from tests.packet.status_cases import out

@@ -20,10 +20,10 @@ from dnsteer.checks.load import check_document, load_spec
 from dnsteer.extension.executables import FOLDER
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
+from dnsteer.proof.check_report import CheckReport
 from dnsteer.proof.harness import extension_process, switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.outcome import Frame
-from dnsteer.proof.report import CheckReport
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded

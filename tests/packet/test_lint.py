@@ -12,10 +12,10 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.limits import flow_totals
-from dnsteer.lint.port_scans import scan_flows
+from dnsteer.lint.finder import LintContext
+from dnsteer.lint.other_traffic import scan_flows
 from dnsteer.lint.run import run_finders
+from dnsteer.lint.switch_limits import flow_totals
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable
 from dnsteer.offload.examine import examine
 from dnsteer.offload.profile import profile

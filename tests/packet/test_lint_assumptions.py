@@ -9,10 +9,10 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.run import LintReport, run_finders
-from dnsteer.offload.context import offload_context_of
 from dnsteer.offload.datapath_flow import read_flow
 from dnsteer.offload.examine import examine
 from dnsteer.offload.judge import judge
+from dnsteer.offload.offload_context import offload_context_of
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
 from tests.packet.linted_examples import ROOT, changed, codes_of, found_as, report, seen

@@ -11,7 +11,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.lint.run import run_finders
 from dnsteer.modes import MODES
 from dnsteer.offload.examine import examine
-from dnsteer.offload.extension import extension_parts
+from dnsteer.offload.extension_part import extension_parts
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.pipes import counters_of, entries, pipes_of

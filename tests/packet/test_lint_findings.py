@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.context import LintContext
+from dnsteer.lint.finder import LintContext
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.run import run_finders
 from dnsteer.offload.datapath_flow import DatapathFlow, read_flow

@@ -11,7 +11,6 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from dnsteer.checks.load import load_spec
-from dnsteer.lint.masks.attack import Attack, attack, attack_tables
 from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
 from dnsteer.offload.datapath_flow import DatapathFlow, read_flows
 from dnsteer.plan.build import build_plan
@@ -20,6 +19,7 @@ from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import parse_flow
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.masks import show_mask
+from tests.mask_attack import Attack, attack, attack_tables
 from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.bringup.inspection.machine import Machine
-from dnsteer.bringup.inspection.openvswitch import openvswitch
+from dnsteer.bringup.inspection.openvswitch import inspect_openvswitch
 from dnsteer.bringup.setup import setup_of
 from dnsteer.checks.load import load_spec
 from dnsteer.cli.output import Exit
@@ -112,7 +112,7 @@ def test_bringup_checks_the_minimum_fragment_size(bare: Running, tmp_path: Path)
     loaded = spec_of(LARGE)
 
     def item() -> tuple[str, str]:
-        found = [i for i in openvswitch(Machine(), setup_of(loaded), bare.database) if "fragment" in i.name]
+        found = [i for i in inspect_openvswitch(Machine(), setup_of(loaded), bare.database) if "fragment" in i.name]
         return found[0].state, found[0].found
 
     assert item()[0] == "unknown"  # there is no bridge

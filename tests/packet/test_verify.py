@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dnsteer.plan.build import build_plan
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.render.flows import flows_of
 from dnsteer.status.verify import find_drift, left_by_apply
 from dnsteer.switch.openflow import OpenFlow

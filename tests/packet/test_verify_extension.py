@@ -8,9 +8,8 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.offload.datapath_flow import DatapathFlow, read_flow
-from dnsteer.offload.observe import Observation, observe
+from dnsteer.offload.observe import Observation, RunningSwitch, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.cli import verify_offload
-from dnsteer.offload.observe import TYPES, Observation, observe
+from dnsteer.offload.observe import TYPES, Observation, RunningSwitch, observe, read_running_switch
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running_switch import RunningSwitch, read_running_switch
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic.vectors import vectors
 from dnsteer.spec.loaded import Loaded

@@ -14,7 +14,7 @@ from dnsteer.lab import names, openvswitch, traffic
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.modes import MODES
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection

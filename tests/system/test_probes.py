@@ -27,7 +27,7 @@ from dnsteer import lab
 from dnsteer.checks.load import load_spec
 from dnsteer.lab import openvswitch, topology, traffic
 from dnsteer.lab.openvswitch import direct_path
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from tests import worker_machine

@@ -21,7 +21,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.probes.udp import UdpProbe
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.health_checks import effective_query
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Pool
 

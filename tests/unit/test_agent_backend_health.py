@@ -19,7 +19,7 @@ from dnsteer.agent.health_decision import PoolRules, decide
 from dnsteer.agent.probes.targets import ProbeTarget
 from dnsteer.agent.record_notes import FailureRecord
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.health_checks import effective_query
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.agent_record import past_failures

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.agent.probes.question import Question
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.health_checks import effective_query
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.spec import Pool
 

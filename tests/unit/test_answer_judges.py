@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("ansible")
 
 from dnsteer.agent.probes.question import Question
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.health_checks import effective_query
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.spec import Pool
 from dnsteer.status.probes import query_of

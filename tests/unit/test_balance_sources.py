@@ -20,7 +20,7 @@ from dnsteer.agent.balance import scraped_metric
 from dnsteer.agent.balance.metric import MetricError
 from dnsteer.agent.balance.pushed_metric import push_application
 from dnsteer.agent.balance.scraped_metric import MAX_LABELS, MAX_LINE, Scraper, url_of, values_in
-from dnsteer.spec.model.metric_source import MetricSource, parse_series
+from dnsteer.spec.model.balance import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend, Pool
 
 PAGE = """\

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from dnsteer.capacity.bounds import figures, latencies
+from dnsteer.capacity.capacity_report import CapacityReport, beyond_limits, capacity_report
 from dnsteer.capacity.card_setup import NoHardwareError, card_setup
-from dnsteer.capacity.frames import DnsSizes, FrameError, empty_segment, mean, message, mix, parse_frame
-from dnsteer.capacity.limits import beyond_limits
+from dnsteer.capacity.frame_sizes import DnsSizes, FrameError, empty_segment, mean, message, mix, parse_frame
 from dnsteer.capacity.model import line_rate
-from dnsteer.capacity.report import CapacityReport, capacity_report
 from dnsteer.capacity.whatif import with_settings as what_if
 from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.offload.profile import profile

@@ -9,13 +9,13 @@ from pathlib import Path as FilePath
 
 import pytest
 
-from dnsteer.capacity import estimate, passes
+from dnsteer.capacity import bounds, estimate
 from dnsteer.capacity.bounds import figures, latencies
+from dnsteer.capacity.capacity_report import CapacityReport
 from dnsteer.capacity.card_setup import card_setup
-from dnsteer.capacity.frames import message
+from dnsteer.capacity.frame_sizes import message
 from dnsteer.capacity.model import Model, line_rate
 from dnsteer.capacity.plot import draw
-from dnsteer.capacity.report import CapacityReport
 from dnsteer.capacity.uplinks import uplink_shares
 from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.plan.build import build_plan
@@ -121,7 +121,7 @@ def test_translation_makes_both_directions_longer_on_the_backends_side() -> None
     into, out = 100 + 20 + (890 + 20) + 20, (100 + 20) + 20 + 890 + 20
     assert limit == "link" and into == out
     assert value == pytest.approx(LINK / into)
-    assert [passes.longer(path) for path in TRANSLATED] == [20.0, 20.0]
+    assert [bounds.added_bytes(path) for path in TRANSLATED] == [20.0, 20.0]
 
 
 def test_shares_count_backends_by_the_addresses_that_reach_them() -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dnsteer.capacity.estimate import LeftOutRow, leave_one_out
 from dnsteer.capacity.fit import solve
-from dnsteer.capacity.leave_out import MEDIAN, WORST, LeftOutRow, error_summary, leave_one_out
 from dnsteer.capacity.model import Model, all_rows, line_rate, waiting
 from dnsteer.capacity.readings import FigureReadings, SwitchState
 from dnsteer.card.published import FigureRow, HardwareError, hardware_dir, load_published, published
 from dnsteer.spec.model.spec import Hardware
+from tests.left_out_errors import MEDIAN, WORST, error_summary
 
 CARDS = list(Hardware)
 MODELS = {card: Model(card, all_rows()) for card in CARDS}

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from dnsteer.capacity.bounds import Figures, figures, latencies
-from dnsteer.capacity.report import CapacityReport
+from dnsteer.capacity.capacity_report import CapacityReport
 from dnsteer.cli.capacity_view import view
 from tests.unit.commands import Command
 from tests.unit.test_capacity import BASE, DOCA, TCP, THREE, TWO, asked

@@ -20,10 +20,9 @@ from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWat
 from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.console.seen import Seen, Side
 from dnsteer.metrics.observer import Known
-from dnsteer.offload.observe import TYPES, FlowJudge
+from dnsteer.offload.flow_reading import OffloadReader, OffloadReading
+from dnsteer.offload.observe import TYPES, FlowJudge, RunningSwitch
 from dnsteer.offload.profile import profile
-from dnsteer.offload.reading import OffloadReader, OffloadReading
-from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
@@ -105,7 +104,7 @@ def test_the_busiest_are_judged_and_all_are_counted() -> None:
 def test_counters_go_on_though_a_flow_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, by = OffloadReader(), judge()
     first = reader.read(Recorded(offloaded=[flow(1, 7)]), "d", by)
-    monkeypatch.setattr("dnsteer.offload.reading.read_flow", lambda *_: pytest.fail("parsed again"))
+    monkeypatch.setattr("dnsteer.offload.flow_reading.read_flow", lambda *_: pytest.fail("parsed again"))
     second = reader.read(Recorded(offloaded=[flow(1, 900)]), "d", by)
     assert [r.flows[0].flow.packets for r in (first, second)] == [7, 900]
     assert second.flows[0].predicted == first.flows[0].predicted

@@ -13,7 +13,7 @@ import pytest
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.extension.program import ExtensionPlan
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.render.flows import flows_of
 from dnsteer.render.program import program_of, program_text
 from dnsteer.spec.document import parse_document

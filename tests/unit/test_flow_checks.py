@@ -15,8 +15,7 @@ from dnsteer.proof.harness.load_errors import rejected, shown_differently
 from dnsteer.render import flows
 from dnsteer.render.flow_checks import check_actions, check_buckets, check_flows
 from dnsteer.render.flows import flow_lines, groups_of, lines_of, render_table
-from dnsteer.render.template_lines import template_line
-from dnsteer.render.templates import check_own_templates, environment, templates_dir
+from dnsteer.render.templates import check_own_templates, environment, template_line, templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.table import TemplateError

@@ -10,19 +10,17 @@ from typing import cast, get_args
 
 import pytest
 
+from dnsteer.checks.lint_entries import LINT_CODES
 from dnsteer.checks.load import check_document
-from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
-from dnsteer.lint.finding import Code, LintFinding, Severity, worst_severity
+from dnsteer.lint.finder import LintContext, finder
+from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, Severity, mark_accepted, worst_severity
+from dnsteer.lint.other_traffic import NEIGHBORS
 from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
-from dnsteer.lint.services import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
-from dnsteer.lint.software import NEIGHBORS
+from dnsteer.lint.service_offload import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
 from dnsteer.offload.capabilities import LimitName
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import DefinitionError
-from dnsteer.spec.lint_codes import LINT_CODES
 from dnsteer.spec.loaded import Loaded
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"

@@ -10,22 +10,21 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.lint.masks.actions import (
+from dnsteer.lint.mask_count import explain_bound
+from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
+from dnsteer.lint.masks.fields import BitRange, UnknownError
+from dnsteer.lint.masks.flow_syntax import (
     Conntrack,
+    FieldBits,
     GotoTable,
     MoveBits,
     Output,
     SelectBucket,
     SetField,
     parse_actions,
+    parse_match,
 )
-from dnsteer.lint.masks.bound import MaskBound, bound_of, mask_bound
-from dnsteer.lint.masks.causes import why_many
-from dnsteer.lint.masks.fields import BitRange, UnknownError
-from dnsteer.lint.masks.frames import HostileFrames
 from dnsteer.lint.masks.mask_sets import EMPTY, contains, covers, masks_in, size, unwildcarded
-from dnsteer.lint.masks.matches import FieldBits, parse_match
-from dnsteer.lint.masks.observed import ObservedMasks, read_mask
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
@@ -35,6 +34,8 @@ from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
 from dnsteer.switch.masks import mask_of, prefix, show_mask
+from tests.hostile_frames import HostileFrames
+from tests.mask_attack import ObservedMasks, read_mask
 from tests.strategies import loaded_from, specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +135,7 @@ def test_the_spec_keys_that_multiply_masks_are_named() -> None:
     said = (
         f"source-port pools have 3 different numbers of slots (4, 8, 16): with one number for all it is at most {one}"
     )
-    assert why_many(loaded, found) == [said]
+    assert explain_bound(loaded, found) == [said]
 
 
 def test_several_reasons_for_many_masks_are_named_together() -> None:
@@ -149,7 +150,7 @@ def test_several_reasons_for_many_masks_are_named_together() -> None:
     vips["other"] = vip.model_copy(update={"addresses": [ip_address("198.51.100.98")], "forwarding": other})
     loaded = replace(base, spec=base.spec.model_copy(update={"pools": pools, "vips": vips}))
     total = mask_bound(build_plan(loaded)).total
-    *single, together = why_many(loaded, mask_bound(build_plan(loaded)))
+    *single, together = explain_bound(loaded, mask_bound(build_plan(loaded)))
     assert any(text.startswith("dp-hash pools have 2 different numbers of slots (4, 16)") for text in single)
     assert any(text.startswith("VIPs of dp-hash pools forward by dsr and nat: with one") for text in single)
     most = [int(text.rsplit(" ", 1)[1]) for text in single]
@@ -159,7 +160,7 @@ def test_several_reasons_for_many_masks_are_named_together() -> None:
 def test_tables_are_named_where_no_spec_key_multiplies_masks() -> None:
     loaded = load_spec(ROOT / "examples" / "quickstart.yaml")
     found = mask_bound(build_plan(loaded))
-    said = why_many(loaded, found)
+    said = explain_bound(loaded, found)
     assert len(said) == 4 and "ending in table" in said[0]
     assert said[-1] == f"and {len(found.why) - 3} more"
 
@@ -167,7 +168,7 @@ def test_tables_are_named_where_no_spec_key_multiplies_masks() -> None:
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 def test_every_random_spec_has_a_reason_for_its_masks(loaded: Loaded) -> None:
-    assert why_many(loaded, mask_bound(build_plan(loaded)))
+    assert explain_bound(loaded, mask_bound(build_plan(loaded)))
 
 
 # What Open vSwitch 3.1 was seen to make of such tables, and the bound: seen, most.

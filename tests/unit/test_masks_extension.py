@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dnsteer.checks.load import check_document
+from dnsteer.lint.mask_count import explain_bound
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.lint.masks.causes import why_many
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.spec.document import parse_document
@@ -76,7 +76,7 @@ def test_masks_of_all_extension_queries_are_bounded(
 
 def test_the_extensions_vips_are_named_where_they_are_too_many() -> None:
     loaded = mixed(["slots", "hashed", "client"], "nat", True)
-    said = why_many(loaded, mask_bound(build_plan(loaded)))
+    said = explain_bound(loaded, mask_bound(build_plan(loaded)))
     apart = "need masks of their own: with these on another switch it is at most"
     assert said == [
         f"VIPs that the extension serves (client) {apart} 19",

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 
-from dnsteer.offload.capabilities import LimitName
+from dnsteer.offload.capabilities import LimitName, Profile
 from dnsteer.offload.profile import (
     ProfileError,
     load_profile,
     newest,
     profile,
     profile_names,
-    profile_schema,
     profiles_dir,
 )
 from dnsteer.spec.document import read_document
@@ -88,6 +87,19 @@ def test_profiles_have_the_limits_of_each_release() -> None:
     assert limits["dp_hash_with_conntrack"].value == 0
     assert profile("ovs-kernel").limit("actions") == 16
     assert profile("ovs-doca").limits["dp_hash_bits"].verdict == "unknown"  # of 3.x nobody has published it
+
+
+def profile_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a profile's file. A profile with a base needs only the entries that differ."""
+    full = Profile.model_json_schema()
+    needed = full.pop("required")
+    full["properties"] = {
+        "base": {"type": "string", "description": "the profile under this one"},
+        **full["properties"],
+    }
+    full["if"], full["then"] = {"required": ["base"]}, {"required": ["name", "title"]}
+    full["else"] = {"required": needed}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **full}
 
 
 def test_limits_that_nothing_computes_with_are_named_in_the_schema() -> None:

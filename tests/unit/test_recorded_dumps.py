@@ -13,9 +13,8 @@ import pytest
 
 from dnsteer.offload.datapath_flow import DatapathAction, DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import judge
-from dnsteer.offload.observe import Observation, dump, observe
+from dnsteer.offload.observe import Observation, RunningSwitch, dump, observe
 from dnsteer.offload.profile import profile
-from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.spec.document import read_document
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflow_fields import Field

@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 
 from dnsteer.lint.finding import Code, LintFinding
+from dnsteer.lint.other_traffic import REFUSED
 from dnsteer.lint.run import CODES
 from dnsteer.lint.sarif import sarif
-from dnsteer.lint.services import PASSES, RULES
-from dnsteer.lint.software import REFUSED
+from dnsteer.lint.service_offload import PASSES, RULES
 from dnsteer.spec.model.lint import CODE
 from tests.unit.commands import ROOT, in_process
 

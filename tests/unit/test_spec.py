@@ -10,7 +10,7 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.spec.document import MAX_BYTES, bridge_of, parse_document
+from dnsteer.spec.document import MAX_SPEC_BYTES, bridge_of, parse_document
 from dnsteer.spec.errors import MAX_FINDINGS, MAX_SHOWN, SpecError
 from dnsteer.spec.loaded import digest
 from tests.unit.spec_text import SPEC, changed, load
@@ -207,7 +207,7 @@ def test_control_characters_in_file_names_are_escaped(tmp_path: Path) -> None:
 
 def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
-    file.write_bytes(b"#" * MAX_BYTES + b"\n")
+    file.write_bytes(b"#" * MAX_SPEC_BYTES + b"\n")
     assert "found more than 8 MiB" in error_of(file)
 
 
@@ -220,7 +220,7 @@ def test_an_endless_file_is_refused() -> None:
 
 def test_a_file_at_the_limit_is_read(tmp_path: Path) -> None:
     file = tmp_path / "large.yaml"
-    file.write_text(SPEC + "#" * (MAX_BYTES - len(SPEC)))
+    file.write_text(SPEC + "#" * (MAX_SPEC_BYTES - len(SPEC)))
     assert digest(load_spec(file).spec) == digest(load(SPEC).spec)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from dnsteer.modes.base import Mode
-from dnsteer.render.template_rows import check_template_rows
+from dnsteer.render.template_types import check_template_rows
 from dnsteer.render.templates import templates_dir
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables.order import PIPELINE

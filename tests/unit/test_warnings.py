@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dnsteer.plan.slot_shares import uneven
-from dnsteer.spec.errors import Finding, together
+from dnsteer.plan.pool_slots import uneven_shares
+from dnsteer.spec.errors import Finding, warning_lines
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import MAX_SLOTS
 from tests.unit.commands import Command
@@ -45,7 +45,7 @@ def farm(*pools: str, ports: int = 0) -> str:
 
 
 def shares(loaded: Loaded) -> list[str]:
-    return [w.text("spec.yaml") for w in uneven(loaded)]
+    return [w.text("spec.yaml") for w in uneven_shares(loaded)]
 
 
 # Many of a kind.
@@ -106,7 +106,7 @@ def test_all_warnings_are_in_verbose_and_json_output(verb: str, tmp_path: Path, 
 def test_a_single_warning_of_a_kind_is_shown_in_full() -> None:
     alone = Finding(3, ("pools", "a"), "x", "y", "z", "pools of a kind")
     other = Finding(4, ("pools", "b"), "x", "y", "z")
-    assert together([alone, other, other], "f") == [alone.text("f"), other.text("f"), other.text("f")]
+    assert warning_lines([alone, other, other], "f") == [alone.text("f"), other.text("f"), other.text("f")]
 
 
 # How many slots would do.

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from dnsteer.deploy.spec_differences import _fields, compare_specs
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.written import written_text
+from dnsteer.spec.yaml_text import yaml_text
 from tests.packet.command import FARM
 from tests.strategies import loaded_from
 
@@ -98,10 +98,10 @@ def test_every_part_is_among_them() -> None:
 
 
 def test_values_are_written_as_yaml() -> None:
-    text = written_text(HealthCheck(check=CheckKind.TCP, interval="500ms", jitter="20%"))
+    text = yaml_text(HealthCheck(check=CheckKind.TCP, interval="500ms", jitter="20%"))
     assert text == "{check: tcp, interval: 500ms, jitter: 20%}"
     assert yaml.safe_load(text) == {"check": "tcp", "interval": "500ms", "jitter": "20%"}
-    assert [written_text(value) for value in (None, True, 30.0, 0.5, CheckKind.DNS, "a: b", [])] == [
+    assert [yaml_text(value) for value in (None, True, 30.0, 0.5, CheckKind.DNS, "a: b", [])] == [
         "unset", "true", "30", "0.5", "dns", "a: b", "[]",
     ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from dnsteer.agent.health_decision import PoolHealth
 from dnsteer.agent.probes.question import is_before
 from dnsteer.agent.probes.targets import ProbeTarget, slots_name
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.effective_query import EffectiveQuery
+from dnsteer.spec.health_checks import EffectiveQuery
 from dnsteer.switch.agent_record import PastFailures, TargetKey
 
 

@@ -15,9 +15,9 @@ from dnsteer.agent.health_decision import PoolRules
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets, slots_name
 from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.spec.backups import standby_weights
-from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, State
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord

@@ -1,4 +1,4 @@
-"""Huge pages and DPDK's memory: how much, on which NUMA node, and why."""
+"""Huge pages and DPDK's memory: their size, their NUMA node, and the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of other_config: their values for one spec, why, and who advises so."""
+"""The keys of other_config: their values for one spec, the reason and the source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_DEVICE = "-a 0000:00:00.0"
 
 @dataclass(frozen=True)
 class ConfigKey:
-    """A key of other_config. *at_start* tells that Open vSwitch reads it only when it starts."""
+    """A key of other_config. *at_start*: Open vSwitch reads it only when it starts."""
 
     key: str
     value: str

@@ -1,4 +1,4 @@
-"""Where the advice comes from, as the rendered files cite it. docs/bringup.md says more about each."""
+"""The sources of advice, as the rendered files cite them. docs/bringup.md says more about each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The limits on one path's packet rate at one frame size: the link, the eSwitch or the Arm cores; and its latency."""
+"""The limits on one path's packet rate at one frame size: the link, the eSwitch or the Arm cores; and its latency.
+
+Packets that the extension serves pass the eSwitch three times: to the extension, between its two functions, and back; each
+pass costs the eSwitch a packet's time again. Published figures exist only for forwarding from wire to wire and for the
+latency of a hairpin, which the pass between the functions is.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dnsteer.capacity import estimate, passes
+from dnsteer.capacity import estimate
 from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.cores import LARGE_FRAME
-from dnsteer.capacity.estimate import Estimate
-from dnsteer.capacity.frames import mean
+from dnsteer.capacity.estimate import CAUTION, Estimate, table_error
+from dnsteer.capacity.frame_sizes import mean
 from dnsteer.capacity.model import Model, line_rate, waiting
 from dnsteer.capacity.readings import SwitchState
-from dnsteer.offload.packet_path import PacketPath
+from dnsteer.offload.packet_path import Hop, PacketPath
 from dnsteer.spec.model.spec import Hardware
 
 Bound = Literal["link", "switch", "passes", "depth", "entries", "conntrack", "arm"]
@@ -54,15 +59,15 @@ class Figures:
 
 def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ...]) -> Figures:
     """Return what a path forwards of a mix of frame sizes, as if it were the only traffic on the card."""
-    size, more = mean(sizes), passes.longer(path)
+    size, more = mean(sizes), added_bytes(path)
     found: dict[Bound, Estimate] = {"link": _link(setup, sizes, more)}
-    if in_hardware(path):
+    if is_in_hardware(path):
         name, switch = _switch(setup, path, size)
         found[name] = switch
         found |= _bandwidth(setup, path, size)
     if path.offloaded != "yes":
         arm = _arm(setup, sizes)
-        if len(passes.by_switch(path)) > 1:
+        if len(switch_hops(path)) > 1:
             arm = _twice(arm)
         if path.offloaded == "unknown":  # if hardware takes it after all, the rate may reach the hardware's
             arm = _unknown(arm, min(e.high for e in found.values()))
@@ -72,7 +77,7 @@ def figures(setup: CardSetup, path: PacketPath, sizes: tuple[tuple[int, int], ..
     return Figures(rate, limit, found, size, rate.value / line, more)  # type: ignore[arg-type]
 
 
-def in_hardware(path: PacketPath) -> bool:
+def is_in_hardware(path: PacketPath) -> bool:
     """Whether hardware forwards the path's packets, or may."""
     return path.offloaded in ("yes", "unknown")
 
@@ -118,7 +123,7 @@ def _link(setup: CardSetup, sizes: tuple[tuple[int, int], ...], more: float) -> 
 
 
 def _switch(setup: CardSetup, path: PacketPath, size: float) -> tuple[Bound, Estimate]:
-    state, found = setup.state(path, size), passes.rate(setup, path, size)
+    state, found = setup.state(path, size), path_rate(setup, path, size)
     if path.hops:
         return "passes", found
     parts = setup.model.time.parts(state.depth, state.entries, state.counters, state.rewrites)
@@ -178,7 +183,7 @@ def latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
     if path.offloaded == "unknown":
         cores, hard = _core_latencies(setup, rate), _switch_latencies(setup, path, rate)
         return Latencies(_either(cores.low, hard.low), _either(cores.loaded, hard.loaded))
-    return _switch_latencies(setup, path, rate) if in_hardware(path) else _core_latencies(setup, rate)
+    return _switch_latencies(setup, path, rate) if is_in_hardware(path) else _core_latencies(setup, rate)
 
 
 def _either(cores: Estimate, hard: Estimate) -> Estimate:
@@ -193,7 +198,7 @@ def _either(cores: Estimate, hard: Estimate) -> Estimate:
 
 
 def _switch_latencies(setup: CardSetup, path: PacketPath, rate: Estimate) -> Latencies:
-    low = passes.latency(setup, path)
+    low = path_latency(setup, path)
     more = waiting(1 / rate.value, LOADED)
     rests = (*low.rests_on, f"{Hardware.BLUEFIELD_3.value} rewrite-low-latency")
     because = (*low.because, "waiting by queueing theory (M/D/1)")
@@ -219,3 +224,51 @@ def _core_latencies(setup: CardSetup, rate: Estimate) -> Latencies:
     spread = 1 + estimate.table_error(setup.hardware, "core-latency")
     low, loaded = (Estimate(v, v / spread, v * spread, "extrapolation", rests, because) for v in figures)
     return Latencies(low, loaded)
+
+
+_ENGINES = f"{Hardware.BLUEFIELD_2.value} engines"
+_ADDED_UP = (
+    "each packet passes the eSwitch {} times (to the extension, through it, and back): the times are added up, as if the "
+    "way from function to function took no more than one from wire to wire; nobody has published how fast it is, so this "
+    "is the most"
+)
+_HAIRPIN = (
+    "the way from function to function adds what a hairpin was measured to add on bluefield-2, without Open vSwitch around "
+    "it; tables of all passes are counted"
+)
+
+
+def path_rate(setup: CardSetup, path: PacketPath, size: float) -> Estimate:
+    """Return the path's packet rate through the eSwitch, in Mpps."""
+    found = [estimate.rate_estimate(setup.model, state) for state in setup.states(path, size)]
+    if len(found) == 1:
+        return found[0]
+    value = 1 / sum(1 / each.value for each in found)
+    rests = tuple(dict.fromkeys(r for each in found for r in each.rests_on))
+    because = dict.fromkeys((_ADDED_UP.format(len(found)), *(b for each in found for b in each.because)))
+    return Estimate(value, 0.0, value, "extrapolation", rests, tuple(because))
+
+
+def path_latency(setup: CardSetup, path: PacketPath) -> Estimate:
+    """Return the path's latency at low load, in us, including the hosts."""
+    states = setup.states(path, 64)
+    together = replace(states[0], depth=sum(state.depth for state in states), rewrites=max(s.rewrites for s in states))
+    found = estimate.latency_estimate(setup.model, together)
+    if len(states) == 1:
+        return found
+    added = Model(Hardware.BLUEFIELD_2, setup.model.rows).engine_added("hairpin", "udp")
+    spread = 1 + CAUTION * table_error(Hardware.BLUEFIELD_2, "engines")
+    low, high = found.low + added / spread, found.high + added * spread
+    rests, because = (*found.rests_on, _ENGINES), (_HAIRPIN, *found.because)
+    return Estimate(found.value + added, low, high, "extrapolation", rests, because)
+
+
+def added_bytes(path: PacketPath) -> float:
+    """Return the mean number of bytes by which packets are longer on the backends' side than on the clients'."""
+    grown = sum(hop.grows for hop in path.hops)
+    return max(0.0, grown if path.direction == "query" else -grown)
+
+
+def switch_hops(path: PacketPath) -> list[Hop]:
+    """Return the hops that Open vSwitch forwards; none for a path that does not go through the extension."""
+    return [hop for hop in path.hops if hop.by == "switch"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from dnsteer.capacity.frames import DnsSizes
+from dnsteer.capacity.frame_sizes import DnsSizes
 from dnsteer.capacity.model import Model, all_rows
 from dnsteer.capacity.readings import SwitchState
 from dnsteer.card.published import TrackingBy
@@ -40,7 +40,6 @@ class CardSetup:
 
     @cached_property
     def model(self) -> Model:
-        """The capacity model of the hardware."""
         return Model(self.hardware, all_rows())
 
     def states(self, path: PacketPath, frame: float) -> list[SwitchState]:

@@ -1,16 +1,47 @@
-"""A predicted figure: its value and range, how it was obtained, and the measurements behind it."""
+"""A predicted figure, its range by what the model misses of rows that it was fitted without, and where it comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from dnsteer.capacity.leave_out import leave_one_out
-from dnsteer.capacity.model import Model
+from dnsteer.capacity.model import Model, PublishedRows, all_rows
 from dnsteer.capacity.readings import KINDS, BoundedFigure, EstimateKind, SwitchState
+from dnsteer.card.published import Measures
 from dnsteer.spec.model.spec import Hardware
+
+
+@dataclass(frozen=True)
+class LeftOutRow:
+    """A row's measured figure, and the model's prediction from a fit without it."""
+
+    card: Hardware
+    row: str
+    measures: Measures
+    unit: str
+    measured: float
+    predicted: float
+    unexplained: str
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.measured - 1
+
+
+def leave_one_out(
+    rows: PublishedRows | None = None, tables: Iterable[tuple[Hardware, str]] | None = None
+) -> Iterator[LeftOutRow]:
+    """Leave each row out in turn and yield its prediction; with *tables* (card and id) only for rows of these tables."""
+    rows = rows or all_rows()
+    wanted = None if tables is None else set(tables)
+    for card, table, name, row in rows.all():
+        if wanted is None or (card, table.id) in wanted:
+            model = Model(card, PublishedRows(rows.cards, frozenset({(card, name)})))
+            predicted = model.predict(table.measures, row)
+            yield LeftOutRow(card, name, table.measures, table.unit, row.value, predicted, row.unexplained)
+
 
 CAUTION = 2.0
 """Errors are multiplied by this for states beyond the measured range."""

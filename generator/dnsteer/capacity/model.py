@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import geometric_mean
 
-from dnsteer.capacity import cores, switch, tracking
+from dnsteer.capacity import cores, packet_time
 from dnsteer.capacity.cores import CoreLatency, Cores, CoresOf
+from dnsteer.capacity.packet_time import Latency, PacketTime
 from dnsteer.capacity.readings import BoundedFigure, FigureReadings, SwitchState
-from dnsteer.capacity.switch import Latency, PacketTime
 from dnsteer.card.published import FigureRow, Measurement, Measures, Published, TrackingBy, published
 from dnsteer.spec.model.spec import Hardware
 
@@ -79,7 +79,7 @@ class Model:
     def time(self) -> PacketTime:
         """The eSwitch's fitted time per packet."""
         own, others = (tuple(self.rows.values(card, "switch-rate")) for card in (self.card, self.other))
-        return switch.fit_with(own, others)
+        return packet_time.fit_with(own, others)
 
     @cached_property
     def _rates(self) -> FigureReadings:
@@ -108,8 +108,8 @@ class Model:
     @cached_property
     def latencies(self) -> Latency:
         """The fitted latency at low load."""
-        other = switch.fit_latency(self.rows.values(self.other, "latency"))
-        return switch.fit_latency(self.rows.values(self.card, "latency"), other)
+        other = packet_time.fit_latency(self.rows.values(self.other, "latency"))
+        return packet_time.fit_latency(self.rows.values(self.card, "latency"), other)
 
     def latency(self, state: SwitchState) -> BoundedFigure:
         """Return the latency at low load in us, including the hosts."""
@@ -131,7 +131,7 @@ class Model:
 
     @cached_property
     def _connections(self) -> dict[str, dict[TrackingBy, float]]:
-        return tracking.by_card({card.value: self.rows.values(card, "connections") for card in self.rows.cards})
+        return by_card({card.value: self.rows.values(card, "connections") for card in self.rows.cards})
 
     @cached_property
     def packets_of_a_connection(self) -> float:
@@ -140,20 +140,20 @@ class Model:
             c.value: (self if c is self.card else Model(c, self.rows)).rate(SwitchState()).value
             for c in self.rows.cards
         }
-        return tracking.packets_of_a_connection(self._connections, rates)
+        return packets_of_a_connection(self._connections, rates)
 
     def connections(self, by: TrackingBy) -> BoundedFigure:
         """Return the rate of new connections, in thousands per second."""
         if by == "none":
             model = 1000 * self.rate(SwitchState()).value / self.packets_of_a_connection
         else:
-            model = tracking.connections(self._connections)[self.card.value][by]
+            model = connections(self._connections)[self.card.value][by]
         return self._of_tracker("connections", by, model)
 
     def transactions(self, by: TrackingBy) -> BoundedFigure:
         """Return the rate of transactions, in thousands per second."""
         rows = {card.value: self.rows.values(card, "transactions") for card in self.rows.cards}
-        return self._of_tracker("transactions", by, tracking.transactions(tracking.by_card(rows))[by])
+        return self._of_tracker("transactions", by, transactions(by_card(rows))[by])
 
     def _of_tracker(self, what: Measures, by: TrackingBy, model: float) -> BoundedFigure:
         same = [(name, row) for name, row in self.rows.of(self.card, what) if row.tracking_by == by]
@@ -233,3 +233,44 @@ def _between(points: list[tuple[int, float]], depth: int, link: float) -> float:
     if upper[0] == lower[0]:
         return lower[1]
     return lower[1] + (upper[1] - lower[1]) * (depth - lower[0]) / (upper[0] - lower[0])
+
+
+TrackerFigures = Mapping[str, Mapping[TrackingBy, float]]
+"""Figures, in thousands per second, by card and tracker."""
+_DATAPATHS: tuple[tuple[TrackingBy, TrackingBy], ...] = (
+    ("ovs-dpdk-hw", "ovs-dpdk-sw"),
+    ("ovs-kernel-hw", "ovs-kernel-sw"),
+)
+
+
+def by_card(rows: Mapping[str, Sequence[FigureRow]]) -> dict[str, dict[TrackingBy, float]]:
+    """Return the rows' figures by card and tracker."""
+    return {card: {r.tracking_by: r.value for r in found if r.tracking_by} for card, found in rows.items()}
+
+
+def packets_of_a_connection(figures: TrackerFigures, mpps: Mapping[str, float]) -> float:
+    """Return the packets per connection through the switch, derived from the cards' packet rates in Mpps."""
+    return geometric_mean(1000 * mpps[card] / found["none"] for card, found in figures.items() if "none" in found)
+
+
+def connections(figures: TrackerFigures) -> dict[str, dict[TrackingBy, float]]:
+    """Return thousand connections per second with tracking, by card and tracker, smoothed over both cards."""
+    out: dict[str, dict[TrackingBy, float]] = {card: {} for card in figures}
+    for hard, soft in _DATAPATHS:
+        share = geometric_mean(
+            found[hard] / found[soft] for found in figures.values() if hard in found and soft in found
+        )
+        for card, found in figures.items():
+            # The card's own level: from the figures in hardware and in software, as far as they exist.
+            level = geometric_mean(found[t] / (share if t == hard else 1.0) for t in (hard, soft) if t in found)
+            out[card] |= {hard: level * share, soft: level}
+    return out
+
+
+def transactions(figures: TrackerFigures) -> dict[TrackingBy, float]:
+    """Return thousand transactions per second by tracker: the same on both cards, since the hosts limit them."""
+    by_tracker: dict[TrackingBy, list[float]] = {}
+    for found in figures.values():
+        for tracker, value in found.items():
+            by_tracker.setdefault(tracker, []).append(value)
+    return {tracker: geometric_mean(values) for tracker, values in by_tracker.items()}

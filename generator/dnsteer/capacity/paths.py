@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 
+from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable
 from dnsteer.offload.examine import Examination, JudgedFlow, examine
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath
-from dnsteer.offload.profile import Profile
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Pool, Spec, Vip
 

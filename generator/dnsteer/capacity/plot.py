@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dnsteer.capacity import estimate
-from dnsteer.capacity.bounds import Bound, figures, in_hardware
-from dnsteer.capacity.frames import JUMBO, MIN_FRAME, message
+from dnsteer.capacity.bounds import Bound, figures, is_in_hardware
+from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
+from dnsteer.capacity.frame_sizes import JUMBO, MIN_FRAME, message
 from dnsteer.capacity.model import Model, line_rate
 from dnsteer.capacity.readings import FEW, SwitchState
-from dnsteer.capacity.report import CapacityReport, PathGroup
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ def _curves(report: CapacityReport) -> Iterator[tuple[str, PathGroup]]:
     for found in list(sorts.values())[:_MAX]:
         path = found[0].path
         place = f"{len(path.hops)} passes" if path.hops else f"depth {path.depth}"
-        place = place if in_hardware(path) else "Arm cores"
+        place = place if is_in_hardware(path) else "Arm cores"
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         direction = "queries" if path.direction == "query" else "answers"
         yield f"{path.vip} {direction} {path.family.replace('ip', 'IP')}{more} ({place})", found[0]
@@ -176,7 +176,7 @@ def _rates(axes: Axes, model: Model, states: Sequence[SwitchState], rewrites: in
 
 def _depths_of_spec(axes: Axes, report: CapacityReport) -> None:
     """Mark the depths of the spec's paths in hardware; a path with several passes has one for each."""
-    offloaded = [group.path for group in report.groups if in_hardware(group.path)]
+    offloaded = [group.path for group in report.groups if is_in_hardware(group.path)]
     depths = sorted({d for path in offloaded for d in [h.tables for h in path.hops] or [path.depth]})
     for depth in depths:
         axes.axvline(depth, color="#888888", linewidth=0.6)

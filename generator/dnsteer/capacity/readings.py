@@ -49,7 +49,7 @@ class BoundedFigure:
 
 
 class FigureReadings:
-    """The rows of one figure. *rising*: greater states have greater figures (latency); else smaller ones (rates).
+    """The rows of one figure. *rising*: greater states have greater figures (latency), otherwise smaller ones (rates).
 
     *of* are the conditions that the figure depends on.
     """

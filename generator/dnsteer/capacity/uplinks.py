@@ -51,7 +51,7 @@ def entry_of(spec: Spec, name: str, family: Family) -> str:
     return uplinks[0]
 
 
-def spreads_load(spec: Spec) -> bool:
+def can_spread_load(spec: Spec) -> bool:
     """Whether more uplinks add bandwidth for all packets: each packet leaves by the uplink of its clients."""
     switch = spec.switch
     return all(

@@ -10,8 +10,7 @@ from typing import Any
 
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import Document, parse_document
-from dnsteer.spec.errors import Finding, Path, SpecError, shorten
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, SpecError, near, shorten
 from dnsteer.spec.loaded import Loaded
 
 _STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dnsteer.capture.frames import TCP, TUNNELS, UDP, CapturedPacket, read_frame
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import near
 from dnsteer.spec.model.spec import Backend, Pool, Protocol, Spec, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.workers import named

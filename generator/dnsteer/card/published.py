@@ -11,11 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.errors import Finding, SpecError
-from dnsteer.spec.hints import show_value
+from dnsteer.spec.errors import Finding, SpecError, show_value
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.spec import Hardware
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import wrong_value
 
 Text = Annotated[str, Field(min_length=1)]
 Measures = Literal[
@@ -60,7 +59,7 @@ def _number(value: Any) -> float:
             number = 0.0
         if 0 < number < 1e12:
             return number
-    raise wanted("a number above 0")
+    raise wrong_value("a number above 0")
 
 
 def _figure(value: Any) -> float:
@@ -70,7 +69,7 @@ def _figure(value: Any) -> float:
             raise ValueError
         return float(value)
     except (TypeError, ValueError):
-        raise wanted("a number") from None
+        raise wrong_value("a number") from None
 
 
 Number = Annotated[float, BeforeValidator(_number)]
@@ -233,7 +232,6 @@ def load_published(file: FilePath) -> Published:
 
 
 def _finding(item: dict[str, Any], doc: Document) -> Finding:
-    """Convert one of pydantic's errors to a finding."""
     kind, path = str(item["type"]), tuple(step for step in item["loc"] if step != "[key]")
     line, ctx = doc.line(path), item.get("ctx", {})
     if kind == "missing":

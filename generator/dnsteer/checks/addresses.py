@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.probe import end_of_network
 from dnsteer.spec.model.spec import Backend, Pool
 from dnsteer.spec.model.types import TRANSLATED, Address
-from dnsteer.spec.scope import Scope
 from dnsteer.spec.workers import Worker
 
 
@@ -107,7 +107,7 @@ def all_addresses(scope: Scope) -> Iterator[tuple[Path, Address]]:
 
 
 def _ends_of_networks(scope: Scope) -> Iterator[Finding]:
-    """The networks that the spec tells of, by the addresses of probes, have addresses that no host can have."""
+    """Network, broadcast and router anycast addresses of the networks that the addresses of probes name."""
     probe = scope.spec.switch.probe
     if probe is None:
         return
@@ -142,7 +142,7 @@ def _translated(scope: Scope) -> Iterator[Finding]:
 
 
 @dataclass
-class _Seen:
+class _BackendTraits:
     """First index of each name, address and station of a pool."""
 
     first: dict[tuple[str, object], int] = field(default_factory=dict)
@@ -159,13 +159,13 @@ class _Seen:
 
 def _same_backend(scope: Scope, name: str, pool: Pool, direct: bool) -> Iterator[Finding]:
     """Report two backends of a pool that are the same server, once per pair."""
-    seen = _Seen()
+    seen = _BackendTraits()
     told: set[tuple[Path, Path]] = set()
     for i, backend in enumerate(pool.backends):
         path: Path = ("pools", name, "backends", i)
         for earlier, shared in seen.shared(i, _traits(backend, direct)).items():
             first: Path = ("pools", name, "backends", earlier)
-            pair = scope.doc.written(path), scope.doc.written(first)
+            pair = scope.doc.path_in_file(path), scope.doc.path_in_file(first)
             if pair in told:
                 continue  # of two with workers, the first two that are the same
             told.add(pair)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from dnsteer.spec.announced import settings_of
 from dnsteer.spec.errors import Finding
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.announce import LastResort
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 
 
 def check_announce(scope: Scope) -> Iterator[Finding]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
-from dnsteer.spec.model.backup import Backup
-from dnsteer.spec.model.families import FAMILIES
-from dnsteer.spec.model.spec import Pool, Spec
-from dnsteer.spec.scope import Scope
+from dnsteer.spec.errors import Finding, Path, near
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES
+from dnsteer.spec.model.spec import Backup, Pool, Spec
 
 
 def check_backups(scope: Scope) -> Iterator[Finding]:
@@ -86,8 +83,8 @@ def _families(scope: Scope, path: Path, name: str, other: Pool, backup: Backup) 
             if reached != "any" and not any(b.weight for b in derived.members(other, reached)):
                 yield scope.finding(
                     path,
-                    f'"{backup.pool}", without a backend for {WORD[reached]}',
-                    f"a pool with a backend that has an {WORD[reached]} address and a weight",
-                    f"VIP {title} has {WORD[asked]} addresses, which nobody would answer",
+                    f'"{backup.pool}", without a backend for {FAMILY_NAMES[reached]}',
+                    f"a pool with a backend that has an {FAMILY_NAMES[reached]} address and a weight",
+                    f"VIP {title} has {FAMILY_NAMES[asked]} addresses, which nobody would answer",
                 )
                 break

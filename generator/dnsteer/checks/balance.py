@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
-from dnsteer.spec.model.balance import Balance
-from dnsteer.spec.model.metric_source import MetricSource
+from dnsteer.spec.errors import Finding, Path, near
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.spec import Backend, Pool, Selection
-from dnsteer.spec.scope import Scope
 
 _OF_METRIC = ("source", "change", "least", "half_life")
 _OF_SPILL = ("to", "above", "below")
@@ -59,7 +57,6 @@ def _pool(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[Fi
 
 
 def _keys(scope: Scope, base: Path, balance: Balance) -> Iterator[Finding]:
-    """Keys that do nothing here."""
     given = balance.model_fields_set
     if balance.by == "slots":
         if balance.policy == "spill":
@@ -140,7 +137,7 @@ def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[F
             "a backend with weight: 0",
             "by weight it would have clients all the time; so it has those that others give it",
         )
-    elif not _serves_what_others_serve(found, pool.backends):
+    elif not _has_families_of_others(found, pool.backends):
         yield scope.finding(
             (*base, "to"),
             f"the backend {name} without an address of a family that others have",
@@ -149,7 +146,7 @@ def _spill(scope: Scope, base: Path, pool: Pool, balance: Balance) -> Iterator[F
         )
 
 
-def _serves_what_others_serve(one: Backend, backends: list[Backend]) -> bool:
+def _has_families_of_others(one: Backend, backends: list[Backend]) -> bool:
     others = [backend for backend in backends if backend.weight]
     return all(
         getattr(one, family) is not None for family in ("ipv4", "ipv6") if any(getattr(b, family) for b in others)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import Finding, Path, near
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.bringup import PAGE_SIZES, BringUp
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.spec.scope import Scope
 
 _AT: Path = ("switch", "bringup")
 _DPDK = ("hugepages", "memory", "main_core", "dpdk_extra")

@@ -7,27 +7,81 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.device import Device
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor
-from dnsteer.spec.scope import Scope
 
-# fmt: off
 TYPES = (
-    "system", "internal", "tap", "patch", "dpdk", "dpdkvhostuser", "dpdkvhostuserclient", "dpdkvdpa", "doca", "afxdp",
-    "afxdp-nonpmd", "dummy", "dummy-internal", "dummy-pmd", "bareudp", "erspan", "geneve", "gre", "gtpu", "ip6erspan",
-    "ip6gre", "lisp", "srv6", "stt", "vxlan",
+    "system",
+    "internal",
+    "tap",
+    "patch",
+    "dpdk",
+    "dpdkvhostuser",
+    "dpdkvhostuserclient",
+    "dpdkvdpa",
+    "doca",
+    "afxdp",
+    "afxdp-nonpmd",
+    "dummy",
+    "dummy-internal",
+    "dummy-pmd",
+    "bareudp",
+    "erspan",
+    "geneve",
+    "gre",
+    "gtpu",
+    "ip6erspan",
+    "ip6gre",
+    "lisp",
+    "srv6",
+    "stt",
+    "vxlan",
 )
-# fmt: on
 """Interface types of Open vSwitch 2.17 to 3.6, of NVIDIA's OVS-DOCA, and of its test devices."""
-# fmt: off
 _OPTIONS = (
-    "dpdk-devargs", "dpdk-lsc-interrupt", "dpdk-vf-mac", "n_rxq", "n_rxq_desc", "n_txq", "n_txq_desc", "rx-flow-ctrl",
-    "tx-flow-ctrl", "flow-ctrl-autoneg", "rx-steering", "vhost-server-path", "tx-retries-max", "vhost-max-queue-pairs",
-    "peer", "xdp-mode", "use-need-wakeup", "remote_ip", "local_ip", "in_key", "out_key", "key", "dst_port", "tos", "ttl",
-    "df_default", "csum", "exts", "egress_pkt_mark", "packet_type", "seq", "erspan_ver", "erspan_idx", "erspan_dir",
-    "erspan_hwid", "tx_pcap", "rxq_pcap", "pcap", "stream", "pstream", "sw-meter",
+    "dpdk-devargs",
+    "dpdk-lsc-interrupt",
+    "dpdk-vf-mac",
+    "n_rxq",
+    "n_rxq_desc",
+    "n_txq",
+    "n_txq_desc",
+    "rx-flow-ctrl",
+    "tx-flow-ctrl",
+    "flow-ctrl-autoneg",
+    "rx-steering",
+    "vhost-server-path",
+    "tx-retries-max",
+    "vhost-max-queue-pairs",
+    "peer",
+    "xdp-mode",
+    "use-need-wakeup",
+    "remote_ip",
+    "local_ip",
+    "in_key",
+    "out_key",
+    "key",
+    "dst_port",
+    "tos",
+    "ttl",
+    "df_default",
+    "csum",
+    "exts",
+    "egress_pkt_mark",
+    "packet_type",
+    "seq",
+    "erspan_ver",
+    "erspan_idx",
+    "erspan_dir",
+    "erspan_hwid",
+    "tx_pcap",
+    "rxq_pcap",
+    "pcap",
+    "stream",
+    "pstream",
+    "sw-meter",
 )
-# fmt: on
 """Names that are right, so that they are not taken for others."""
 _SW_METER = re.compile(r"pps:[1-9]\d{0,9}:[1-9]\d{0,9}")
 _ALIKE_TYPES, _ALIKE_OPTIONS = 0.75, 0.88

@@ -1,6 +1,4 @@
-"""Keys without a value, where leaving the key out means something: who writes `health:` wants checks, and would get none.
-
-So it is with an empty list.
+"""Keys without a value, and empty lists, where the key may be left out: `health:` alone would mean no checks.
 
 Keys that must have a value are refused with the rest of the spec's structure.
 """
@@ -14,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.scope import Scope
 
 
 def check_empty_keys(scope: Scope) -> Iterator[Finding]:

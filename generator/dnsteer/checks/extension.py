@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 
 _AT: Path = ("switch", "extension")
 
@@ -117,7 +117,7 @@ def _ports(scope: Scope, part: Extension) -> Iterator[Finding]:
 
 
 def _addresses(scope: Scope, part: Extension) -> Iterator[Finding]:
-    """The sources of tunnels are addresses of nobody else."""
+    """Sources of tunnels that another object of the spec has as its address."""
     spec = scope.spec
     used: dict[Address, Path] = {a: ("switch", "gateways", i) for i, a in enumerate(spec.switch.gateways)}
     for name, vip in spec.vips.items():
@@ -163,7 +163,7 @@ def _budgets(scope: Scope, part: Extension, through: list[tuple[str, Vip, Pool]]
 
 
 def _places(scope: Scope, through: list[tuple[str, Vip, Pool]]) -> Iterator[Finding]:
-    """What comes back from the extension is told apart by its destination MAC, and does not say where it came from."""
+    """Packets from the extension are told apart by their destination MAC alone: two ports must not share one."""
     uplinks = list(scope.spec.switch.uplinks)
     seen: dict[str, tuple[str, Path]] = {}
     for pool_name in dict.fromkeys(vip.pool for _, vip, _ in through):

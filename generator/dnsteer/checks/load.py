@@ -17,23 +17,18 @@ from dnsteer.checks.bringup import check_bringup
 from dnsteer.checks.devices import check_devices
 from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
-from dnsteer.checks.health import check_health, check_probe
-from dnsteer.checks.judgement import check_judgement
-from dnsteer.checks.modes import check_modes
-from dnsteer.checks.pools_and_vips import check_pools, check_vips
-from dnsteer.checks.services import check_services
+from dnsteer.checks.health import check_health, check_judgement, check_probe
+from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError
-from dnsteer.spec.hints import show_value
-from dnsteer.spec.loaded import Loaded, with_slots
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError, show_value
+from dnsteer.spec.loaded import Loaded, Scope, with_slots
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.schema_errors import findings_of
-from dnsteer.spec.scope import Scope
-from dnsteer.spec.workers import places, with_workers
+from dnsteer.spec.workers import positions_in_file, with_workers
 
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
@@ -55,8 +50,8 @@ _CHECKS: Sequence[Check] = (
     check_balance,
     check_announce,
 )
-_OF_POOLS_AS_WRITTEN = (check_judgement, check_backups, check_balance, check_announce)
-_OF_WHAT_IS_MEANT = (
+_OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
+_SKIPPED_FOR_RECORDED = (
     check_devices,
     check_bringup,
     check_reachable,
@@ -66,7 +61,7 @@ _OF_WHAT_IS_MEANT = (
     check_announce,
 )
 """What finds mistakes that keep nobody from making the tables."""
-_BY_SLOTS: Sequence[Check] = (check_pools, check_extension)
+_OF_SLOT_NUMBERS: Sequence[Check] = (check_pools, check_extension)
 """What looks at the number of slots."""
 
 
@@ -91,14 +86,14 @@ def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
         raise SpecError(doc.file, findings_of(err, doc), err.error_count()) from None
     if not recorded:
         _refuse(Scope(written, doc), (check_empty_keys,))
-    checks = [check for check in _CHECKS if not (recorded and check in _OF_WHAT_IS_MEANT)]
-    spec, doc = with_workers(written), replace(doc, places=places(written))
+    checks = [check for check in _CHECKS if not (recorded and check in _SKIPPED_FOR_RECORDED)]
+    spec, doc = with_workers(written), replace(doc, positions=positions_in_file(written))
     scope = Scope(spec, doc)
     _refuse(scope, checks)
     found = tuple(dict.fromkeys(warnings(scope)))
     if any(pool.backup for pool in spec.pools.values()):
         doc = with_lines(doc, written)
-        of_backends = [check for check in checks if check not in _OF_POOLS_AS_WRITTEN]
+        of_backends = [check for check in checks if check not in _OF_WRITTEN_POOLS]
         _refuse(Scope(with_backups(spec, standby=False), doc), of_backends, lambda f: as_written(f, written))
     return Loaded(with_backups(spec), doc, found)
 
@@ -106,13 +101,13 @@ def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
 def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
     """Check a spec again with other numbers of slots by pool. Raises SpecError if it is invalid with these."""
     spec = with_slots(loaded.spec, slots)
-    _refuse(Scope(spec, loaded.document), _BY_SLOTS)
+    _refuse(Scope(spec, loaded.document), _OF_SLOT_NUMBERS)
     return Loaded(spec, loaded.document, loaded.warnings, slots)
 
 
-def _refuse(scope: Scope, checks: Sequence[Check], spelt: Callable[[Finding], Finding] = lambda f: f) -> None:
-    found: Iterator[Finding] = (spelt(finding) for check in checks for finding in check(scope))
-    if scope.doc.places:  # each worker of a backend has the same mistakes
+def _refuse(scope: Scope, checks: Sequence[Check], respell: Callable[[Finding], Finding] = lambda f: f) -> None:
+    found: Iterator[Finding] = (respell(finding) for check in checks for finding in check(scope))
+    if scope.doc.positions:  # each worker of a backend has the same mistakes
         found = _each_once(found)
     findings = list(islice(found, MAX_FINDINGS + 1))
     if findings:

@@ -1,18 +1,16 @@
-"""Rules that pools and VIPs must keep so that they can work: references, limits, what flavors lack."""
+"""Rules that pools, VIPs and services must keep so that they can work: references, limits, what modes and flavors lack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.modes import MODES
+from dnsteer.modes import MODES, NamedVip
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
-from dnsteer.spec.model.families import FAMILIES, Family
-from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Selection, Vip
-from dnsteer.spec.scope import Scope
-
-WORD: dict[Family, str] = {"ipv4": "IPv4", "ipv6": "IPv6"}
+from dnsteer.spec.errors import Finding, Path, near
+from dnsteer.spec.loaded import Conflict, Scope
+from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
+from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
+from dnsteer.spec.model.types import Address
 
 
 def check_pools(scope: Scope) -> Iterator[Finding]:
@@ -101,7 +99,7 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
 
 def check_vips(scope: Scope) -> Iterator[Finding]:
     """All findings of what a VIP asks of its pool."""
-    serves = {name: {f: _serves(pool, f) for f in FAMILIES} for name, pool in scope.spec.pools.items()}
+    serves = {name: {f: _can_serve(pool, f) for f in FAMILIES} for name, pool in scope.spec.pools.items()}
     for name, vip in scope.spec.vips.items():
         base: Path = ("vips", name)
         pool, mode = scope.spec.pools.get(vip.pool), MODES[vip.forwarding]
@@ -122,7 +120,7 @@ def check_vips(scope: Scope) -> Iterator[Finding]:
                 )
 
 
-def _serves(pool: Pool, family: Family) -> bool:
+def _can_serve(pool: Pool, family: Family) -> bool:
     return any(b.weight for b in derived.members(pool, family))
 
 
@@ -139,7 +137,60 @@ def _families(scope: Scope, base: Path, vip: Vip, serves: dict[Family, bool]) ->
             shown = ", ".join(str(vip.addresses[i]) for i in found[:3]) + (", ..." if len(found) > 3 else "")
             yield scope.finding(
                 (*base, "addresses", found[0]),
-                f"{shown}, and pool {vip.pool} without a backend for {WORD[family]}",
-                f"a pool with a backend that has an {WORD[family]} address and a weight",
+                f"{shown}, and pool {vip.pool} without a backend for {FAMILY_NAMES[family]}",
+                f"a pool with a backend that has an {FAMILY_NAMES[family]} address and a weight",
                 f"give its backends {_lacking(scope.spec.pools[vip.pool], family)}, or leave this address out",
             )
+
+
+def check_modes(scope: Scope) -> Iterator[Finding]:
+    """All findings of the modes. VIPs without a pool have a finding of their own."""
+    pools = scope.spec.pools
+    for word, mode in MODES.items():
+        vips = [
+            NamedVip(name, vip, pools[vip.pool])
+            for name, vip in scope.spec.vips.items()
+            if vip.forwarding is word and vip.pool in pools
+        ]
+        yield from mode.check(scope, vips)
+
+
+def check_services(scope: Scope) -> Iterator[Finding]:
+    """All findings of services that conflict."""
+    too_many = list(_limits(scope))
+    yield from too_many
+    if not too_many:
+        yield from _duplicates(scope)
+
+
+def _limits(scope: Scope) -> Iterator[Finding]:
+    """Limits of what a switch, and the check of each slot, can take."""
+    vips = scope.spec.vips.values()
+    count, most = sum(len(derived.endpoints(v)) * len(v.addresses) for v in vips), derived.MAX_SERVICES
+    if count > most:
+        what = "services (addresses times protocols and ports)"
+        yield scope.finding(("vips",), f"{count} {what}", f"at most {most}", "each is a flow: split the spec by switch")
+
+
+def _duplicates(scope: Scope) -> Iterator[Finding]:
+    """The same address, protocol and port twice: one finding for a pair of VIPs, or of entries of one VIP."""
+    seen: dict[Address, dict[tuple[Protocol, int], Path]] = {}
+    pairs: dict[tuple[Path, Path], Conflict] = {}
+    for name, vip in scope.spec.vips.items():
+        addresses = {address: seen.setdefault(address, {}) for address in vip.addresses}
+        for endpoint in derived.endpoints(vip):
+            path: Path = ("vips", name, "services", endpoint.index)
+            for address, services in addresses.items():
+                earlier = services.setdefault((endpoint.protocol, endpoint.port), path)
+                if earlier is path:
+                    continue
+                key = (path, earlier) if earlier[1] == name else (path[:2], earlier[:2])
+                pair = pairs.setdefault(key, Conflict(path, earlier))
+                pair.shared.append(f"{address} port {endpoint.port}/{endpoint.protocol.value}")
+    for pair in pairs.values():
+        yield scope.finding(
+            pair.path,
+            f"{pair.shown()} a second time",
+            "each address, protocol and port once",
+            f"see {scope.where(pair.earlier)}",
+        )

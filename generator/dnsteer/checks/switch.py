@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.hints import near
-from dnsteer.spec.model.device import Device
-from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.errors import Finding, Path, near
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
+from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
-from dnsteer.spec.scope import Scope
 
 _NEEDS = {"dpdk": "dpdk-devargs", "dpdkvhostuserclient": "vhost-server-path", "patch": "peer"}
 """Options without which Open vSwitch does not open a device of a type."""
@@ -164,8 +162,8 @@ def _return_path(scope: Scope) -> Iterator[Finding]:
         if not any(derived.family_of(g) == family for g in switch.gateways):
             yield scope.finding(
                 ("switch", "gateways"),
-                f"no {WORD[family]} gateway",
-                f"an {WORD[family]} address in switch.gateways",
+                f"no {FAMILY_NAMES[family]} gateway",
+                f"an {FAMILY_NAMES[family]} address in switch.gateways",
                 f"{why}: give its backends a virtual gateway to route the answers to",
             )
     if needs and not any(up.next_hop is not None for up in switch.uplinks.values()):
@@ -185,13 +183,15 @@ def families_that_return(spec: Spec) -> dict[Family, str]:
         for address in vip.addresses:
             mode = MODES[vip.forwarding]
             family = mode.answers_in(derived.family_of(address))
-            if family not in needs and vip.pool in spec.pools and _passes(spec, vip, family, known):
+            if family not in needs and vip.pool in spec.pools and _has_answers_through_switch(spec, vip, family, known):
                 how = mode.answers_by or "backends on ports of their own"
                 needs[family] = f"answers of VIP {name} pass the switch ({how})"
     return {family: needs[family] for family in FAMILIES if family in needs}
 
 
-def _passes(spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]) -> bool:
+def _has_answers_through_switch(
+    spec: Spec, vip: Vip, family: Family, known: dict[tuple[str, Family, Forwarding], bool]
+) -> bool:
     key = (vip.pool, family, vip.forwarding)
     if key not in known:
         mode = MODES[vip.forwarding]

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from dnsteer.checks.addresses import all_addresses
 from dnsteer.checks.devices import unknown_types
 from dnsteer.checks.lint_entries import useless_entries
-from dnsteer.checks.pools_and_vips import WORD
 from dnsteer.checks.switch import families_that_return
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.effective_query import tests_only_liveness
 from dnsteer.spec.errors import Finding, Path
-from dnsteer.spec.model.families import ANY, FAMILIES, Family
+from dnsteer.spec.health_checks import is_liveness_only
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.spec.model.spec import Spec, State
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 
 
 def warnings(scope: Scope) -> Iterator[Finding]:
@@ -70,7 +69,7 @@ def _pools(scope: Scope) -> Iterator[Finding]:
         if down:
             families = [family for family in FAMILIES if family in down]
             one = len(families) == 1 and ANY not in down
-            what = f"every backend for {WORD[families[0]]}" if one else "every backend"
+            what = f"every backend for {FAMILY_NAMES[families[0]]}" if one else "every backend"
             yield scope.finding(
                 (*base, "backends"),
                 f"{what} down",
@@ -186,7 +185,7 @@ def _liveness(scope: Scope) -> Iterator[Finding]:
     """Pools whose checks any server passes that answers."""
     for name, pool in scope.spec.pools.items():
         deciding = [check for check in pool.health or () if check.on_failure == "out"]
-        if deciding and all(tests_only_liveness(pool, check) for check in deciding):
+        if deciding and all(is_liveness_only(pool, check) for check in deciding):
             yield scope.finding(
                 ("pools", name, "health"),
                 "checks that test only that something answers",
@@ -201,7 +200,7 @@ def _gateways(scope: Scope) -> Iterator[Finding]:
     needed = families_that_return(scope.spec)
     for i, address in enumerate(scope.spec.switch.gateways):
         if derived.family_of(address) not in needed:
-            word = WORD[derived.family_of(address)]
+            word = FAMILY_NAMES[derived.family_of(address)]
             yield scope.finding(
                 ("switch", "gateways", i),
                 f"{address}, a gateway that no answers need",

@@ -1,4 +1,4 @@
-"""Backends whose workers cannot have the names and ports that they would have."""
+"""Workers that cannot be: names that are too long, ports that do not exist, and modes that change no ports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import checked_services, own_port
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.health_checks import checked_services, own_port
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.spec import MAX_PORT, Pool, Spec
 from dnsteer.spec.model.types import MAX_NAME
-from dnsteer.spec.scope import Scope
 from dnsteer.spec.workers import Worker, named
 
 

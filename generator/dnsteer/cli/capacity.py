@@ -15,7 +15,7 @@ from dnsteer.cli.verify_offload import profile_named
 from dnsteer.spec.model.spec import Flavor, Hardware
 
 if TYPE_CHECKING:
-    from dnsteer.capacity.report import CapacityReport
+    from dnsteer.capacity.capacity_report import CapacityReport
     from dnsteer.spec.loaded import Loaded
 
 _MAX_BYTES = 8900
@@ -88,7 +88,7 @@ def capacity(
     with reporting(json):
         _require("scipy", "capacity", json)
         from dnsteer.capacity.card_setup import NoHardwareError
-        from dnsteer.capacity.frames import DEFAULT, DnsSizes, FrameError, parse_frame
+        from dnsteer.capacity.frame_sizes import DEFAULT, DnsSizes, FrameError, parse_frame
 
         try:
             frames = list(dict.fromkeys(parse_frame(f) for f in frame or DEFAULT))
@@ -167,10 +167,9 @@ class _Prediction:
     def _report(self, loaded: Loaded, hardware: Hardware) -> CapacityReport:
         from rich.progress import Progress, SpinnerColumn, TextColumn
 
+        from dnsteer.capacity.capacity_report import beyond_limits, capacity_report
         from dnsteer.capacity.card_setup import card_setup
-        from dnsteer.capacity.limits import beyond_limits
         from dnsteer.capacity.paths import paths_of
-        from dnsteer.capacity.report import capacity_report
 
         judge = profile_named(self._flavor, loaded, self._json)
         quiet = self._json or not sys.stderr.isatty()

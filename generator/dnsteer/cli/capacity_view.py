@@ -9,11 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dnsteer.capacity.bounds import LOADED, WORDS
+from dnsteer.capacity.bounds import LOADED, WORDS, added_bytes
+from dnsteer.capacity.capacity_report import CapacityReport, PathGroup
 from dnsteer.capacity.estimate import Estimate, worst_kind
-from dnsteer.capacity.passes import longer
-from dnsteer.capacity.report import CapacityReport, PathGroup
-from dnsteer.capacity.services import LimitedRate, VipRates
+from dnsteer.capacity.service_rates import LimitedRate, VipRates
 from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.errors import escape
@@ -160,7 +159,7 @@ def _about(group: PathGroup) -> list[str]:
             f"depth {' + '.join(str(hop.tables) for hop in path.hops)}",
             f"{rewrites} field{'s' if rewrites != 1 else ''} rewritten",
         ]
-    if more := longer(path):
+    if more := added_bytes(path):
         words.append(f"{more:g} bytes longer on the backends' side")
     if path.conntrack:
         words.append("tracked")

@@ -22,7 +22,7 @@ from dnsteer.cli.output import (
 from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
-    from dnsteer.proof.report import CheckReport
+    from dnsteer.proof.check_report import CheckReport
 
 
 def register(app: typer.Typer) -> None:

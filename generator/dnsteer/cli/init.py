@@ -440,7 +440,7 @@ def _words(err: PydanticCustomError) -> str:
 
 def _zone_name(text: str) -> str:
     """A name that a check can ask for, as it was written."""
-    from dnsteer.spec.model.query import parse_query_name
+    from dnsteer.spec.model.health import parse_query_name
 
     _by(parse_query_name)(text)
     return text

@@ -175,7 +175,7 @@ def _show_remarks(report: LintReport, verbose: bool) -> None:
 
 def _show_program(report: LintReport) -> None:
     """What the extension takes of hardware, where it is known of."""
-    from dnsteer.lint.extension import program_summary
+    from dnsteer.lint.extension_services import program_summary
 
     summary = program_summary(report.examination)
     if summary:

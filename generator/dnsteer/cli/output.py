@@ -274,12 +274,12 @@ def load_and_warn(file: Path, as_json: bool = False, verbose: bool = False) -> L
 def check_and_warn(document: Document, as_json: bool = False, verbose: bool = False) -> Loaded:
     """Check a spec that was read, and print its warnings as `load_and_warn` does."""
     from dnsteer.checks.load import check_document
-    from dnsteer.spec.errors import together
+    from dnsteer.spec.errors import warning_lines
 
     loaded = check_document(document)
     if not as_json:
         found = _warnings(loaded)
-        for text in [w.text(loaded.file) for w in found] if verbose else together(found, loaded.file):
+        for text in [w.text(loaded.file) for w in found] if verbose else warning_lines(found, loaded.file):
             err.print(f"warning: {text}")
     return loaded
 
@@ -290,6 +290,6 @@ def spec_warnings(loaded: Loaded) -> dict[str, Any]:
 
 
 def _warnings(loaded: Loaded) -> list[Finding]:
-    from dnsteer.plan.slot_shares import uneven
+    from dnsteer.plan.pool_slots import uneven_shares
 
-    return [*loaded.warnings, *uneven(loaded)]
+    return [*loaded.warnings, *uneven_shares(loaded)]

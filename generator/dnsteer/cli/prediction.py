@@ -20,7 +20,7 @@ from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.switch.signals import ends_with_parent
 
 if TYPE_CHECKING:
-    from dnsteer.capacity.services import LimitedRate
+    from dnsteer.capacity.service_rates import LimitedRate
     from dnsteer.spec.loaded import Loaded
     from dnsteer.switch.state import AppliedState
 
@@ -74,10 +74,9 @@ def predicted(loaded: Loaded) -> Prediction:
     masks, budget = mask_bound(build_plan(loaded)).total, loaded.spec.lint.masks
     if importlib.util.find_spec("scipy") is None:
         return Prediction(masks, budget, why_not="it needs scipy: pip install 'dnsteer[capacity]'")
+    from dnsteer.capacity.capacity_report import beyond_limits, capacity_report
     from dnsteer.capacity.card_setup import NoHardwareError, card_setup, hardware_of
-    from dnsteer.capacity.limits import beyond_limits
     from dnsteer.capacity.paths import paths_of
-    from dnsteer.capacity.report import capacity_report
     from dnsteer.offload.profile import profile
 
     try:

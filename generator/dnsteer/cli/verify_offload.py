@@ -12,8 +12,8 @@ from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import TargetSwitch
+    from dnsteer.offload.capabilities import Profile
     from dnsteer.offload.observe import Observation
-    from dnsteer.offload.profile import Profile
     from dnsteer.spec.loaded import Loaded
 
 _MAX = 10
@@ -32,8 +32,7 @@ def profile_named(flavor: str | None, loaded: Loaded, json: bool = False) -> Pro
 
 def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, control: str | None, json: bool) -> None:
     """Compare and print; exit code 2 when something should be in hardware and is not."""
-    from dnsteer.offload.observe import observe
-    from dnsteer.offload.running_switch import read_running_switch
+    from dnsteer.offload.observe import observe, read_running_switch
     from dnsteer.switch.unixctl import Unixctl, control_socket
 
     profile = profile_named(flavor, loaded, json)
@@ -53,7 +52,7 @@ def _with_applied_slots(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loa
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
-    from dnsteer.plan.applied_slots import keep_slots
+    from dnsteer.plan.pool_slots import keep_slots
 
     bridge = loaded.spec.switch.bridge
     with switch.session() as session:

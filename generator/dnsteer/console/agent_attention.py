@@ -10,8 +10,8 @@ from dnsteer.console.numbers import moment
 from dnsteer.console.seen import Seen, Side
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.weights import in_service
-from dnsteer.spec.checked_services import service_name
 from dnsteer.spec.derived import endpoints
+from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import AgentKnowledge, FailingCheck, PoolPanic
 

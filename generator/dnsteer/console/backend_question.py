@@ -6,12 +6,10 @@ import shlex
 
 from dnsteer.console.attention_item import Command
 from dnsteer.console.seen import Side
-from dnsteer.spec.checked_services import own_port
 from dnsteer.spec.derived import address_of
-from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.health_checks import effective_query, own_port
 from dnsteer.spec.model.families import FAMILIES
-from dnsteer.spec.model.health import CheckKind, HealthCheck
-from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.model.health import RANDOM_LABEL, CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Backend, Pool
 
 _FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}

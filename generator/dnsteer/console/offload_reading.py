@@ -21,10 +21,9 @@ from dnsteer.metrics.datapath import read_figures
 from dnsteer.metrics.observer import Known
 from dnsteer.metrics.tasks import start_task
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.observe import FlowJudge, wrong_settings
+from dnsteer.offload.flow_reading import OffloadReader, OffloadReading
+from dnsteer.offload.observe import FlowJudge, RunningSwitch, read_running_switch, wrong_settings
 from dnsteer.offload.profile import JUDGED_AS, profile
-from dnsteer.offload.reading import OffloadReader, OffloadReading
-from dnsteer.offload.running_switch import RunningSwitch, read_running_switch
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded

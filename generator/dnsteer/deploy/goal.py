@@ -13,11 +13,11 @@ from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.recorded_spec import is_applied
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted_switch import WantedSwitch
-from dnsteer.plan.applied_slots import keep_slots, notes
+from dnsteer.plan.pool_slots import describe_kept_slots, keep_slots
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.derived import slot_count
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.workers import worker_counts
@@ -121,7 +121,7 @@ def make_goal(
     applied = _applied(session, record)
     known = applied.members if applied is not None else ()
     loaded = keep_slots(sourced.loaded, known)
-    kept = tuple(notes(sourced.loaded.spec, known))
+    kept = tuple(describe_kept_slots(sourced.loaded.spec, known))
     before = record.overlay if record else NO_OVERLAY
     current = expire(before, time)
     # Entries of backends that left the spec end, and those of weights that the spec gives itself; others have no weight.

@@ -12,7 +12,7 @@ from dnsteer.deploy.overlay_change import Edit
 from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import DRAINED, Kind, Maintenance, Overlay
 from dnsteer.slots.membership import Member
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import near
 from dnsteer.spec.worker_names import names_of
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError

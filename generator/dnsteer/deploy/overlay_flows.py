@@ -10,10 +10,9 @@ from dnsteer.slots.maintenance import Overlay, marker
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.switch.state import AppliedState
-from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.cookies import Category, Subject, cookie
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import SlotTable, group_row
-from dnsteer.tables.subject import Subject
 
 
 def overlay_flows(

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
-from dnsteer.plan.applied_slots import keep_slots, keep_slots_of
+from dnsteer.plan.pool_slots import keep_slots, keep_slots_of
 from dnsteer.spec.backups import with_backups
 from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError

@@ -14,8 +14,8 @@ from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, Unconfirmed
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, reworded
+from dnsteer.tables.cookies import Subject
 from dnsteer.tables.slot import GroupRow
-from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
     from dnsteer.extension.handover import FlowStages, Handover

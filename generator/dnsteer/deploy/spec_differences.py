@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.errors import Path, show_path, some_of
 from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
-from dnsteer.spec.written import written_text
+from dnsteer.spec.yaml_text import yaml_text
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _change(
         for name in {**was, **now}:
             yield from _change(f"{key}.{name}", was.get(name), now.get(name), (*path, name) if name in now else path)
     else:
-        yield key, f"{written_text(was, field)} -> {written_text(now, field)}", path
+        yield key, f"{yaml_text(was, field)} -> {yaml_text(now, field)}", path
 
 
 def _alike(was: list[Any], now: list[Any]) -> bool:
@@ -160,7 +160,7 @@ def _list_change(was: list[Any], now: list[Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return _service(value) if isinstance(value, Service) else written_text(value)
+    return _service(value) if isinstance(value, Service) else yaml_text(value)
 
 
 def _service(entry: str | Service) -> str:

@@ -190,7 +190,7 @@ def details(summary: PlanSummary) -> list[str]:
 
 def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     """Return the summary as a JSON object."""
-    written = summary.loaded.document.written
+    written = summary.loaded.document.path_in_file
     value: dict[str, Any] = {
         "ok": True,
         "changed": summary.changed,

@@ -11,7 +11,7 @@ from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.spec.announced import announced_vips
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import near
 from dnsteer.spec.model.announce import Announce
 from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.state import BridgeRecord

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dnsteer.plan.extension.program_format import Program
+from dnsteer.plan.extension.program import Program
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _ADVICE = "see systemctl status dnsteer-ext and dnsteer-ext --check --program FILE; another socket: --extension SOCKET"

@@ -21,7 +21,7 @@ from typing import Any
 
 from dnsteer.extension import program_diff
 from dnsteer.extension.client import ExtensionClient, ProgramRefusedError
-from dnsteer.plan.extension.program_format import Program
+from dnsteer.plan.extension.program import Program
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.render.program import VERSION, program_of

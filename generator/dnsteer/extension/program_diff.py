@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from dnsteer.modes import BY_PROGRAM
-from dnsteer.plan.extension.program_format import HashFields, Program, ProgramBackend, ProgramVip
+from dnsteer.plan.extension.program import HashFields, Program, ProgramBackend, ProgramVip
 from dnsteer.switch.tools import SwitchError
 
 Key = tuple[str, str, int]

@@ -22,7 +22,7 @@ from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.traffic import client_command
 from dnsteer.lab.zone import WHOAMI
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec.model.spec import Protocol, Selection, Spec
 from dnsteer.switch.session import Session
 

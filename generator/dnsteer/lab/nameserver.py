@@ -15,8 +15,8 @@ from dnsteer.lab.names import ZONE
 from dnsteer.lab.topology import Server, Topology
 from dnsteer.lab.zone import zone_text
 from dnsteer.render.atomic_files import write_file
-from dnsteer.spec.effective_query import effective_query
-from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.health_checks import effective_query
+from dnsteer.spec.model.health import RANDOM_LABEL
 from dnsteer.spec.model.spec import Spec
 
 START_SECONDS = 10.0

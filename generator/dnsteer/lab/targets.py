@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dnsteer.lab import traffic
 from dnsteer.lab.topology import Topology, service_kind
 from dnsteer.modes import MODES
-from dnsteer.plan.slot_shares import slots_of
+from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import Reach

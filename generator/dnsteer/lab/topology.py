@@ -138,7 +138,7 @@ class Topology:
 
 def service_kind(endpoint: Endpoint) -> str | None:
     """The protocol that the lab's name servers use for a service: `dns`, `dot`, or None (NSD has no DoQ or DoH)."""
-    kind = derived.spoken(endpoint)
+    kind = derived.dns_transport(endpoint)
     return kind if kind in ("dns", "dot") else None
 
 

@@ -1,13 +1,105 @@
-"""What a finder is: a function that yields findings of the codes that it declares."""
+"""Finders, functions that yield findings of the codes that they declare, and their input, the LintContext."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from dnsteer.lint.context import LintContext
 from dnsteer.lint.finding import Code, LintFinding
-from dnsteer.spec.errors import DefinitionError
+from dnsteer.lint.masks.bound import MaskBound, mask_bound
+from dnsteer.offload.capabilities import Limit, LimitName, Profile
+from dnsteer.offload.examine import Examination, JudgedFlow
+from dnsteer.offload.judge import Reason, without_value
+from dnsteer.plan.plan import Plan
+from dnsteer.spec.errors import DefinitionError, Path, near
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Spec
+
+
+def reasons_of(judged: Iterable[JudgedFlow]) -> tuple[Reason, ...]:
+    """Return the reasons of these flows, each once: sorted by their earliest position in any flow, then by name."""
+    rank: dict[Reason, int] = {}
+    for each in judged:
+        for place, reason in enumerate(each.judgement.reasons):
+            general = without_value(reason)
+            rank[general] = min(place, rank.get(general, place))
+    return tuple(sorted(rank, key=lambda reason: (rank[reason], reason.name, reason.text)))
+
+
+def first_reason(judged: JudgedFlow) -> str:
+    """Return the main reason why a flow is not in hardware; flows that differ only in values get the same text."""
+    reasons = judged.judgement.reasons
+    if not reasons:
+        return "no reason known"
+    # If one of several reasons is that ovs-vswitchd itself must handle the packet, that is the main one.
+    return without_value(next((r for r in reasons if r.name == "userspace"), reasons[0])).text
+
+
+def limit_reason(name: LimitName, limit: Limit) -> Reason:
+    """Return a limit of the profile as a Reason."""
+    verdict = "no" if limit.verdict == "split" else limit.verdict
+    return Reason(
+        "limit", name, verdict, limit.note or f"at most {limit.value} {limit.unit}", limit.source, limit.certainty
+    )
+
+
+SWITCH: Path = ("switch",)
+"""The path of findings about the switch rather than one VIP or pool."""
+_SHOWN_FLOWS = 3
+
+
+@dataclass(frozen=True)
+class LintContext:
+    """An examined spec. *flows* and *rules* are the numbers of datapath flows and hardware rules for all test traffic."""
+
+    examination: Examination
+    bound: MaskBound
+    flows: int
+    rules: int
+
+    @classmethod
+    def of(cls, examination: Examination) -> LintContext:
+        """Compute the totals and the mask bound of an examination."""
+        flows, rules = examination.flow_count(examination.judged), examination.rule_count(examination.judged)
+        return cls(examination, mask_bound(examination.plan), flows, rules)
+
+    @property
+    def loaded(self) -> Loaded:
+        return self.examination.loaded
+
+    @property
+    def spec(self) -> Spec:
+        return self.loaded.spec
+
+    @property
+    def plan(self) -> Plan:
+        return self.examination.plan
+
+    @property
+    def profile(self) -> Profile:
+        return self.examination.profile
+
+    def finding(
+        self,
+        code: Code,
+        path: Path,
+        text: str,
+        advice: str = "",
+        judged: Iterable[JudgedFlow] = (),
+        reasons: tuple[Reason, ...] = (),
+    ) -> LintFinding:
+        """Return a finding about *path* of the spec, with *reasons* or those of *judged*, and up to three example flows.
+
+        Raises DefinitionError for a path that begins with no key of the spec.
+        """
+        if path and path[0] not in Spec.model_fields:
+            raise DefinitionError(f"{code.code}: a finding at {path}; {near(str(path[0]), Spec.model_fields)}")
+        flows = list(judged)
+        shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
+        document = self.loaded.document
+        path, line = document.path_in_file(path), document.line(path)
+        return LintFinding(code, path, line, text, advice, reasons or reasons_of(flows), shown)
+
 
 Find = Callable[[LintContext], Iterator[LintFinding]]
 
@@ -22,7 +114,6 @@ class Finder:
 
     @property
     def file(self) -> str:
-        """The module that has the function."""
         return f"{self.find.__module__.replace('.', '/')}.py"
 
     def __call__(self, context: LintContext) -> Iterator[LintFinding]:

@@ -1,16 +1,18 @@
-"""A lint finding and its code."""
+"""A lint finding and its code, and the spec's `lint.accept` entries: what they cover, and those that cover nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import resources
 from pathlib import Path as FilePath
 from typing import Any
 
 from dnsteer.offload.judge import Reason
-from dnsteer.spec.errors import Path, show_path
+from dnsteer.spec.errors import Path, near, show_path
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.lint import Accept
 
 
 class Severity(str, Enum):
@@ -57,7 +59,7 @@ class LintFinding:
     accepted: str = ""
 
     @property
-    def open(self) -> bool:
+    def needs_action(self) -> bool:
         """Whether the finding needs action: neither accepted nor a note."""
         return not self.accepted and self.code.severity is not Severity.NOTE
 
@@ -85,5 +87,50 @@ def worst_first(findings: Iterable[LintFinding]) -> list[LintFinding]:
 
 def worst_severity(findings: Sequence[LintFinding]) -> Severity | None:
     """Return the worst severity of the open findings; None when there are none."""
-    open_ = [f.code.severity for f in findings if f.open]
+    open_ = [f.code.severity for f in findings if f.needs_action]
     return min(open_, key=list(Severity).index) if open_ else None
+
+
+NOTHING_TO_ACCEPT = Code("DNS050", Severity.WARNING, "An accepted finding does not occur")
+
+
+def mark_accepted(
+    findings: Iterable[LintFinding], loaded: Loaded, known: Collection[str], *, own_flavor: bool = True
+) -> list[LintFinding]:
+    """Return the findings, accepted ones marked with the spec's reason, plus a finding for each entry that covers none.
+
+    *known* are all codes. Without *own_flavor* (lint judged another flavor than the spec's) unused entries are not
+    reported, since they may be for findings of the spec's own flavor.
+    """
+    entries = loaded.spec.lint.accept
+    used: set[int] = set()
+    out: list[LintFinding] = []
+    for finding in findings:
+        nth = next((i for i, entry in enumerate(entries) if _covers(entry, finding)), None)
+        if nth is not None:
+            used.add(nth)
+            finding = replace(finding, accepted=entries[nth].reason)
+        out.append(finding)
+    for i, entry in enumerate(entries):
+        path: Path = ("lint", "accept", i)
+        line = loaded.document.line(path)
+        if entry.code not in known:
+            text, advice = (
+                f"{entry.code} is not a code of lint",
+                f"{near(entry.code, known)} dnsteer lint --explain all lists them",
+            )
+            out.append(LintFinding(NOTHING_TO_ACCEPT, path, line, text, advice))
+        elif own_flavor and i not in used:
+            place = f" at {entry.at}" if entry.at else ""
+            text = f"{entry.code}{place} is accepted, but lint does not find it"
+            out.append(LintFinding(NOTHING_TO_ACCEPT, path, line, text, "remove the entry"))
+    return out
+
+
+def _covers(entry: Accept, finding: LintFinding) -> bool:
+    if entry.code != finding.code.code:
+        return False
+    if entry.at is None:
+        return True
+    at, path = entry.at.removeprefix("$").removeprefix("."), show_path(finding.path).removeprefix("$").removeprefix(".")
+    return path == at or path.startswith((f"{at}.", f"{at}["))

@@ -1,4 +1,4 @@
-"""The finders of lint in their order, and the report: their findings and the totals that an operator needs."""
+"""All finders of lint in their order, and the report: their findings and totals."""
 
 from __future__ import annotations
 
@@ -8,22 +8,17 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from dnsteer.lint.accepted import NOTHING_TO_ACCEPT, mark_accepted
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.extension import extension_services
-from dnsteer.lint.finder import Finder
-from dnsteer.lint.finding import Code, LintFinding, worst_first, worst_severity
-from dnsteer.lint.limits import flow_totals
-from dnsteer.lint.machine_setup import setup_assumptions
+from dnsteer.lint.extension_services import extension_services
+from dnsteer.lint.finder import Finder, LintContext, first_reason
+from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
-from dnsteer.lint.port_scans import port_scans
-from dnsteer.lint.reasons import first_reason
-from dnsteer.lint.services import service_offload
+from dnsteer.lint.other_traffic import other_traffic, port_scans, software_flavor, unreadable_flows
+from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
-from dnsteer.lint.software import other_traffic, software_flavor, unreadable_flows
+from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
 from dnsteer.offload.examine import KINDS, Examination, JudgedFlow
-from dnsteer.offload.extension import program_json
+from dnsteer.offload.extension_part import program_json
 from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.packet_path import PacketPath, Verdict
 from dnsteer.offload.profile import JUDGED_AS, profile

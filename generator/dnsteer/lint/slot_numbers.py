@@ -1,4 +1,4 @@
-"""Whether a pool should have more or fewer slots: more bring shares nearer to the weights, fewer save hardware rules."""
+"""Findings about the number of slots: more bring shares nearer to the weights, fewer save hardware rules."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dnsteer.lint.context import LintContext
-from dnsteer.lint.finder import finder
+from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.plan.slot_shares import used_weights, worst_of
+from dnsteer.plan.pool_slots import used_weights, worst_of
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Pool, Spec
 from dnsteer.tables.vip import ServiceRow

@@ -31,8 +31,8 @@ from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.flows import Flow
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import service_name
 from dnsteer.spec.errors import DefinitionError
+from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.status import counters, extension_view
 from dnsteer.status.pools import BackendView, PoolView, view_pools

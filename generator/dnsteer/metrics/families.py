@@ -10,8 +10,7 @@ from dnsteer.metrics.family import Family
 from dnsteer.metrics.pool_families import POOLS
 from dnsteer.metrics.switch_families import SWITCH
 from dnsteer.metrics.traffic_families import TRAFFIC
-from dnsteer.spec.errors import DefinitionError
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import DefinitionError, near
 
 FAMILIES: tuple[Family, ...] = (*TRAFFIC, *POOLS, *SWITCH, *AGENT)
 BY_NAME = {family.name: family for family in FAMILIES}

@@ -8,12 +8,11 @@ from typing import NamedTuple
 
 from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
-from dnsteer.spec.errors import DefinitionError, Finding, Path
-from dnsteer.spec.hints import near
+from dnsteer.spec.errors import DefinitionError, Finding, Path, near
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Switch, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.forward import ForwardRow, PortRewrite

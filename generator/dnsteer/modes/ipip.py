@@ -8,10 +8,10 @@ from dnsteer.modes.base import BackendEnd, NamedVip, OwnsVip
 from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 
 _INNER: dict[Family, int] = {"ipv4": 4, "ipv6": 41}
 """IP protocol number of the outer header, by the family of the inner packet."""

@@ -9,10 +9,10 @@ from dnsteer.modes.base import PROTOCOL_NUMBERS, BackendEnd, Mode, NamedVip
 from dnsteer.modes.extension import ExtendedService, ExtensionBackend, Pipe, Targets
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Protocol, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.scope import Scope
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.return_ import PREFIX, TranslatedRow

@@ -15,7 +15,7 @@ from dnsteer.offload.packet_path import Certainty as Certainty
 from dnsteer.offload.packet_path import Verdict
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import wrong_value
 
 ActionPlace = Literal["last", "not-last"]
 PortKind = Literal["in-port", "internal", "other-eswitch"]
@@ -25,14 +25,14 @@ Text = Annotated[str, Field(min_length=1)]
 def _word(value: Any) -> Any:
     """Return a field's value, which must be a number or a word, unchanged."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise wanted("a number or a word")
+        raise wrong_value("a number or a word")
     return value
 
 
 def _bits(value: Any) -> int:
     """Parse a mask, given as a number or as text such as `0xff`."""
     if isinstance(value, bool) or not isinstance(value, int | str) or not re.match(r"(0x[0-9a-f]+|\d+)\Z", str(value)):
-        raise wanted("a mask such as 0xff")
+        raise wrong_value("a mask such as 0xff")
     return int(str(value), 0)
 
 

@@ -10,13 +10,13 @@ from itertools import groupby
 from typing import Any
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.context import dp_hash_pools, offload_context_of
-from dnsteer.offload.counts import flow_weights, match_without_slot, rules_of
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flow
-from dnsteer.offload.extension import WORST_FIRST, ExtensionPart, extension_parts, hops_of
+from dnsteer.offload.extension_part import WORST_FIRST, ExtensionPart, extension_parts, hops_of
 from dnsteer.offload.judge import Judgement, OffloadContext, judge, weakest
+from dnsteer.offload.offload_context import dp_hash_pools, offload_context_of
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.packet_path import PacketPath, Verdict
+from dnsteer.offload.split import shared_rules
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.harness.switch import Harness
@@ -28,7 +28,45 @@ from dnsteer.spec.derived import slot_count
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
+from dnsteer.switch.megaflow_fields import Field
 from dnsteer.tables.vip import ServiceRow
+
+IN_HARDWARE = ("yes", "unknown")
+MatchFields = tuple[Field, ...]
+_SLOT = ("dp_hash", "udp.src", "tcp.src")
+
+
+def match_without_slot(flow: DatapathFlow) -> MatchFields:
+    """Return the match without the fields that select the slot: equal for all slots of a service at one uplink."""
+    return tuple(f for f in flow.match if f.key not in _SLOT)
+
+
+def flow_weights(flows: Iterable[tuple[DatapathFlow, int]]) -> dict[DatapathFlow, float]:
+    """Return how many flows each flow represents, given its service's number of slots, or hash values, per uplink."""
+    alike: dict[MatchFields, dict[DatapathFlow, int]] = defaultdict(dict)
+    for flow, many in flows:
+        alike[match_without_slot(flow)][flow] = many
+    return {flow: max(1.0, many / len(group)) for group in alike.values() for flow, many in group.items()}
+
+
+def rules_of(
+    found: Iterable[tuple[DatapathFlow | Unreadable, Judgement]], weights: Mapping[DatapathFlow, float]
+) -> int:
+    """Return the number of hardware rules of all flows together: identical first rules of split matches count once.
+
+    *weights* is how many flows each flow represents; 1 if it is not listed.
+    """
+    held = [(flow, j) for flow, j in found if j.verdict in IN_HARDWARE and isinstance(flow, DatapathFlow)]
+    more = sum((weights.get(flow, 1.0) - 1) * _own(j) for flow, j in held)
+    return sum(j.rules - len(j.parts) for _, j in held) + shared_rules(j.parts for _, j in held) + round(more)
+
+
+def _own(judgement: Judgement) -> int:
+    """Return the rules that one more such flow takes. If the first of several rules matches the hash, none is shared."""
+    first = judgement.parts[0].fields if len(judgement.parts) > 1 else ()
+    shared = len(judgement.parts) - 1 if all(f.key != "dp_hash" for f in first) else 0
+    return judgement.rules - shared
+
 
 KINDS = ("query", "answer", "probe", "neighbor", "echo", "fragment", "unusual", "drop")
 """Kinds of traffic in the order in which they are sent: a flow counts for the first kind that creates it."""
@@ -73,10 +111,12 @@ class Examination:
     @cached_property
     def masks(self) -> int:
         """The number of distinct masks of all flows but those of the agent's probes."""
-        return _masks(j.flow for j in self.judged if isinstance(j.flow, DatapathFlow) and not self.is_of_agent(j.flow))
+        return _masks(
+            j.flow for j in self.judged if isinstance(j.flow, DatapathFlow) and not self.is_agent_flow(j.flow)
+        )
 
-    def is_of_agent(self, flow: DatapathFlow) -> bool:
-        """Whether packets of a flow come by the port for probes, where nobody but the agent sends."""
+    def is_agent_flow(self, flow: DatapathFlow) -> bool:
+        """Whether packets of a flow come by the port for probes, which only the agent uses."""
         probe = self.loaded.spec.switch.probe
         return probe is not None and f"in_port({probe.port})" in flow.text
 

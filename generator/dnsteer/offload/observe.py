@@ -8,19 +8,58 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.offload.context import dp_hash_pools, offload_context_of
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flows
 from dnsteer.offload.judge import Judgement, judge
+from dnsteer.offload.offload_context import dp_hash_pools, offload_context_of
 from dnsteer.offload.owners import Owner, Owners
 from dnsteer.offload.packet_path import Verdict
-from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.loaded import Loaded
+from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.datapaths import actual_name
+from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from dnsteer.switch.unixctl import Appctl
+
+LIBRARIES = ("dpdk", "doca")
+
+
+@dataclass(frozen=True)
+class RunningSwitch:
+    """The bridge's datapath, other_config, and which libraries ovs-vswitchd has started.
+
+    *datapath* is the name in dpctl that follows from the bridge's type; `switch/datapaths.py` has the one that is there.
+    *started* has only the libraries for which the database has a column: the one for DOCA exists only in NVIDIA's.
+    """
+
+    datapath: str
+    config: Mapping[str, str]
+    started: Mapping[str, bool]
+
+
+def read_running_switch(remote: str, bridge: str, timeout: float) -> RunningSwitch:
+    """Read the OVSDB at *remote*. Raises SwitchError if the bridge is missing, UnavailableError if OVSDB is unreachable."""
+    rpc = Rpc(parse_remote(remote), database_name(remote), timeout)
+    try:
+        # Select all columns, since naming a column that the database does not have is an error.
+        of_bridge = {"op": "select", "table": "Bridge", "where": [["name", "==", bridge]]}
+        of_switch = {"op": "select", "table": "Open_vSwitch", "where": []}
+        bridges, switches = rpc.call("transact", ["Open_vSwitch", of_bridge, of_switch], timeout)
+    finally:
+        rpc.close()
+    if not bridges["rows"]:
+        raise SwitchError(f"there is no bridge {bridge}; apply the spec first")
+    return _of_rows(bridges["rows"][0], switches["rows"][0])
+
+
+def _of_rows(bridge: Mapping[str, Any], switch: Mapping[str, Any]) -> RunningSwitch:
+    kind = bridge["datapath_type"] or "system"
+    found = {library: switch.get(f"{library}_initialized") for library in LIBRARIES}
+    started = {library: value for library, value in found.items() if isinstance(value, bool)}
+    return RunningSwitch(f"{kind}@ovs-{kind}", dict(switch["other_config"][1]), started)
+
 
 TYPES: Mapping[str, Verdict] = {"offloaded": "yes", "partially-offloaded": "partial", "non-offloaded": "no"}
 """The flow types of `dpctl/dump-flows`, and the verdict that each corresponds to."""

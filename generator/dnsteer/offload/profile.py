@@ -10,10 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dnsteer.offload.capabilities import Profile as Profile
+from dnsteer.offload.capabilities import Profile
 from dnsteer.spec.document import Document, read_document
-from dnsteer.spec.errors import Finding, Path, SpecError
-from dnsteer.spec.hints import near, show_value
+from dnsteer.spec.errors import Finding, Path, SpecError, near, show_value
 
 JUDGED_AS: Mapping[str, str] = {"ovs-netdev": "ovs-doca"}
 """Flavors without hardware, and the flavor that the spec would use on a card: lint judges by it by default."""
@@ -67,19 +66,6 @@ def load_profile(file: FilePath) -> Profile:
     if wrong := [*_disagreements(found, doc, file.stem)]:
         raise ProfileError(str(file), wrong)
     return found
-
-
-def profile_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a profile's file. A profile with a base needs only the entries that differ."""
-    full = Profile.model_json_schema()
-    needed = full.pop("required")
-    full["properties"] = {
-        "base": {"type": "string", "description": "the profile under this one"},
-        **full["properties"],
-    }
-    full["if"], full["then"] = {"required": ["base"]}, {"required": ["name", "title"]}
-    full["else"] = {"required": needed}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **full}
 
 
 def _read(file: FilePath) -> Document:
@@ -138,7 +124,6 @@ def _disagreements(found: Profile, doc: Document, name: str) -> Iterator[Finding
 
 
 def _finding(item: Mapping[str, Any], doc: Document) -> Finding:
-    """Convert one of pydantic's errors to a finding."""
     kind = str(item["type"])
     path: Path = tuple(step for step in item["loc"] if step not in ("[key]", "int", "str"))
     if kind == "missing":

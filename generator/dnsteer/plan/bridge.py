@@ -1,4 +1,4 @@
-"""The bridge and ports that OVSDB must have for a plan, as one value that scripts and apply both use."""
+"""The bridge and ports that OVSDB must have for a plan, as one value that scripts and apply both use, and their MTU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dnsteer.spec.derived import INTERFACE_TYPE, probe_mac
-from dnsteer.spec.model.device import Device
+from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Spec, Switch
 from dnsteer.tables.order import TABLES
 
@@ -69,3 +69,18 @@ def wanted_bridge(spec: Spec) -> WantedBridge:
         ports += (WantedPort(switch.probe.port, "port for probes", "internal", {}, mac),)
     kind = switch.datapath_type or DATAPATH_TYPE[switch.flavor]
     return WantedBridge(switch.bridge, kind, ports, {t.number: t.name for t in TABLES})
+
+
+LEAST_MTU = 1280
+"""What every link of IPv6 must carry (RFC 8200, 5); an answer of 1232 bytes, the usual limit over UDP, just fits."""
+_USUAL = 1500
+
+
+def full_mtu(spec: Spec) -> int:
+    """Return the MTU, in bytes, with which full TCP segments of clients and servers on usual links pass, or more where the
+    spec itself gives the interfaces more."""
+    from dnsteer.modes import MODES  # here, since the quick verbs do without
+
+    longer = [MODES[vip.forwarding].mtu_excess(vip, spec.pools[vip.pool]) for vip in spec.vips.values()]
+    part = spec.switch.bringup
+    return max((part.mtu if part is not None else None) or 0, _USUAL + max(longer, default=0))

@@ -13,11 +13,10 @@ from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY
 from dnsteer.tables.context import Context
-from dnsteer.tables.cookies import Category, cookie
+from dnsteer.tables.cookies import Category, Subject, cookie
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.order import TABLES
 from dnsteer.tables.return_ import ProbeReturnRow, ReturnRow
-from dnsteer.tables.subject import Subject
 
 
 def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:

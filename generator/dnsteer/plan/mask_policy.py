@@ -41,12 +41,10 @@ class TrafficKind(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The source address."""
         return "ip_src" if self.family == "ipv4" else "ipv6_src"
 
     @property
     def destination(self) -> str:
-        """The destination address."""
         return "ip_dst" if self.family == "ipv4" else "ipv6_dst"
 
 

@@ -7,10 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dnsteer.slots.membership import Membership
-from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.slot import SlotTable
-from dnsteer.tables.subject import Subject
 
 if TYPE_CHECKING:
     from dnsteer.plan.extension.program import ExtensionPlan
@@ -37,7 +36,7 @@ class Plan:
 
     @property
     def state(self) -> Subject:
-        """The subject of the flow that tells which spec and overlay the tables were made from."""
+        """The subject of the flow whose cookie identifies the spec and overlay of the tables."""
         return Subject(
             cookie(Category.STATE, self.marker),
             "spec and overlay of the tables",

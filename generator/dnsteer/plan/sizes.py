@@ -13,7 +13,7 @@ from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
-from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
@@ -23,7 +23,6 @@ from dnsteer.tables.vip import ServiceRow
 
 FLOW_LIMIT = 200_000
 """Open vSwitch's own limit of datapath flows."""
-_WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,13 @@ class Sizes:
 
     @property
     def total(self) -> int:
-        """All rules."""
         return sum(self.rules.values())
 
     @property
     def largest(self) -> tuple[str, int]:
         """The largest set of rules with one mask: what it is, and how many."""
         (direction, family), count = max(self.rules.items(), key=lambda item: item[1])
-        return f"{_WORD[family]} {direction}", count
+        return f"{FAMILY_NAMES[family]} {direction}", count
 
 
 def flow_limit(flows: int) -> int:

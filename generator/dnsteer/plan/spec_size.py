@@ -1,4 +1,4 @@
-"""How large the plan of a spec will be, counted without making it: for those who must not make one that is too large."""
+"""Estimate the size of a plan from the spec alone, so that one that is too large is not made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, Vip
 from dnsteer.spec.workers import has_workers
 

@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dnsteer.plan.build import build_plan
-from dnsteer.proof.comparison import Comparison
-from dnsteer.proof.harness.extension_slots import slot_problems
+from dnsteer.proof.check_report import CheckReport, Failure
+from dnsteer.proof.comparison import Comparison, slot_problems
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
-from dnsteer.proof.report import CheckReport, Failure
 from dnsteer.proof.traffic.senders import Senders
 from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay

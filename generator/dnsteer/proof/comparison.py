@@ -1,21 +1,28 @@
-"""Send frames through the switch and compare what leaves with the reference, byte for byte."""
+"""Compare with the reference what a switch does, byte for byte, and which backend each slot of the extension has."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
 
+from dnsteer.proof.check_report import CheckReport, Failure
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import differing_fields, packet_summary
-from dnsteer.proof.reference.packets import Expectation, Frame, Reference
-from dnsteer.proof.report import CheckReport, Failure
-from dnsteer.proof.spec_lines import spec_lines
+from dnsteer.proof.reference.outcome import Expectation, Frame
+from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ServiceKey, TargetBackend
+from dnsteer.proof.reference.spec_services import service_ports
+from dnsteer.proof.reference.topology import packed_mac
+from dnsteer.proof.reference.wire import MalformedError, parse
 from dnsteer.proof.traffic.craft import identity
 from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends
 from dnsteer.proof.traffic.vectors import Vector
 from dnsteer.render.templates import about
+from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.order import TABLES
 
@@ -142,3 +149,87 @@ class Comparison:
 def _with_same_payload(want: Expectation, frames: Sequence[Frame]) -> Frame | None:
     wanted = {identity(option.data) for option in want.options}
     return next((frame for frame in frames if identity(frame.data) in wanted), None)
+
+
+def spec_lines(loaded: Loaded, frame: bytes, expected: Expectation) -> list[str]:
+    """`FILE:LINE PATH` of the VIP that *frame* concerns and of its expected backend; empty where it concerns no VIP."""
+    name = next(
+        (vip for data, is_query in _both_ways(frame, expected) for vip in _vips_of(loaded, data, is_query)), None
+    )
+    if name is None:
+        return []
+    paths: list[Path] = [("vips", name)]
+    pool = loaded.spec.vips[name].pool
+    backends = [backend.name for backend in loaded.spec.pools[pool].backends]
+    if expected.backend in backends:
+        paths.append(("pools", pool, "backends", backends.index(expected.backend)))
+    document = loaded.document
+    return [f"{loaded.file}:{document.line(path)} {show_path(document.path_in_file(path))}" for path in paths]
+
+
+def _both_ways(frame: bytes, expected: Expectation) -> Iterator[tuple[bytes, bool]]:
+    """The frame as a query; then what should leave as an answer, which has the VIP's address as its source."""
+    yield frame, True
+    for option in expected.options:
+        yield option.data, False
+
+
+def _vips_of(loaded: Loaded, data: bytes, is_query: bool) -> list[str]:
+    """VIPs with the packet's address, first those with a service of its port: VIPs may share an address."""
+    try:
+        packet = parse(data)
+    except MalformedError:
+        return []
+    address, port = (packet.destination, packet.dport) if is_query else (packet.source, packet.sport)
+    found = {
+        name: any((packet.protocol, port) == (end.protocol, end.port) for end in service_ports(vip))
+        for name, vip in loaded.spec.vips.items()
+        if any(each.packed == address for each in vip.addresses)
+    }
+    return sorted(found, key=found.__getitem__, reverse=True)
+
+
+_PROTOCOL_NUMBERS = {name: number for number, name in PROTOCOLS.items()}
+
+
+def slot_problems(reference: Reference, dump: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (service, problem) where the program differs from the spec. *dump* is the program's answer to `dump`."""
+    program: Mapping[str, Any] = dump["program"]
+    backends = {each["name"]: each for each in program["backends"]}
+    held: dict[ServiceKey, tuple[Mapping[str, Any], list[str]]] = {}
+    slots = {each["vip"]: [slot["backend"] for slot in each["slots"]] for each in dump["services"]}
+    for vip in program["vips"]:
+        key = ip_address(vip["address"]).packed, _PROTOCOL_NUMBERS[vip["protocol"]], vip["port"]
+        held[key] = vip, slots.get(vip["name"], [])
+    for key, service in reference.services.items():
+        if not service.by_extension:
+            continue
+        if key not in held:
+            yield service.label, "the extension's program does not have it"
+            continue
+        vip, names = held.pop(key)
+        if tuple(vip.get("hash_fields", ())) != service.hash_fields:
+            yield service.label, f"the extension's program hashes {vip.get('hash_fields')}"
+        yield from _slots(service, [backends[name] for name in names])
+    for key, (vip, names) in held.items():
+        if names or key not in reference.unserved:  # which only probes reach
+            yield vip["name"], "the extension's program has it, but the spec has no such service"
+
+
+def _slots(service: AddressService, found: list[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield a problem if the number of slots is wrong, else one for the first slot with a wrong backend."""
+    if len(found) != len(service.slots):
+        problem = f"the extension's program has {len(found)} slots, the spec {len(service.slots)}"
+        yield service.label, problem
+        return
+    for slot, (backend, target) in enumerate(zip(found, service.slots, strict=True)):
+        if not _is_target(backend, target, with_address=service.mode.addresses_backend):
+            problem = f"slot {slot} is {backend['name']}'s in the extension's program, and {target.name}'s by the spec"
+            yield service.label, problem
+            return
+
+
+def _is_target(backend: Mapping[str, Any], target: TargetBackend, *, with_address: bool) -> bool:
+    if packed_mac(backend["mac"]) != target.mac:
+        return False
+    return not with_address or ip_address(backend["address"]).packed == target.address

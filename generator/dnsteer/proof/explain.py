@@ -10,7 +10,7 @@ from typing import Any
 
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
-from dnsteer.proof.frames import query_frame
+from dnsteer.proof.dns_frames import query_frame
 from dnsteer.proof.harness.extension_process import Handled
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.packet_text import packet_summary
@@ -21,9 +21,8 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
 from dnsteer.switch.trace import read_trace
-from dnsteer.tables.cookies import COOKIE_TAG
+from dnsteer.tables.cookies import COOKIE_TAG, Subject
 from dnsteer.tables.order import PIPELINE
-from dnsteer.tables.subject import Subject
 
 _TABLE_NAMES = {t.number: t.name for t in PIPELINE.tables.values()}
 _PROTOCOL_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}

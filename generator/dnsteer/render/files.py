@@ -22,12 +22,11 @@ from dnsteer.plan.plan import Plan
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import groups_of, render_flows, render_groups
 from dnsteer.render.program import program_text
-from dnsteer.render.template_rows import check_own_template_rows
+from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.render.templates import environment, render_template
 from dnsteer.spec.loaded import Loaded
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
-FILES = ("bridge.sh", "groups.txt", "flows.txt", "bundle.txt")
 PROGRAM = "program.json"
 """The extension's program, if the spec has an extension."""
 State = Literal["new", "changed", "unchanged", "removed"]

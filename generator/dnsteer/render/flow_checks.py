@@ -1,4 +1,4 @@
-"""Whether what the templates of a table rendered are flows, and flows of the plan."""
+"""Check that what templates rendered are flows of the plan, with actions whose result `check` sees."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from dnsteer.plan.plan import Plan
-from dnsteer.render.template_lines import template_line
-from dnsteer.render.templates import port_name
+from dnsteer.render.templates import port_name, template_line
 from dnsteer.tables.ingress import PortRow, ProbeRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError

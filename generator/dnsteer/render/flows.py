@@ -9,8 +9,7 @@ from itertools import zip_longest
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flow_checks import check_actions, check_buckets, check_flows, shortened
-from dnsteer.render.template_lines import template_line
-from dnsteer.render.templates import check_own_templates, leads_to, render_template
+from dnsteer.render.templates import check_own_templates, leads_to, render_template, template_line
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError

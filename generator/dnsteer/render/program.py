@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 from dnsteer.modes.extension import ExtendedService
-from dnsteer.plan.extension.program import ExtensionPlan
-from dnsteer.plan.extension.program_format import (
+from dnsteer.plan.extension.program import (
+    BackendAddress,
+    ExtensionPlan,
     HashFields,
     ProbeAddress,
-    Probed,
+    ProbeNumbers,
     Program,
     ProgramVip,
-    ReachedAt,
     TunnelSources,
 )
 
@@ -27,7 +27,7 @@ def program_of(extension: ExtensionPlan) -> Program:
         "ports": {"in": extension.ingress.device, "out": extension.egress.device},
         "budgets": extension.budgets,
         "backends": [
-            {"name": t.name, "mac": t.mac, **(ReachedAt(address=t.address) if t.address else ReachedAt())}
+            {"name": t.name, "mac": t.mac, **(BackendAddress(address=t.address) if t.address else BackendAddress())}
             for t in extension.targets.values()
         ],
         "vips": [_vip(service) for service in extension.services if service.reached],
@@ -65,5 +65,5 @@ def _vip(service: ExtendedService) -> ProgramVip:
         **(HashFields(hash_fields=list(service.hash_fields)) if service.hash_fields else HashFields()),
         "forward": service.forward,
         "slots": list(service.slots),
-        **(Probed(probes=dict(service.probes)) if service.probes else Probed()),
+        **(ProbeNumbers(probes=dict(service.probes)) if service.probes else ProbeNumbers()),
     }

@@ -10,16 +10,21 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import jinja2
 from jinja2 import nodes
 from jinja2.runtime import LoopContext
 
-from dnsteer.render.templates import unwildcard
-from dnsteer.spec.hints import near
-from dnsteer.tables.table import TemplateError
+from dnsteer.plan.extension.program import ExtensionPlan
+from dnsteer.plan.mask_policy import MaskPolicy
+from dnsteer.plan.plan import Plan
+from dnsteer.render.templates import environment, resolve, templates_dir, unwildcard
+from dnsteer.spec.errors import near
+from dnsteer.tables.order import TABLES
+from dnsteer.tables.table import Table, TemplateError
 
 UNKNOWN: Any = object()
 """The type of a value that is not followed: any field of it is accepted."""
@@ -227,3 +232,44 @@ def _element(kind: Any, *, by_key: bool = False) -> Any:
     if issubclass(origin, list | Iterator):
         return parts[0]
     return parts[0] if issubclass(origin, tuple) and len(set(parts)) == 1 else UNKNOWN
+
+
+ALWAYS_GIVEN: dict[str, Any] = {"plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
+"""What every template of flows is given besides its rows."""
+
+
+@cache
+def check_own_template_rows() -> None:
+    """Check the templates that are used, once in a process. Raises TemplateError."""
+    check_template_rows()
+
+
+def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = TABLES) -> None:
+    """Raise TemplateError for what a template names and is not there, and for rows in `uses` that no template names."""
+    folder = folder or templates_dir()
+    for table in tables:
+        for name in table.uses:
+            if name in ALWAYS_GIVEN:
+                raise TemplateError(
+                    f"{table.file}: rows cannot be called {name!r}, which every template is given already"
+                )
+        rows = {name: list[kind] for name, kind in table.uses.items()}  # type: ignore[valid-type]
+        if not (folder / "tables" / f"{table.name}.j2").exists():
+            raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
+        reader = TemplateReader(environment(), {**ALWAYS_GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
+        for part in ("tables", "groups"):
+            file = folder / part / f"{table.name}.j2"
+            if file.exists():
+                name = f"{part}/{file.name}"
+                try:
+                    reader.read(environment().tree(resolve(file.read_text(), name)))
+                except jinja2.TemplateSyntaxError as err:
+                    raise TemplateError(f"{name}:{err.lineno}: {err.message}") from None
+                if reader.mistakes:
+                    line, mistake = reader.mistakes[0]
+                    raise TemplateError(f"{name}:{line}: {mistake}")
+        for name, kind in table.uses.items():
+            if name not in reader.used:
+                raise TemplateError(
+                    f"{table.file}: uses has {name!r} ({kind.__name__}), and tables/{table.name}.j2 does not use it"
+                )

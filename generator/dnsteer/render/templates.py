@@ -20,15 +20,13 @@ import jinja2
 
 from dnsteer import __version__
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.errors import show_path
-from dnsteer.spec.hints import near
-from dnsteer.tables.fields import FIELDS, SCRATCH
+from dnsteer.spec.errors import near, show_path
+from dnsteer.tables.cookies import Subject
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline
 from dnsteer.tables.return_ import PREFIX
 from dnsteer.tables.slot import GroupRow, SlotTable
-from dnsteer.tables.subject import Subject
-from dnsteer.tables.table import ALL_TRAFFIC, Register, Table, TemplateError
+from dnsteer.tables.table import ALL_TRAFFIC, FIELDS, SCRATCH, Register, Table, TemplateError
 
 _TABLES = "tables/"
 _FLOWS = (_TABLES, "groups/")
@@ -426,3 +424,19 @@ def _backend_numbers(members: Membership) -> Mapping[str, str]:
 def _slot_texts(count: int) -> tuple[list[str], list[str]]:
     """Return the low half of each slot's cookie, and each register value; the same for all pools of one size."""
     return [f"{slot:04x}" for slot in range(count)], [register_value(slot) for slot in range(count)]
+
+
+_RENDERED = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+
+
+def template_line(file: str, rendered: str) -> str:
+    """Return a template's name with the number of the line that most likely rendered *rendered*; alone if none could."""
+    template = templates_dir() / file
+    if not template.exists():
+        return file
+    found = []
+    for number, line in enumerate(resolve(template.read_text(), file).splitlines(), 1):
+        fixed = _RENDERED.split(line)
+        if any(fixed) and re.fullmatch(".*".join(map(re.escape, fixed)), rendered):
+            found.append((len("".join(fixed)), -number))
+    return f"{file}:{-max(found)[1]}" if found else file

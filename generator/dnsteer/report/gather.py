@@ -100,10 +100,9 @@ def _datapath(switch: TargetSwitch, loaded: Loaded, facts: ReportFacts) -> Datap
 
 def _offload(switch: TargetSwitch, status: Status, loaded: Loaded) -> Observation | None:
     """As `verify --offload` has it; None where the tables are not those of the record, so that nothing can be said."""
-    from dnsteer.offload.observe import observe
+    from dnsteer.offload.observe import observe, read_running_switch
     from dnsteer.offload.profile import profile
-    from dnsteer.offload.running_switch import read_running_switch
-    from dnsteer.plan.applied_slots import keep_slots
+    from dnsteer.plan.pool_slots import keep_slots
 
     state = status.reading.state
     if status.tables_match != "recorded" or state is None:

@@ -1,4 +1,4 @@
-"""What a spec means where it leaves something unsaid. The one place for defaults that depend on other fields."""
+"""Defaults of a spec that depend on other fields, in one place, and limits of flavors."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _endpoints(services: tuple[ServiceEntry, ...]) -> tuple[Endpoint, ...]:
     return tuple(found)
 
 
-def spoken(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:
+def dns_transport(endpoint: Endpoint) -> Literal["dns", "dot", "doq", "doh"]:
     """What clients speak at a service, by its port: 853 is that of DoT and DoQ, 443 that of DoH, any other plain DNS's."""
     if endpoint.port == 853:
         return "dot" if endpoint.protocol is Protocol.TCP else "doq"

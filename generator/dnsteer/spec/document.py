@@ -22,7 +22,7 @@ from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
 from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.spec.yaml_errors import MAX_DEPTH, explain_error, too_deep
 
-MAX_BYTES = 8 * 1024 * 1024
+MAX_SPEC_BYTES = 8 * 1024 * 1024
 """Largest spec read, in bytes; ten thousand VIPs take about two million."""
 MAX_VALUES = 1_000_000
 """Most values read (scalars, lists and mappings); ten thousand VIPs have about 150,000."""
@@ -39,26 +39,26 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser whe
 class Document:
     """A parsed file: its name, its value, the line (from 1) of each path, and its text.
 
-    *places* has, for pools with workers, the place in the file's list of each backend that the spec has.
+    *positions* has, for pools with workers, the place in the file's list of each backend that the spec has.
     """
 
     file: str
     value: Any
     lines: dict[Path, int] = field(default_factory=dict)
     text: str = field(default="", repr=False)
-    places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)
+    positions: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)
 
-    def written(self, path: Path) -> Path:
+    def path_in_file(self, path: Path) -> Path:
         """The path in the file of what the spec has at *path*: the same, but for workers."""
-        if self.places and len(path) > 3 and path[0] == "pools" and path[2] == "backends":
-            places, index = self.places.get(str(path[1])), path[3]
-            if places is not None and isinstance(index, int):
-                return (*path[:3], places[index], *path[4:])
+        if self.positions and len(path) > 3 and path[0] == "pools" and path[2] == "backends":
+            positions, index = self.positions.get(str(path[1])), path[3]
+            if positions is not None and isinstance(index, int):
+                return (*path[:3], positions[index], *path[4:])
         return path
 
     def line(self, path: Path) -> int:
         """The line of what the spec has at *path*, or of the nearest enclosing value that exists."""
-        path = self.written(path)
+        path = self.path_in_file(path)
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
@@ -82,7 +82,7 @@ def read_document(file: FilePath) -> Document:
         return SpecError(name, [Finding(line, (), found, expected, hint)])
 
     try:
-        data = read_whole(file, MAX_BYTES)
+        data = read_whole(file, MAX_SPEC_BYTES)
     except UnreadableError as err:
         raise refuse(err.found, "a readable YAML file", err.hint) from err
     except FileNotFoundError as err:
@@ -92,8 +92,8 @@ def read_document(file: FilePath) -> Document:
     except (OSError, ValueError) as err:
         why = getattr(err, "strerror", None) or str(err)
         raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
-    if len(data) > MAX_BYTES:
-        raise refuse(f"more than {MAX_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
+    if len(data) > MAX_SPEC_BYTES:
+        raise refuse(f"more than {MAX_SPEC_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as err:

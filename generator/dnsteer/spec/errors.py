@@ -1,4 +1,4 @@
-"""What is wrong with a spec, said so that the operator can mend it without reading code."""
+"""Errors of a spec: the place, what was found, what was expected, and what to do."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 Path = tuple[str | int, ...]
 """Where a value stands in the document: keys and list indices from the root."""
@@ -105,15 +106,15 @@ class Finding:
         }
 
 
-def together(findings: Iterable[Finding], file: str) -> list[str]:
+def warning_lines(findings: Iterable[Finding], file: str) -> list[str]:
     """Texts of warnings: each kind on one line, with their number and the first names where there are several."""
     kinds: dict[str, list[Finding]] = {}
     for finding in findings:
         kinds.setdefault(finding.kind, []).append(finding)
-    return [text for kind, those in kinds.items() for text in _together(kind, those, file)]
+    return [text for kind, those in kinds.items() for text in _kind_lines(kind, those, file)]
 
 
-def _together(kind: str, those: Sequence[Finding], file: str) -> list[str]:
+def _kind_lines(kind: str, those: Sequence[Finding], file: str) -> list[str]:
     if len(those) == 1 or not kind:
         return [finding.text(file) for finding in those]
     names = list(dict.fromkeys(finding.owner for finding in those))
@@ -148,3 +149,39 @@ class SpecError(Exception):
             count += f", of which {MAX_SHOWN} are shown (with --json {'all' if not self.more else listed})"
         lines.append(f"{count}; nothing was changed")
         return "\n".join(lines)
+
+
+_MAX_KNOWN = 2000  # known words that are looked at
+_MAX_COMPARED = 100  # known words that a wrong one is compared with
+
+
+def near(word: object, known: Iterable[str]) -> str:
+    """A hint that names the nearest known word, or lists the known ones."""
+    words = list(islice(known, _MAX_KNOWN))
+    if not words:
+        return "there are none yet"
+    text = str(word).lower()
+    if len(text) <= 64:
+        import difflib  # here, since the quick verbs do without
+
+        folded = {w.lower(): w for w in reversed(words)}
+        if len(folded) > _MAX_COMPARED:
+            alike = (w for w in reversed(folded) if w[:1] == text[:1] and abs(len(w) - len(text)) <= 2)
+            folded = {w: folded[w] for w in islice(alike, _MAX_COMPARED)}
+        match = difflib.get_close_matches(text, folded, n=1, cutoff=0.6)
+        if match:
+            return f'did you mean "{folded[match[0]]}"?'
+    return f"known here: {', '.join(words[:8])}{', ...' if len(words) > 8 else ''}"
+
+
+def show_value(value: Any) -> str:
+    """A value as the operator wrote it, short."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping" if value else "an empty mapping"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    return f'"{shorten(value)}"' if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""A valid spec with the document that it came from, and its digest."""
+"""A spec with the document that it came from: while it is checked, and once it is valid, with its digest."""
 
 from __future__ import annotations
 
@@ -11,20 +11,51 @@ from typing import Any
 
 from dnsteer.spec import derived
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import Finding
+from dnsteer.spec.errors import Finding, Path, show_path
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.spec import Pool, Selection, Spec
 
-_ABOUT: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
+
+@dataclass
+class Conflict:
+    """Two entries that conflict: the paths of the later and the earlier one, and the values that they share."""
+
+    path: Path
+    earlier: Path
+    shared: list[str] = field(default_factory=list)
+
+    def shown(self) -> str:
+        """The shared values, shortened."""
+        shared = list(dict.fromkeys(self.shared))
+        return ", ".join(shared[:4]) + (f" and {len(shared) - 4} more" if len(shared) > 4 else "")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A well-formed spec and its document."""
+
+    spec: Spec
+    doc: Document
+
+    def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
+        """A finding at *path*, with its line."""
+        return Finding(self.doc.line(path), self.doc.path_in_file(path), found, expected, hint, kind)
+
+    def where(self, path: Path) -> str:
+        """Point to another place of the document."""
+        return f"line {self.doc.line(path)}, {show_path(self.doc.path_in_file(path))}"
+
+
+_IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}
 """Keys that change no flow."""
-_AGENT = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
+_AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_LATER_OF_SWITCH = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
+_LATER_SWITCH_KEYS = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
-_AGENT_OF_VIP = ("announce",)
-_LATER_OF_BALANCE = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
+_AGENT_VIP_KEYS = ("announce",)
+_LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
-_EARLIER_SLOTS = 1024
+_EARLIER_DEFAULT_SLOTS = 1024
 
 
 @dataclass(frozen=True)
@@ -41,7 +72,6 @@ class Loaded:
 
     @property
     def file(self) -> str:
-        """The file's name as it was given."""
         return self.document.file
 
     @cached_property
@@ -51,18 +81,18 @@ class Loaded:
 
 
 def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
-    """Those of *keys* that have their defaults."""
+    """The *keys* that have their default values."""
     return {key for key in keys if getattr(part, key) == type(part).model_fields[key].default}
 
 
-def _about_the_agent(pool: Pool) -> dict[str, Any]:
+def _ignored_pool_keys(pool: Pool) -> dict[str, Any]:
     """What of a pool does not count: keys for the agent that have their defaults, and workers, which are backends here."""
-    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT), True)
+    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT_KEYS), True)
     about["backends"] = {"__all__": {"workers"}}  # so the digest is what it was before the key was there
     if pool.health and all(check.per == "backend" for check in pool.health):
         about["health"] = {"__all__": {"per"}}
     if pool.balance is not None:
-        about["balance"] = _defaults_of(pool.balance, _LATER_OF_BALANCE)
+        about["balance"] = _defaults_of(pool.balance, _LATER_BALANCE_KEYS)
     return about
 
 
@@ -85,12 +115,12 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         if (pool.slots is None and pool.selection is not Selection.DP_HASH) or name in kept:
             number = kept.get(name) or derived.slot_count(spec, pool)
             # With the earlier default it is left out, so that a spec that was applied then has the same digest today.
-            numbers[name] = None if number == _EARLIER_SLOTS else number
-    about = _ABOUT
+            numbers[name] = None if number == _EARLIER_DEFAULT_SLOTS else number
+    about = _IGNORED_KEYS
     if spec.switch.vlans == "untagged":  # so the digest is what it was before the key was there
-        about = {**_ABOUT, "switch": {*_ABOUT["switch"], "vlans"}}
+        about = {**_IGNORED_KEYS, "switch": {*_IGNORED_KEYS["switch"], "vlans"}}
     # Likewise for these keys, most of them the agent's.
-    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_OF_SWITCH)}}
-    about = {**about, "pools": {name: _about_the_agent(pool) for name, pool in spec.pools.items()}}
-    about = {**about, "vips": {name: _defaults_of(vip, _AGENT_OF_VIP) for name, vip in spec.vips.items()}}
+    about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
+    about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
+    about = {**about, "vips": {name: _defaults_of(vip, _AGENT_VIP_KEYS) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

@@ -12,22 +12,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, shorten
-from dnsteer.spec.hints import near, show_value
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, near, shorten, show_value
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
-from dnsteer.spec.model.backup import Backup
-from dnsteer.spec.model.balance import Balance
+from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
-from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
-from dnsteer.spec.model.gratuitous import Gratuitous
-from dnsteer.spec.model.health import HealthCheck
+from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
-from dnsteer.spec.model.metric_source import MetricSource
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.query import Expect, Query
-from dnsteer.spec.model.spec import Backend, Pool, Port, Service, Spec, Switch, Uplink, Vip
+from dnsteer.spec.model.spec import Backend, Backup, Console, Gratuitous, Pool, Port, Service, Spec, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _UNIONS = (
@@ -74,11 +68,11 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
 def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
     """The document's path of a location: pydantic's own steps left out, a missing key too."""
     path = loc
-    if _leads_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
+    if _is_path_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
         path = (*path[:3], *path[4:])  # a single check, written without a list
     for union in _UNIONS:
         at = len(union)
-        if _leads_to(path[:at], union) and path[at : at + 1] and path[at] in _UNION_TAGS:
+        if _is_path_to(path[:at], union) and path[at : at + 1] and path[at] in _UNION_TAGS:
             path = (*path[:at], *path[at + 1 :])
     if path and isinstance(path[-1], int) and path not in doc.lines and path[:-1] in doc.lines:
         path = path[:-1]  # a single word of a list, written without it
@@ -110,7 +104,7 @@ def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
     if value is None and path and isinstance(path[-1], int):
         hint = "the entry has no value: give it one or remove it"
     elif value is None and path:
-        hint = "the key has no value: give it one" + ("" if _required(path) else " or remove the key")
+        hint = "the key has no value: give it one" + ("" if _is_required(path) else " or remove the key")
     return Finding(line, path, found, expected, hint)
 
 
@@ -139,14 +133,14 @@ class _Part:
 
     title: str
     model: type[BaseModel]
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
 
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to such a mapping."""
-        return any(_leads_to(path, place.split(".") if place else []) for place in self.places)
+        return any(_is_path_to(path, place.split(".") if place else []) for place in self.paths)
 
 
-def _leads_to(path: Path, steps: Sequence[str]) -> bool:
+def _is_path_to(path: Path, steps: Sequence[str]) -> bool:
     return len(path) == len(steps) and all(
         isinstance(found, int) if step == "#" else step in ("*", found) for step, found in zip(steps, path, strict=True)
     )
@@ -204,20 +198,21 @@ def _one_of(keys: list[str]) -> str:
 
 
 def _elsewhere(key: str, keys: list[str]) -> str:
-    """What an unknown key may have been meant to be."""
+    """The hint about an unknown key: a similar key here, or the part that has a key of this name."""
     hint = near(key, keys)
     if hint.startswith("did you mean"):
         return hint
-    places = _places(key)
-    if places:
-        return f'"{key}" is a key of {places}'
+    parts = _parts_with_key(key)
+    if parts:
+        return f'"{key}" is a key of {parts}'
     known = [name for part in _TITLED for name in keys_of(part.model)]
     alike = difflib.get_close_matches(key[:_MAX_KEY].lower(), known, n=1, cutoff=_ALIKE)
-    return f'"{alike[0]}" is a key of {_places(alike[0])}' if alike else "no key of the spec has this name: remove it"
+    if alike:
+        return f'"{alike[0]}" is a key of {_parts_with_key(alike[0])}'
+    return "no key of the spec has this name: remove it"
 
 
-def _places(key: str) -> str:
-    """The parts that have a key."""
+def _parts_with_key(key: str) -> str:
     return " and of ".join(part.title for part in _TITLED if key in keys_of(part.model))
 
 
@@ -226,7 +221,7 @@ def _field(path: Path) -> FieldInfo | None:
     return keys_of(model).get(str(path[-1])) if model else None
 
 
-def _required(path: Path) -> bool:
+def _is_required(path: Path) -> bool:
     field = _field(path)
     return field is None or field.is_required()
 

@@ -1,4 +1,4 @@
-"""Reading a file that somebody named: all of it, in bounded time and memory, or why not."""
+"""Read a file or standard input that the operator named, in bounded time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of workers, for those who do without the model of a spec."""
+"""The names of workers. Without pydantic, for the quick verbs."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _workers(backend: Backend) -> Iterator[Backend]:
         )
 
 
-def places(spec: Spec) -> dict[str, Sequence[int]]:
+def positions_in_file(spec: Spec) -> dict[str, Sequence[int]]:
     """Return where each backend of `with_workers` stands in the list that was written, by pool; none for equal lists.
 
     Behind a pool's own backends are those that its backup adds to it.

@@ -1,4 +1,4 @@
-"""What the YAML parser's complaints mean, in words for those who do not know its grammar."""
+"""Errors of the YAML parser in the operator's words, with advice."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 
 from dnsteer.deploy.maintenance_text import concerning, why_not_base
 from dnsteer.plan.plan import Plan
-from dnsteer.proof.frames import answer_frame, query_frame
+from dnsteer.proof.dns_frames import answer_frame, query_frame
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import AddressService, Expectation, Reference
 from dnsteer.proof.reference.topology import packed_mac

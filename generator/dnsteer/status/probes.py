@@ -19,9 +19,9 @@ from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
-from dnsteer.spec.effective_query import LIVENESS as LIVENESS_RCODES
-from dnsteer.spec.effective_query import TIMEOUT as DEFAULT_TIMEOUT
-from dnsteer.spec.effective_query import effective_query, effective_timeout
+from dnsteer.spec.health_checks import LIVENESS as LIVENESS_RCODES
+from dnsteer.spec.health_checks import TIMEOUT as DEFAULT_TIMEOUT
+from dnsteer.spec.health_checks import effective_query, effective_timeout
 from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.spec import Selection, Spec, State, Vip
 from dnsteer.spec.model.types import Address
@@ -260,7 +260,7 @@ def _membership(spec: Spec, vip: Vip, address: Address, memberships: Sequence[Me
 
 def _transport(endpoint: Endpoint, skip: Collection[tuple[str, int]], where: str, unasked: list[str]) -> str:
     """Return how a service is asked; empty, with a sentence in *unasked*, if it is not."""
-    kind = derived.spoken(endpoint)
+    kind = derived.dns_transport(endpoint)
     if (endpoint.protocol.value, endpoint.port) in skip:
         unasked.append(f"{where}: left out by --skip")
     elif kind in _NOT_ASKED:

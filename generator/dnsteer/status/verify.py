@@ -10,10 +10,10 @@ from dnsteer.deploy.maintenance_text import begun_and_ended
 from dnsteer.deploy.role import standby_flows
 from dnsteer.deploy.times import now
 from dnsteer.plan import min_fragment
-from dnsteer.plan.applied_slots import keep_slots
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
+from dnsteer.plan.pool_slots import keep_slots
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.loaded import Loaded

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dnsteer.plan.bridge import WantedBridge
-from dnsteer.plan.mtu import LEAST_MTU
+from dnsteer.plan.bridge import LEAST_MTU, WantedBridge
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.spec.model.spec import Spec

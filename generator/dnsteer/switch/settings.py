@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from dnsteer.plan.mtu import full_mtu
+from dnsteer.plan.bridge import full_mtu
 from dnsteer.plan.sizes import flow_limit
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.switch import setting_limits as limits

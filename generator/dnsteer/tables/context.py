@@ -11,17 +11,15 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import own_slots
 from dnsteer.spec.errors import Path
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
+from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
-from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie, number_names
+from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.rows import Rows
-from dnsteer.tables.subject import Subject
 
 T = TypeVar("T")
-_WORD = {"ipv4": "IPv4", "ipv6": "IPv6"}
 
 
 class ForwardingMode(Protocol):
@@ -66,7 +64,6 @@ class Context:
 
     @property
     def spec(self) -> Spec:
-        """The spec."""
         return self.loaded.spec
 
     @cached_property
@@ -141,7 +138,7 @@ class Context:
         found = self.subjects.get(key)
         if found is None:
             document = self.loaded.document
-            found = Subject(key, title, document.written(path), document.line(path))
+            found = Subject(key, title, document.path_in_file(path), document.line(path))
             self.subjects[key] = found
         return found
 
@@ -161,7 +158,7 @@ class Context:
     def _members(self, name: str, key: str, reached: Reach, service: str) -> Membership:
         pool = self.spec.pools[name]
         one = key in (name, f"{name}:{service}") or reached == ANY
-        title = f"pool {name}" if one else f"pool {name} {_WORD[reached]}"
+        title = f"pool {name}" if one else f"pool {name} {FAMILY_NAMES[reached]}"
         return Membership(
             pool=name,
             title=f"{title} ({service})" if service else title,

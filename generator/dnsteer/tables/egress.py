@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from dnsteer.tables.cookies import Subject
 from dnsteer.tables.extension import subject as extension_subject
 from dnsteer.tables.extension import translated_answers_leave_by
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import ANSWER, OUT_SAME, QUERY, PortRow, ProbeRow
 from dnsteer.tables.return_ import TranslatedRow
-from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 from dnsteer.tables.vip import ServiceRow
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.errors import Path
-from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
+from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
 from dnsteer.tables.return_ import TranslatedRow
-from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:

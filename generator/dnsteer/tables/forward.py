@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dnsteer.spec.model.families import Reach
-from dnsteer.tables.subject import Subject
+from dnsteer.tables.cookies import Subject
 from dnsteer.tables.table import Table, rows_of_modes
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.cookies import Category
+from dnsteer.tables.cookies import Category, Subject
 from dnsteer.tables.extension import ExitRow
-from dnsteer.tables.subject import Subject
 from dnsteer.tables.table import ALL_TRAFFIC, Register, Table
 
 if TYPE_CHECKING:

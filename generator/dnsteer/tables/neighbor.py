@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
-from dnsteer.tables.subject import Subject
+from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
 from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:
@@ -36,9 +35,14 @@ def rows(ctx: Context) -> Iterator[NeighborRow]:
         path = ("switch", "gateways", i)
         subject = ctx.subject(Category.GATEWAY, gateways[str(address)], f"gateway {address}", path)
         yield NeighborRow(
-            subject, str(address), derived.family_of(address), derived.gateway_mac(switch),
-            anywhere=True, router=True, echo=True,
-        )  # fmt: skip
+            subject,
+            str(address),
+            derived.family_of(address),
+            derived.gateway_mac(switch),
+            anywhere=True,
+            router=True,
+            echo=True,
+        )
     if switch.probe is not None:
         mac = derived.probe_mac(switch, switch.probe)
         for i, own in enumerate(switch.probe.addresses):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.subject import Subject
+from dnsteer.tables.cookies import Subject
 from dnsteer.tables.table import Table, rows_of_modes
 
 PREFIX = "64:ff9b::/96"
@@ -25,7 +25,6 @@ class NatReturnRow(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What the flow matches."""
         return self.backend, self.protocol, self.target_port
 
 
@@ -41,7 +40,6 @@ class FragmentRow(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the flow matches."""
         return self.backend
 
 
@@ -55,7 +53,6 @@ class OwnReturnRow(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the flows match."""
         return self.vip
 
     def merged(self, other: OwnReturnRow) -> OwnReturnRow:
@@ -76,7 +73,6 @@ class TranslatedRow(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """What the flow matches."""
         return self.backend, self.protocol, self.port
 
 
@@ -89,7 +85,6 @@ class ProbeReturnRow(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the flow matches."""
         return self.vip
 
 

@@ -19,7 +19,7 @@ class KeyedRow(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """What tells it from others of its type."""
+        """The value by which rows of the type are the same."""
 
 
 @runtime_checkable

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import ANY
-from dnsteer.tables.cookies import GROUP_BASE, Category, cookie, number_names
-from dnsteer.tables.subject import Subject
+from dnsteer.tables.cookies import GROUP_BASE, Category, Subject, cookie, number_names
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def probe_numbers(pool: Pool) -> dict[str, int]:
 
 
 class ProbeSlotRow(NamedTuple):
-    """Probes of a pool's backend: it gets those of its *number*, whoever has their slot."""
+    """Probes of a pool's backend: it gets those with its *number*, whichever backend owns their slot."""
 
     subject: Subject
     pool: int
@@ -84,7 +83,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
-    line, written = ctx.loaded.document.line, ctx.loaded.document.written
+    line, written = ctx.loaded.document.line, ctx.loaded.document.path_in_file
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
         if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):

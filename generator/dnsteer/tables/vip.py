@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.cookies import Category
-from dnsteer.tables.subject import Subject
+from dnsteer.tables.cookies import Category, Subject
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class ServiceRow(NamedTuple):
 def rows(ctx: Context) -> Iterator[ServiceRow]:
     """Yield a row for every service of every address of every VIP."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
-    from dnsteer.spec.checked_services import service_name
+    from dnsteer.spec.health_checks import service_name
 
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]

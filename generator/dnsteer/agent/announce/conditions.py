@@ -14,7 +14,7 @@ from dnsteer.agent.probes.targets import slots_name
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.backups import standby_weights
-from dnsteer.spec.checked_services import own_slots
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.announce import LastResort
 from dnsteer.spec.model.spec import Spec, State
 

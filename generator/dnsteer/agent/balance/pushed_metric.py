@@ -13,8 +13,7 @@ from starlette.routing import Route
 
 from dnsteer.agent.balance.metric import MetricError
 from dnsteer.metrics.server import Say, serve_application
-from dnsteer.spec.model.balance import Balance
-from dnsteer.spec.model.metric_source import MetricSource
+from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.spec import Backend, Pool
 
 MAX_NUMBER_BYTES = 64

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from dnsteer.agent.balance.metric import MetricError
-from dnsteer.spec.model.metric_source import MetricSource, parse_series
+from dnsteer.spec.model.balance import MetricSource, parse_series
 from dnsteer.spec.model.spec import Backend
 
 MAX_LINE = 8192

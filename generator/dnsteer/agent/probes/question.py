@@ -18,8 +18,8 @@ import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 
-from dnsteer.spec.effective_query import EffectiveQuery
-from dnsteer.spec.model.query import RANDOM_LABEL, RANDOM_LABEL_OCTETS
+from dnsteer.spec.health_checks import EffectiveQuery
+from dnsteer.spec.model.health import RANDOM_LABEL, RANDOM_LABEL_OCTETS
 
 _HEADER = 12
 _OPCODE, _AA, _TC, _RA, _RCODE = 0x7800, 0x0400, 0x0200, 0x0080, 0x000F

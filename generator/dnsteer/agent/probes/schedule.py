@@ -21,7 +21,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe, refuse_unavailable
 from dnsteer.agent.probes.targets import ProbeTarget, group_targets
 from dnsteer.agent.probes.udp import Report, UdpProbe
-from dnsteer.spec.effective_query import EffectiveQuery
+from dnsteer.spec.health_checks import EffectiveQuery
 from dnsteer.spec.model.health import CheckKind
 from dnsteer.switch.agent_record import TargetKey
 

@@ -9,8 +9,14 @@ from dnsteer.agent.health import Thresholds
 from dnsteer.modes import MODES
 from dnsteer.modes.base import Mode
 from dnsteer.spec import derived
-from dnsteer.spec.checked_services import checked_services, own_port, service_name
-from dnsteer.spec.effective_query import EffectiveQuery, effective_query, effective_timeout
+from dnsteer.spec.health_checks import (
+    EffectiveQuery,
+    checked_services,
+    effective_query,
+    effective_timeout,
+    own_port,
+    service_name,
+)
 from dnsteer.spec.model.families import ANY, FAMILIES, Family
 from dnsteer.spec.model.health import HealthCheck
 from dnsteer.spec.model.probe import Probe

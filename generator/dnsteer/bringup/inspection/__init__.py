@@ -1,1 +1,1 @@
-"""Look at a machine and say what is missing for a spec's switch. Changes nothing and needs no privileges."""
+"""Inspect a machine for what a spec's switch needs. Changes nothing and needs no privileges."""

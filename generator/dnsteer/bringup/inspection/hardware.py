@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dnsteer.bringup.inspection.functions import function
 from dnsteer.bringup.inspection.machine import Item, Machine
 from dnsteer.bringup.setup import Setup
+from dnsteer.card.scalable_functions import CardFunction
 from dnsteer.spec.model.spec import Flavor, Hardware
 
 _SCRIPT = "run 20-eswitch.sh"
@@ -18,7 +18,7 @@ DEVICES = {"0xa2d6": Hardware.BLUEFIELD_2, "0xa2dc": Hardware.BLUEFIELD_3}
 """PCI device numbers of the physical functions of BlueFields (pci.ids)."""
 
 
-def hardware(machine: Machine, setup: Setup) -> Iterator[Item]:
+def inspect_hardware(machine: Machine, setup: Setup) -> Iterator[Item]:
     """The items of the NIC; none where the spec needs nothing of it."""
     if not setup.eswitch.needed:
         return
@@ -142,7 +142,7 @@ def _scalable(machine: Machine, setup: Setup, functions: dict[str, str]) -> Iter
         there = [key for key, port in ports.items() if key.startswith(at) and port.get("sfnum") == wanted.number]
         yield Item(name, "ok", there[0]) if there else Item(name, "missing", "there is none", "run 25-functions.sh")
         if there:
-            yield from function(machine, setup, wanted, ports[there[0]])
+            yield from inspect_function(machine, setup, wanted, ports[there[0]])
 
 
 def _offload(machine: Machine, setup: Setup) -> Iterator[Item]:
@@ -171,3 +171,54 @@ def _json(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+_DEVICES = "/sys/bus/auxiliary/devices"
+_FUNCTIONS_SCRIPT = "run 25-functions.sh"
+
+
+def inspect_function(machine: Machine, setup: Setup, wanted: CardFunction, shown: Mapping[str, Any]) -> Iterator[Item]:
+    """The items of a function that is there; *shown* is what devlink says of its port."""
+    if not wanted.role:
+        return
+    name = f"scalable function {wanted.number} of {wanted.uplink}"
+    trust = shown.get("function", {}).get("trust") if isinstance(shown.get("function"), Mapping) else None
+    if trust == "off":
+        todo = "with it inactive: mlxdevm port function set PORT trust on"
+        yield Item(f"{name}, trust", "missing", "off: it may not program the hardware", todo)
+    if wanted.port:
+        netdev = shown.get("netdev")
+        right = netdev == wanted.port
+        todo = "" if right else _FUNCTIONS_SCRIPT
+        found = f"{netdev}" if right else f"{netdev or 'none'}; should be {wanted.port}"
+        yield Item(f"{name}, representor", "ok" if right else "missing", found, todo)
+    yield from _function_device(machine, setup, wanted, name)
+
+
+def _function_device(machine: Machine, setup: Setup, wanted: CardFunction, name: str) -> Iterator[Item]:
+    """The function itself, by the name that the extension opens."""
+    if not machine.exists(_DEVICES):
+        yield Item(f"{name}, device", "unknown", f"{_DEVICES} cannot be read")
+        return
+    for device in machine.names(_DEVICES):
+        folder = f"{_DEVICES}/{device}"
+        names = {*machine.names(f"{folder}/net"), *machine.names(f"{folder}/infiniband")}
+        if wanted.device in names:
+            yield Item(f"{name}, device", "ok", f"{wanted.device} ({device})")
+            yield from _mtu(machine, setup, name, folder)
+            return
+    yield Item(f"{name}, device", "missing", f"none is called {wanted.device}", _FUNCTIONS_SCRIPT)
+
+
+def _mtu(machine: Machine, setup: Setup, name: str, folder: str) -> Iterator[Item]:
+    for netdev in machine.names(f"{folder}/net") if setup.part.mtu is not None else ():
+        mtu = machine.number(f"{folder}/net/{netdev}/mtu")
+        if mtu is None or setup.part.mtu is None:
+            continue
+        found = f"{mtu}" if mtu >= setup.part.mtu else f"{mtu}; should be {setup.part.mtu}"
+        yield Item(
+            f"{name}, MTU",
+            "ok" if mtu >= setup.part.mtu else "missing",
+            found,
+            "" if mtu >= setup.part.mtu else _FUNCTIONS_SCRIPT,
+        )

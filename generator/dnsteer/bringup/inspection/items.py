@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from dnsteer.bringup.files import UNIT
-from dnsteer.bringup.inspection.extension import extension
-from dnsteer.bringup.inspection.hardware import hardware
+from dnsteer.bringup.inspection.extension_service import inspect_extension
+from dnsteer.bringup.inspection.hardware import inspect_hardware
 from dnsteer.bringup.inspection.machine import Item, Machine
-from dnsteer.bringup.inspection.memory import memory
-from dnsteer.bringup.inspection.openvswitch import openvswitch
+from dnsteer.bringup.inspection.memory import inspect_memory
+from dnsteer.bringup.inspection.openvswitch import inspect_openvswitch
 from dnsteer.bringup.setup import Setup
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.switch.control_socket import default_remote
@@ -26,17 +26,17 @@ _INSTALL = {"wants": "WantedBy", "requires": "RequiredBy"}
 def inspect(machine: Machine, setup: Setup, remote: str) -> list[Item]:
     """Inspect the machine. *remote* is its OVSDB."""
     return [
-        *memory(machine, setup, _running(machine, remote)),
-        *hardware(machine, setup),
+        *inspect_memory(machine, setup, _is_vswitchd_running(machine, remote)),
+        *inspect_hardware(machine, setup),
         *_devices(machine, setup),
         *_bluefield(machine, setup),
-        *openvswitch(machine, setup, remote),
-        *extension(machine, setup),
+        *inspect_openvswitch(machine, setup, remote),
+        *inspect_extension(machine, setup),
         *_units(machine),
     ]
 
 
-def _running(machine: Machine, remote: str) -> bool:
+def _is_vswitchd_running(machine: Machine, remote: str) -> bool:
     """Whether ovs-vswitchd runs, by the file with its process beside the database's socket."""
     local = remote if remote.startswith("unix:") else default_remote()
     folder = str(PurePosixPath(local.removeprefix("unix:")).parent)
@@ -108,7 +108,7 @@ def _boot_unit(machine: Machine) -> Item:
     if not any(machine.has_link(f"{_UNITS}/{folder}/{UNIT}") for folder in wanting):
         return Item(name, "missing", f"{UNIT} is not enabled", f"systemctl enable {UNIT}")
     script = next(iter(_values_of(text, "ExecStart")), "").lstrip("-@:+!")
-    if not machine.executable(script):
+    if not machine.is_executable(script):
         found = "cannot be executed" if machine.exists(script) else "is not there"
         todo = f"dnsteer bringup SPEC -o {PurePosixPath(script).parent}"
         return Item(name, "missing", f"{script or 'ExecStart'}, which {UNIT} runs, {found}", todo)

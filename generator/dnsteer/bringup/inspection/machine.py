@@ -39,7 +39,6 @@ class RunResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran and succeeded."""
         return self.code == 0
 
 
@@ -97,8 +96,8 @@ class Machine:
         """Whether there is such a symbolic link, wherever it leads to."""
         return self.path(name).is_symlink()
 
-    def executable(self, name: str) -> bool:
-        """Whether there is such a file, and somebody may execute it."""
+    def is_executable(self, name: str) -> bool:
+        """Whether the file exists and is executable for any user."""
         try:
             path = self.path(name)
             return path.is_file() and bool(path.stat().st_mode & 0o111)

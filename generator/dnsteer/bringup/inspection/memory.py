@@ -13,7 +13,7 @@ from dnsteer.spec.model.bringup import PAGE_SIZES
 _SCRIPT = "run 10-hugepages.sh"
 
 
-def memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
+def inspect_memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
     """The items of memory and cores; *running* tells whether ovs-vswitchd runs, and so has its pages already."""
     for pages in setup.memory.pages:
         yield _pages(machine, pages, running)
@@ -24,7 +24,7 @@ def memory(machine: Machine, setup: Setup, running: bool) -> Iterator[Item]:
 
 
 def _pages(machine: Machine, pages: HugePages, running: bool) -> Item:
-    """Pages of a node. While no switch runs, those that are taken are others'."""
+    """Pages of a node. While no switch runs, pages in use belong to other programs."""
     name = f"huge pages, node {pages.node}"
     folder = f"/sys/devices/system/node/node{pages.node}/hugepages/hugepages-{pages.size}kB"
     if not machine.exists(folder) and pages.node == 0:

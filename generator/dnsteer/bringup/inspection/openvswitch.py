@@ -22,7 +22,7 @@ _DEBIAN = (
 Rows = list[dict[str, Any]]
 
 
-def openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
+def inspect_openvswitch(machine: Machine, setup: Setup, remote: str) -> Iterator[Item]:
     """The items of Open vSwitch, whose database is at *remote*."""
     columns = ("other_config", "external_ids", "dpdk_initialized", "dpdk_version")
     rows, item = _rows(machine, remote, "Open_vSwitch", *columns)
@@ -73,7 +73,7 @@ def _running(row: Mapping[str, Any]) -> str:
 
 
 def _rows(machine: Machine, remote: str, table: str, *columns: str) -> tuple[Rows | None, Item]:
-    """The rows of a table, or None; and an item that tells whether the database could be read."""
+    """The rows of a table, or None; and an item that says whether the database could be read."""
     vsctl = ["ovs-vsctl", f"--db={remote}", "--timeout=5", "--no-wait", "--format=json"]
     result = machine.run([*vsctl, f"--columns={','.join(columns)}", "list", table])
     name = "database"
@@ -131,7 +131,7 @@ def _started(machine: Machine, setup: Setup, row: Mapping[str, Any], remote: str
 
 
 def _fragments(machine: Machine, size: int, remote: str) -> Item:
-    """The connection tracker's smallest IPv4 fragment, which only the running switch tells."""
+    """The connection tracker's smallest IPv4 fragment, read from the running switch."""
     name, todo = "smallest IPv4 fragment", f"{_BRIDGE}; dnsteer apply and restore do it too"
     kind, _, where = remote.partition(":")
     folder = str(PurePosixPath(where).parent)

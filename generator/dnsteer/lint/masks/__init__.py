@@ -1,1 +1,1 @@
-"""How many masks traffic can make of the tables: a bound computed from the flows, and an attack that tries to pass it."""
+"""How many masks traffic can make of the tables: an upper bound, computed from the flows."""

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dnsteer.lint.masks.lookups import Lookups
+from dnsteer.lint.masks.classifier import Lookups
 from dnsteer.lint.masks.mask_sets import MaskSet, contains, masks_in, merged_masks, size
-from dnsteer.lint.masks.walk import Walk, WalkEnd
+from dnsteer.lint.masks.traversal import Traversal, TraversalEnd
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.render.templates import port_name
@@ -89,12 +89,12 @@ def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
     sizes = set(map(len, buckets.values()))
     slot_counts = {tuple(map(slots, sizes)): slots for slots in (hash_values_newer, hash_values)}
     found = sorted(
-        (_bound(Walk(tables, buckets, slots).run()) for slots in slot_counts.values()), key=lambda b: -b.total
+        (_bound(Traversal(tables, buckets, slots).run()) for slots in slot_counts.values()), key=lambda b: -b.total
     )
     return replace(found[0], mask_sets=tuple(dict.fromkeys(mask_set for each in found for mask_set in each.mask_sets)))
 
 
-def _bound(ends: Collection[WalkEnd]) -> MaskBound:
+def _bound(ends: Collection[TraversalEnd]) -> MaskBound:
     found: dict[tuple[str, int], set[MaskSet]] = defaultdict(set)
     for end in ends:
         name = f"{end.kind.name} after {end.recirculated_by}" if end.recirculated_by else end.kind.name

@@ -58,41 +58,84 @@ def full_mask(field: str) -> int:
     return (1 << width(field)) - 1
 
 
-def in_packet(field: str) -> bool:
+def is_packet_field(field: str) -> bool:
     """Whether matching the field adds to the datapath's mask. Registers and always-matched fields do not."""
     return field in WIDTHS
 
 
 def _spellings() -> dict[str, str]:
-    # fmt: off
     nxm_of = {
-        "ETH_DST": "dl_dst", "ETH_SRC": "dl_src", "ETH_TYPE": "dl_type", "IN_PORT": "in_port",
-        "IP_SRC": "nw_src", "IP_DST": "nw_dst", "IP_PROTO": "nw_proto", "IP_TOS": "nw_tos",
-        "TCP_SRC": "tp_src", "TCP_DST": "tp_dst", "UDP_SRC": "tp_src", "UDP_DST": "tp_dst",
-        "ICMP_TYPE": "tp_src", "ICMP_CODE": "tp_dst", "ARP_OP": "nw_proto", "ARP_SPA": "nw_src", "ARP_TPA": "nw_dst",
+        "ETH_DST": "dl_dst",
+        "ETH_SRC": "dl_src",
+        "ETH_TYPE": "dl_type",
+        "IN_PORT": "in_port",
+        "IP_SRC": "nw_src",
+        "IP_DST": "nw_dst",
+        "IP_PROTO": "nw_proto",
+        "IP_TOS": "nw_tos",
+        "TCP_SRC": "tp_src",
+        "TCP_DST": "tp_dst",
+        "UDP_SRC": "tp_src",
+        "UDP_DST": "tp_dst",
+        "ICMP_TYPE": "tp_src",
+        "ICMP_CODE": "tp_dst",
+        "ARP_OP": "nw_proto",
+        "ARP_SPA": "nw_src",
+        "ARP_TPA": "nw_dst",
     }
-    # fmt: on
-    # fmt: off
     nxm_nx = {
-        "IPV6_SRC": "ipv6_src", "IPV6_DST": "ipv6_dst", "IPV6_LABEL": "ipv6_label", "IP_TTL": "nw_ttl",
-        "IP_FRAG": "nw_frag", "TCP_FLAGS": "tcp_flags", "ARP_SHA": "arp_sha", "ARP_THA": "arp_tha",
-        "ICMPV6_TYPE": "tp_src", "ICMPV6_CODE": "tp_dst", "ND_TARGET": "nd_target", "ND_SLL": "arp_sha",
-        "ND_TLL": "arp_tha", "PKT_MARK": "pkt_mark", "CT_STATE": "ct_state", "CT_ZONE": "ct_zone", "CT_MARK": "ct_mark",
-        "CT_LABEL": "ct_label", "DP_HASH": "dp_hash",
+        "IPV6_SRC": "ipv6_src",
+        "IPV6_DST": "ipv6_dst",
+        "IPV6_LABEL": "ipv6_label",
+        "IP_TTL": "nw_ttl",
+        "IP_FRAG": "nw_frag",
+        "TCP_FLAGS": "tcp_flags",
+        "ARP_SHA": "arp_sha",
+        "ARP_THA": "arp_tha",
+        "ICMPV6_TYPE": "tp_src",
+        "ICMPV6_CODE": "tp_dst",
+        "ND_TARGET": "nd_target",
+        "ND_SLL": "arp_sha",
+        "ND_TLL": "arp_tha",
+        "PKT_MARK": "pkt_mark",
+        "CT_STATE": "ct_state",
+        "CT_ZONE": "ct_zone",
+        "CT_MARK": "ct_mark",
+        "CT_LABEL": "ct_label",
+        "DP_HASH": "dp_hash",
     }
-    # fmt: on
     # Of a VLAN tag only the ID is modelled, and it is in no mask: the datapath always matches it, whatever flows match.
-    # fmt: off
     plain = {
-        "in_port": "in_port", "vlan_tci": "vlan_tci", "dl_type": "dl_type", "eth_type": "dl_type",
-        "eth_dst": "dl_dst", "eth_src": "dl_src", "ip_src": "nw_src", "ip_dst": "nw_dst",
-        "arp_spa": "nw_src", "arp_tpa": "nw_dst", "arp_op": "nw_proto", "ip_frag": "nw_frag", "nd_sll": "arp_sha",
-        "nd_tll": "arp_tha", "icmp_type": "tp_src", "icmp_code": "tp_dst", "icmpv6_type": "tp_src",
-        "icmpv6_code": "tp_dst", "tcp_src": "tp_src", "tcp_dst": "tp_dst", "udp_src": "tp_src", "udp_dst": "tp_dst",
-        "nd_reserved": "igmp_group_ip4", "nd_options_type": "tcp_flags", "ip_dscp": "nw_tos", "ip_ecn": "nw_tos",
-        "nw_ecn": "nw_tos", "OXM_OF_IP_DSCP": "nw_tos", "NXM_NX_IP_ECN": "nw_tos",
+        "in_port": "in_port",
+        "vlan_tci": "vlan_tci",
+        "dl_type": "dl_type",
+        "eth_type": "dl_type",
+        "eth_dst": "dl_dst",
+        "eth_src": "dl_src",
+        "ip_src": "nw_src",
+        "ip_dst": "nw_dst",
+        "arp_spa": "nw_src",
+        "arp_tpa": "nw_dst",
+        "arp_op": "nw_proto",
+        "ip_frag": "nw_frag",
+        "nd_sll": "arp_sha",
+        "nd_tll": "arp_tha",
+        "icmp_type": "tp_src",
+        "icmp_code": "tp_dst",
+        "icmpv6_type": "tp_src",
+        "icmpv6_code": "tp_dst",
+        "tcp_src": "tp_src",
+        "tcp_dst": "tp_dst",
+        "udp_src": "tp_src",
+        "udp_dst": "tp_dst",
+        "nd_reserved": "igmp_group_ip4",
+        "nd_options_type": "tcp_flags",
+        "ip_dscp": "nw_tos",
+        "ip_ecn": "nw_tos",
+        "nw_ecn": "nw_tos",
+        "OXM_OF_IP_DSCP": "nw_tos",
+        "NXM_NX_IP_ECN": "nw_tos",
     }
-    # fmt: on
     return {
         **{f"NXM_OF_{k}": v for k, v in nxm_of.items()},
         **{f"NXM_NX_{k}": v for k, v in nxm_nx.items()},

@@ -25,7 +25,7 @@ def unwildcarded(mask_set: MaskSet, more: Mapping[str, int | Sequence[int]]) -> 
 def _unwildcarded(mask_set: MaskSet, more: tuple[tuple[str, tuple[int, ...]], ...]) -> MaskSet:
     known = dict(mask_set)
     for name, masks in more:
-        if fields.in_packet(name):
+        if fields.is_packet_field(name):
             have = known.get(name, _NONE)
             known[name] = frozenset(a | b for a in have for b in masks)
     return frozenset((n, m) for n, m in known.items() if m != _NONE)

@@ -23,7 +23,7 @@ _REWRITES_OF_ANSWERS = 2
 
 
 @dataclass(frozen=True)
-class Passage:
+class PipePath:
     """A packet's path between the two ports: names of *pipes* in order, and rewritten header fields.
 
     *entries* are those of the service alone, and of the selector that it may share. *grows* is by how many bytes packets
@@ -73,20 +73,25 @@ def selector_name(service: ExtendedService) -> str:
     return f"{service.select}{len(service.slots)}-{service.forward}"
 
 
-def queries_through(extension: ExtensionPlan, service: ExtendedService) -> Passage:
+def queries_through(extension: ExtensionPlan, service: ExtendedService) -> PipePath:
     """Return the path of a service's queries, the longest if backends differ."""
     mode, targets = BY_PROGRAM[service.forward], [extension.targets[name] for name in service.slots]
-    way = ("classifier", selector_name(service), f"slots-{service.forward}", *mode.stages({t.family for t in targets}))
+    pipes = (
+        "classifier",
+        selector_name(service),
+        f"slots-{service.forward}",
+        *mode.stages({t.family for t in targets}),
+    )
     grows = [mode.added_bytes(target) for target in targets]
     own = 1 + 2 * len(service.slots) + (len(set(service.slots)) if mode.by_extension else 0)
-    return Passage(way, mode.query_rewrites, own, sum(grows) / max(1, len(grows)), max(grows, default=0))
+    return PipePath(pipes, mode.query_rewrites, own, sum(grows) / max(1, len(grows)), max(grows, default=0))
 
 
-def answers_through(service: ExtendedService) -> Passage:
+def answers_through(service: ExtendedService) -> PipePath:
     """Return the path of answers that are translated."""
-    way = ("classifier", "to-ipv4", "answers")
+    pipes = ("classifier", "to-ipv4", "answers")
     own = len(set(service.slots)) + 1
-    return Passage(way, _REWRITES_OF_ANSWERS, own, IPV4_HEADER - IPV6_HEADER, IPV4_HEADER - IPV6_HEADER)
+    return PipePath(pipes, _REWRITES_OF_ANSWERS, own, IPV4_HEADER - IPV6_HEADER, IPV4_HEADER - IPV6_HEADER)
 
 
 def _slots(service: ExtendedService) -> int:

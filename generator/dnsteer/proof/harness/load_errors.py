@@ -1,4 +1,4 @@
-"""Why a private switch does not hold the flows that were loaded into it: what to look for in which template."""
+"""Explain why a private switch does not hold the flows loaded into it, with the line of the template."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from dnsteer.render.flow_checks import shortened
 from dnsteer.render.flows import Flow, Group, parse_flow
-from dnsteer.render.template_lines import template_line
-from dnsteer.render.templates import templates_dir
+from dnsteer.render.templates import template_line, templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
 from dnsteer.switch.table_changes import compare_tables
 from dnsteer.tables.order import TABLES

@@ -19,7 +19,7 @@ from dnsteer.proof.harness import load_errors
 from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, Handled
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
-from dnsteer.render.template_rows import check_own_template_rows
+from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.switch.megaflows import Megaflow, read_megaflows
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
 from dnsteer.switch.private_switch import PrivateSwitch

@@ -30,11 +30,11 @@ class Expectation:
     backends: tuple[tuple[Frame, str], ...] = ()
 
 
-def dropped(why: str) -> Expectation:
+def expect_drop(why: str) -> Expectation:
     """Expect that nothing leaves."""
     return Expectation(frozenset(), why)
 
 
-def sure(port: str, data: bytes, why: str) -> Expectation:
+def expect_frame(port: str, data: bytes, why: str) -> Expectation:
     """Expect that exactly this frame leaves."""
     return Expectation(frozenset((Frame(port, data),)), why)

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dnsteer.proof.reference import neighbors
-from dnsteer.proof.reference.extension import ExtensionReference
+from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
-from dnsteer.proof.reference.outcome import Expectation, Frame, dropped, sure
+from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
 from dnsteer.proof.reference.probes import ProbeReference
-from dnsteer.proof.reference.service import AddressService, ReachedBackend, ServiceKey
-from dnsteer.proof.reference.services import services_of
+from dnsteer.proof.reference.service import AddressService, ServiceKey, TargetBackend
 from dnsteer.proof.reference.slots import PoolOutage
+from dnsteer.proof.reference.spec_services import services_of
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, TCP, UDP, Fragment, MalformedError, Packet, parse
 from dnsteer.spec.model.spec import Spec
 
-__all__ = ["AddressService", "Expectation", "Frame", "ReachedBackend", "Reference"]
+__all__ = ["AddressService", "Expectation", "Frame", "Reference", "TargetBackend"]
 
 
 class Reference:
@@ -53,33 +53,35 @@ class Reference:
         if port in topology.extension_ports:
             return self.extension.emitted(port, data)
         if port not in topology.uplinks and port not in topology.ports and port != topology.probe_port:
-            return dropped("a port that the spec does not name")
+            return expect_drop("a port that the spec does not name")
         try:
             packet = parse(data)
         except MalformedError as err:
-            return dropped(f"malformed: {err}")
+            return expect_drop(f"malformed: {err}")
         if packet.tags > 1:
-            return dropped("two VLAN tags")
+            return expect_drop("two VLAN tags")
         if packet.vlan and (port == topology.probe_port or not topology.any_vlan):
-            return dropped(f"of VLAN {packet.vlan}, which the switch does not serve")
+            return expect_drop(f"of VLAN {packet.vlan}, which the switch does not serve")
         if port == topology.probe_port:
             return self._probe(packet)
         if packet.ethertype == ARP:
             return self._arp(port, packet)
         if packet.ethertype not in (IPV4, IPV6):
-            return dropped("neither ARP nor IP")
+            return expect_drop("neither ARP nor IP")
         wanted = neighbors.solicited(packet)
         if wanted is not None:
             return self._solicitation(port, packet, wanted)
         if data[0:6] == topology.mac:
             return (
-                self._query(port, packet) if port in topology.uplinks else dropped("query at a port that is no uplink")
+                self._query(port, packet)
+                if port in topology.uplinks
+                else expect_drop("query at a port that is no uplink")
             )
         if data[0:6] == topology.gateway_mac:
             return self._answer(port, packet)
         if topology.probe_port is not None and data[0:6] == topology.probe_mac:
             return self.probes.answer(packet)
-        return dropped("for another destination MAC")
+        return expect_drop("for another destination MAC")
 
     def receiver(self, sent: Frame, left: Frame) -> str | None:
         """Return the backend that gets a query that was *sent*, by the frame that *left*; None where that is not known."""
@@ -102,31 +104,31 @@ class Reference:
     def _arp(self, port: str, packet: Packet) -> Expectation:
         wanted = neighbors.arp_target(packet)
         if wanted is None:
-            return dropped("ARP that is no request")
+            return expect_drop("ARP that is no request")
         mac = self._mac_of(wanted, port)
         if mac is None:
-            return dropped("ARP request for an address that the switch does not answer for at this port")
-        return sure(port, neighbors.arp_reply(packet, mac), "ARP reply")
+            return expect_drop("ARP request for an address that the switch does not answer for at this port")
+        return expect_frame(port, neighbors.arp_reply(packet, mac), "ARP reply")
 
     def _solicitation(self, port: str, packet: Packet, wanted: bytes) -> Expectation:
         mac = self._mac_of(wanted, port)
         if mac is None:
-            return dropped("solicitation for an address that the switch does not answer for at this port")
+            return expect_drop("solicitation for an address that the switch does not answer for at this port")
         replies = neighbors.advertisements(packet, mac, router=wanted in self.topology.gateways)
         return Expectation(frozenset(Frame(port, reply) for reply in replies), "neighbour advertisement")
 
     def _query(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet) and self._answers_echo.get(packet.destination):
-            return sure(port, neighbors.echo_reply(packet, self.topology.mac), "echo reply of a VIP")
+            return expect_frame(port, neighbors.echo_reply(packet, self.topology.mac), "echo reply of a VIP")
         if packet.fragment is not Fragment.NONE:
-            return dropped("query in fragments")
+            return expect_drop("query in fragments")
         key = packet.destination, packet.protocol, packet.dport
         service = self.services.get(key)
         if service is None:
             unserved = self.unserved.get(key)
             if unserved is not None:
-                return dropped(f"query for {unserved.label}, which has no backend left")
-            return dropped("to the VIPs' MAC, but for no service")
+                return expect_drop(f"query for {unserved.label}, which has no backend left")
+            return expect_drop("to the VIPs' MAC, but for no service")
         if service.by_extension:
             return self.extension.query(packet, service)
         selection = service.selection
@@ -148,12 +150,12 @@ class Reference:
         uplink = self.topology.probe_uplink
         if found is None:
             if packet.data[0:6] != self.topology.mac or packet.ethertype not in (IPV4, IPV6):
-                return dropped("from the port for probes, but no probe")
+                return expect_drop("from the port for probes, but no probe")
             if packet.protocol not in (UDP, TCP) or packet.fragment is not Fragment.NONE:
-                return dropped("from the port for probes, but no probe")
+                return expect_drop("from the port for probes, but no probe")
             service = self.services.get((packet.destination, packet.protocol, packet.dport))
-            if service is not None and service.by_extension and self.probes.probed(service):
-                return dropped("a probe of a service of the extension, whose source port names no backend")
+            if service is not None and service.by_extension and self.probes.can_be_probed(service):
+                return expect_drop("a probe of a service of the extension, whose source port names no backend")
             return self._query(uplink, packet)
         service, target = found
         if service.by_extension:
@@ -161,9 +163,7 @@ class Reference:
         why = f"probe of {service.label}: backend {target.name}"
         return Expectation(self._forwarded(uplink, packet, service, target), why, backend=target.name)
 
-    def _forwarded(
-        self, port: str, packet: Packet, service: AddressService, target: ReachedBackend
-    ) -> frozenset[Frame]:
+    def _forwarded(self, port: str, packet: Packet, service: AddressService, target: TargetBackend) -> frozenset[Frame]:
         """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""
         leaves = port if target.port is None else target.port
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]
@@ -172,10 +172,12 @@ class Reference:
     def _answer(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet):
             if packet.destination in self.topology.gateways:
-                return sure(port, neighbors.echo_reply(packet, self.topology.gateway_mac), "echo reply of a gateway")
-            return dropped("echo request for an address that is no gateway's")
+                return expect_frame(
+                    port, neighbors.echo_reply(packet, self.topology.gateway_mac), "echo reply of a gateway"
+                )
+            return expect_drop("echo request for an address that is no gateway's")
         for mode in self.modes.values():
             expectation = mode.answer(packet, port)
             if expectation is not None:
                 return expectation
-        return dropped("to the gateways' MAC, but no answer of a backend")
+        return expect_drop("to the gateways' MAC, but no answer of a backend")

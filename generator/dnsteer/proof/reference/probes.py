@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from dnsteer.proof.reference.outcome import Expectation, Frame, dropped
-from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend, ServiceKey
+from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop
+from dnsteer.proof.reference.service import AddressService, ModeReference, ServiceKey, TargetBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import TCP, UDP, Fragment, Packet, checksum_variants, rewritten
 
@@ -37,7 +37,7 @@ class ProbeReference:
     def __init__(self, topology: SwitchTopology, modes: Iterable[ModeReference]) -> None:
         self._topology = topology
         self._modes = tuple(modes)
-        self._services: dict[ServiceKey, tuple[AddressService, dict[int, ReachedBackend]]] = {}
+        self._services: dict[ServiceKey, tuple[AddressService, dict[int, TargetBackend]]] = {}
         self._first_ports: dict[str, dict[str, int]] = {}
         self._answer_as_vip: set[bytes] = set()
 
@@ -45,7 +45,7 @@ class ProbeReference:
         """Number the backends of every pool, by the pool's name."""
         self._first_ports = {pool: first_ports(names) for pool, names in names_of_pool.items()}
 
-    def add(self, service: AddressService, pool: str, targets: Sequence[ReachedBackend]) -> None:
+    def add(self, service: AddressService, pool: str, targets: Sequence[TargetBackend]) -> None:
         """Know a service of a pool, and the backends that its queries can reach."""
         if service.mode.by_extension and service.mode.rewrites_answers and self._topology.translated_probe is None:
             return  # answers could not come back
@@ -54,16 +54,16 @@ class ProbeReference:
         if not service.mode.rewrites_answers:
             self._answer_as_vip.add(service.address)
 
-    def probed(self, service: AddressService) -> bool:
+    def can_be_probed(self, service: AddressService) -> bool:
         """Whether a service can be probed."""
         return service.key in self._services
 
-    def first_port(self, service: AddressService, target: ReachedBackend) -> int | None:
+    def first_port(self, service: AddressService, target: TargetBackend) -> int | None:
         """The first source port of probes of a backend of a service; None for a service that cannot be probed so."""
         _, targets = self._services.get(service.key, (service, {}))
         return next((port for port, each in targets.items() if each == target), None)
 
-    def target_of(self, packet: Packet) -> tuple[AddressService, ReachedBackend] | None:
+    def target_of(self, packet: Packet) -> tuple[AddressService, TargetBackend] | None:
         """The service and backend of a probe; None where the source port names no backend, or it is no probe."""
         if packet.data[0:6] != self._topology.mac or packet.fragment is not Fragment.NONE:
             return None
@@ -77,9 +77,9 @@ class ProbeReference:
         port = topology.probe_port
         assert port is not None
         if packet.protocol not in (UDP, TCP) or packet.fragment is not Fragment.NONE:
-            return dropped("to the port for probes, but no answer to a probe")
+            return expect_drop("to the port for probes, but no answer to a probe")
         if packet.destination not in topology.probe_addresses:
-            return dropped("to the port for probes, but to none of its addresses")
+            return expect_drop("to the port for probes, but to none of its addresses")
         macs = topology.probe_mac, packet.data[6:12]
         for mode in self._modes:
             service = mode.service_of_answer(packet)
@@ -89,4 +89,4 @@ class ProbeReference:
                 return Expectation(frozenset(Frame(port, f) for f in frames), f"answer to a probe of {service.label}")
         if packet.source in self._answer_as_vip:
             return Expectation(frozenset((Frame(port, packet.data),)), "answer to a probe of a VIP")
-        return dropped("to the port for probes, but from no VIP or backend")
+        return expect_drop("to the port for probes, but from no VIP or backend")

@@ -9,7 +9,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import ClassVar
 
-from dnsteer.proof.reference.outcome import Expectation, Frame, dropped
+from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import TCP, UDP, Packet, checksum_variants, rewritten
 from dnsteer.spec.model.spec import Backend, Pool
@@ -22,7 +22,7 @@ ServiceKey = tuple[bytes, int, int]
 
 
 @dataclass(frozen=True)
-class ReachedBackend:
+class TargetBackend:
     """A backend as queries to a VIP address reach it. *port* is None if it is behind the uplink that the query came by.
 
     *worker* is its number among the workers of its host, 0 if it is the only one.
@@ -50,11 +50,11 @@ class AddressService:
     """The fields that selection `client` hashes; empty for other selections."""
     restores_fragments: bool
     """Whether fragments of answers get the VIP's address as their source."""
-    slots: tuple[ReachedBackend, ...]
+    slots: tuple[TargetBackend, ...]
     """The backend of each slot; empty when no backend is in service."""
     base_slots: tuple[str, ...]
     """The name of each slot's backend when all backends are in service."""
-    owners: tuple[ReachedBackend, ...]
+    owners: tuple[TargetBackend, ...]
     """The backends that own at least one slot, in the order of their first slot."""
 
     @property
@@ -64,17 +64,14 @@ class AddressService:
 
     @property
     def version(self) -> int:
-        """The IP version of its queries."""
         return 4 if len(self.address) == 4 else 6
 
     @cached_property
     def label(self) -> str:
-        """The service's name in messages."""
         return f"{self.vip} {ip_address(self.address)} {PROTOCOLS[self.protocol]}/{self.port}"
 
     @property
     def by_extension(self) -> bool:
-        """Whether its queries go through the extension."""
         return self.mode.by_extension or self.selection.by_extension
 
 
@@ -136,7 +133,7 @@ class ModeReference(ABC):
         self.topology = topology
 
     @abstractmethod
-    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
+    def add(self, service: AddressService, targets: Sequence[TargetBackend]) -> None:
         """Register a service and all backends that its queries can reach.
 
         Raises ValueError when an answer of one of them could also belong to another service.
@@ -152,7 +149,7 @@ class ModeReference(ABC):
 
     @abstractmethod
     def query(
-        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+        self, packet: Packet, service: AddressService, target: TargetBackend, from_mac: bytes
     ) -> frozenset[bytes]:
         """The frames of which any one may leave for the backend *target* when a query comes in."""
 
@@ -176,7 +173,7 @@ class ModeReference(ABC):
         """Expect the answer to leave for the client, with *source* as its address and port if given."""
         leave = self.topology.exit_of(ingress)
         if leave is None:
-            return dropped(f"{why}; but no uplink has a next hop")
+            return expect_drop(f"{why}; but no uplink has a next hop")
         frames = (
             rewritten(packet, leave.next_hop, self.topology.mac, source=source, stale_checksum=stale)
             for stale in checksum_variants(packet)

@@ -62,7 +62,6 @@ class Headers:
 
     @property
     def version(self) -> int:
-        """The IP version."""
         return version_of(self.source)
 
 
@@ -97,7 +96,7 @@ class Clients:
                 return self._serial, address
 
     def unused_address(self, version: int) -> bytes:
-        """Return an address that is nobody's, of a documentation network."""
+        """Return an unused address of a documentation network."""
         network = int(ip_address("203.0.113.1" if version == 4 else "2001:db8:ffff::1"))
         width = 4 if version == 4 else 16
         while (address := network.to_bytes(width, "big")) in self._taken:
@@ -162,7 +161,7 @@ def dns_message(serial: int, protocol: int, *, answer: bool = False) -> bytes:
 
 
 def identity(data: bytes) -> bytes:
-    """Return what tells a frame from others, whatever happens to its headers.
+    """Return the bytes of a frame that identify it after its headers were rewritten.
 
     It is the serial number in the name that its DNS message asks for, or else the end of its payload.
     """

@@ -239,7 +239,6 @@ def _echoes(senders: Senders) -> NamedFrames:
 
 
 def _not_ip(senders: Senders) -> NamedFrames:
-    """Frames of other protocols."""
     for port in [*senders.uplinks, *senders.ports]:
         mac, from_mac = mac_text(senders.mac), mac_text(senders.neighbor_mac(port))
         for ethertype in (0x88B5, 0x8847, 0x8864):

@@ -1,12 +1,12 @@
-"""Probes of the agent and the answers to them, for every backend, and what resembles them and must be dropped."""
+"""Probes of the agent and the answers to them, for every backend, and similar packets that must be dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dnsteer.proof.reference.service import PROTOCOLS, AddressService, ReachedBackend
-from dnsteer.proof.reference.services import reached_backends
+from dnsteer.proof.reference.service import PROTOCOLS, AddressService, TargetBackend
+from dnsteer.proof.reference.spec_services import target_backends
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import evenly_spaced
 from dnsteer.proof.traffic.senders import Senders, Vector
@@ -27,7 +27,7 @@ def frames(senders: Senders) -> Iterator[Vector]:
         vip = senders.spec.vips[service.vip]
         sort = vip.pool, service.mode, service.version, service.protocol
         reached = evenly_spaced(
-            reached_backends(senders.spec.pools[vip.pool], service.mode, service.version), senders.per_service
+            target_backends(senders.spec.pools[vip.pool], service.mode, service.version), senders.per_service
         )
         for nth, backend in enumerate(reached if sort not in seen else reached[turn % len(reached) :][:1]):
             yield from _probe(senders, service, backend, topology.probe_port, turn + nth)
@@ -35,9 +35,7 @@ def frames(senders: Senders) -> Iterator[Vector]:
     yield from _others(senders, topology.probe_port)
 
 
-def _probe(
-    senders: Senders, service: AddressService, backend: ReachedBackend, port: str, turn: int
-) -> Iterator[Vector]:
+def _probe(senders: Senders, service: AddressService, backend: TargetBackend, port: str, turn: int) -> Iterator[Vector]:
     headers = senders.query_headers(service, senders.uplinks[0])
     first = senders.reference.probes.first_port(service, backend)
     if first is not None:
@@ -56,7 +54,7 @@ def _probe(
 
 
 def _answers(
-    senders: Senders, service: AddressService, backend: ReachedBackend, sport: int, name: str
+    senders: Senders, service: AddressService, backend: TargetBackend, sport: int, name: str
 ) -> Iterator[Vector]:
     topology = senders.reference.topology
     own = next((a for a in topology.probe_addresses if len(a) == len(service.address)), None)
@@ -91,7 +89,7 @@ def _answers(
 
 
 def _translated(
-    senders: Senders, service: AddressService, backend: ReachedBackend, sport: int, name: str
+    senders: Senders, service: AddressService, backend: TargetBackend, sport: int, name: str
 ) -> Iterator[Vector]:
     """The answer that the extension translates, and what resembles it."""
     own = senders.reference.topology.translated_probe

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from dnsteer.proof.reference.modes import ModeReference
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
-from dnsteer.proof.reference.services import reached_backends, service_ports, worker_number
+from dnsteer.proof.reference.service import AddressService, TargetBackend
+from dnsteer.proof.reference.spec_services import service_ports, target_backends, worker_number
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
@@ -41,21 +41,18 @@ class Responder:
     vip: Vip
     mode: ModeReference
     address: bytes
-    backend: ReachedBackend
+    backend: TargetBackend
 
     @property
     def label(self) -> str:
-        """The VIP's name and address."""
         return f"{self.vip_name} {craft.address_text(self.address)}"
 
     @property
     def source(self) -> bytes:
-        """The address that its answers come from."""
         return self.backend.address if self.mode.rewrites_answers else self.address
 
     @property
     def version(self) -> int:
-        """The IP version of its answers."""
         return craft.version_of(self.source)
 
     def answer_port(self, protocol: int) -> int | None:
@@ -131,7 +128,7 @@ class Senders:
         for name, vip in self.spec.vips.items():
             mode = self.reference.modes[vip.forwarding]
             for address in vip.addresses:
-                reached = reached_backends(self.spec.pools[vip.pool], mode, address.version)
+                reached = target_backends(self.spec.pools[vip.pool], mode, address.version)
                 for backend in evenly_spaced(reached, self.per_service):
                     if mode.rewrites_answers or backend.port in self.ports:
                         yield Responder(name, vip, mode, address.packed, backend)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
 from dnsteer.spec.model.health import HoldMax
 from dnsteer.spec.model.part import Part, bounds, whole
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import wrong_value
 
 _PROTOCOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}\Z")
 _COMMUNITY = re.compile(r"[0-9]{1,10}(:[0-9]{1,10}){1,2}\Z")
@@ -19,24 +19,24 @@ _LARGEST = {2: 0xFFFF, 3: 0xFFFFFFFF}
 
 def _protocol(value: Any) -> str:
     if not isinstance(value, str) or not _PROTOCOL.match(value):
-        raise wanted("a name for protocols of BIRD: a letter, then at most 30 letters, digits and '_'")
+        raise wrong_value("a name for protocols of BIRD: a letter, then at most 30 letters, digits and '_'")
     return value
 
 
 def _file(value: Any) -> str:
     text = value if isinstance(value, str) else ""
     if not text.startswith("/") or text.endswith("/") or not text.isprintable() or '"' in text:
-        raise wanted("the absolute path of a file, without quotes", "for example /run/bird/dnsteer.conf")
+        raise wrong_value("the absolute path of a file, without quotes", "for example /run/bird/dnsteer.conf")
     return text
 
 
 def _community(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
-        raise wanted("a community such as 64500:53", "YAML reads this as a number in base 60: write it in quotes")
+        raise wrong_value("a community such as 64500:53", "YAML reads this as a number in base 60: write it in quotes")
     text = value if isinstance(value, str) else ""
     parts = text.split(":") if _COMMUNITY.match(text) else []
     if not parts or any(int(part) > _LARGEST[len(parts)] for part in parts):
-        raise wanted("a community such as 64500:53, or a large one such as 4200000000:1:53")
+        raise wrong_value("a community such as 64500:53, or a large one such as 4200000000:1:53")
     return ":".join(str(int(part)) for part in parts)
 
 
@@ -58,7 +58,7 @@ def _when_none_pass(value: Any) -> Any:
     if isinstance(value, dict | LastResort) or value in _WORDS:
         return value
     hint = "write {med: N}" if isinstance(value, int) and not isinstance(value, bool) else ""
-    raise wanted(f"{', '.join(_WORDS)}, or a mapping with med", hint)
+    raise wrong_value(f"{', '.join(_WORDS)}, or a mapping with med", hint)
 
 
 _WORDS = ("withdraw_if_unanswered", "withdraw", "keep")
@@ -122,7 +122,7 @@ def _never(value: Any) -> Any:
     if value == "never" or isinstance(value, dict | VipAnnounce):
         return value
     hint = "write never" if value is False else ""
-    raise wanted("never, or a mapping with med, communities or min_healthy", hint)
+    raise wrong_value("never, or a mapping with med, communities or min_healthy", hint)
 
 
 OfVip = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from dnsteer.spec.model.part import Part, bounds, number_hint, whole
-from dnsteer.spec.model.types import MAX_OPTION, Interface, Mac, parse_option, wanted
+from dnsteer.spec.model.types import MAX_OPTION, Interface, Mac, parse_option, wrong_value
 
 PAGE_SIZES = {"2M": 2048, "512M": 524_288, "1G": 1_048_576}
 """Sizes of huge pages in kB: 2M and 1G of x86 and of Arm with pages of 4 kB, 512M of Arm with pages of 64 kB."""
@@ -27,25 +27,25 @@ def parse_pci(value: Any) -> str:
     """Check the PCI address of a function and return it in lower case."""
     expected = "a PCI address such as 0000:03:00.0"
     if not isinstance(value, str):
-        raise wanted(expected)
+        raise wrong_value(expected)
     text = value.lower()
     if not _PCI.match(text):
         hint = f"write it with its domain: 0000:{text}" if _SHORT_PCI.match(text) else "domain:bus:device.function"
-        raise wanted(expected, hint)
+        raise wrong_value(expected, hint)
     return text
 
 
 def _page_size(value: Any) -> Any:
     if value not in PAGE_SIZES or not isinstance(value, str):
         hint = number_hint(value) or "ls /sys/kernel/mm/hugepages shows what the machine has"
-        raise wanted(" or ".join((", ".join([*PAGE_SIZES][:-1]), [*PAGE_SIZES][-1])), hint)
+        raise wrong_value(" or ".join((", ".join([*PAGE_SIZES][:-1]), [*PAGE_SIZES][-1])), hint)
     return value
 
 
 def _arguments(value: Any) -> str:
     text = parse_option(value)
     if any(c in text for c in "\"'\\$`"):
-        raise wanted("arguments without quotes, backslashes, $ and `", "Open vSwitch splits them at spaces")
+        raise wrong_value("arguments without quotes, backslashes, $ and `", "Open vSwitch splits them at spaces")
     return text
 
 

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.hints import near
-from dnsteer.spec.model.device import Device
-from dnsteer.spec.model.part import Part, bounds, whole
-from dnsteer.spec.model.types import Interface, IPv4, IPv6, Name, wanted
+from dnsteer.spec.errors import near
+from dnsteer.spec.model.part import Device, Part, bounds, whole
+from dnsteer.spec.model.types import Interface, IPv4, IPv6, Name, wrong_value
 
 HASH_FIELDS = ("src_ip", "dst_ip", "src_port", "dst_port")
 """Fields that a slot can be chosen by."""
@@ -20,7 +19,7 @@ _MAX_SLOTS_OF_A_SERVICE = 32_768
 
 def _socket(value: Any) -> str:
     if not isinstance(value, str) or not value.startswith("/") or len(value) > 107 or not value.isprintable():
-        raise wanted("the absolute path of a socket, of at most 107 characters")
+        raise wrong_value("the absolute path of a socket, of at most 107 characters")
     return value
 
 
@@ -90,7 +89,7 @@ def _field(value: Any) -> str:
     if isinstance(value, str) and value in HASH_FIELDS:
         return value
     hint = near(value, HASH_FIELDS) if isinstance(value, str) else ""
-    raise wanted(f"one of {', '.join(HASH_FIELDS)}", hint if hint.startswith("did you mean") else "")
+    raise wrong_value(f"one of {', '.join(HASH_FIELDS)}", hint if hint.startswith("did you mean") else "")
 
 
 HashFields = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from dnsteer.spec.model.part import Part, bounds, whole
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import wrong_value
 
 MASKS = 16
 """Masks that hostile traffic may make of the tables, when the spec sets no budget."""
@@ -22,18 +22,20 @@ def _code(value: object) -> str:
     if well_formed and text == value:
         return text
     hint = f'did you mean "{text}"? ' if well_formed else ""
-    raise wanted("a finding's code, such as DNS010", f"{hint}dnsteer lint --explain all lists them")
+    raise wrong_value("a finding's code, such as DNS010", f"{hint}dnsteer lint --explain all lists them")
 
 
 def _reason(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise wanted("why the finding is accepted, in words")
+        raise wrong_value("why the finding is accepted, in words")
     return value
 
 
 def _at(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise wanted("the path of an object of the spec, such as vips.resolver", "leave the key out for every object")
+        raise wrong_value(
+            "the path of an object of the spec, such as vips.resolver", "leave the key out for every object"
+        )
     return value
 
 

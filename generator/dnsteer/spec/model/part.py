@@ -1,17 +1,26 @@
-"""What the parts of the spec have in common: strictness, and whole numbers with bounds."""
+"""What the parts of the spec have in common: strictness, numbers, times, shares, lists, mappings by name, devices."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
-from dnsteer.spec.model.types import wanted
+from dnsteer.spec.model.types import DeviceType, Option, OptionKey, wrong_value
 
 
 class Part(BaseModel):
@@ -38,7 +47,7 @@ def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 @dataclass(frozen=True)
-class Spelled(BeforeValidator):
+class SpelledValidator(BeforeValidator):
     """A validator of values that are written otherwise than they are kept: *spell* returns how the spec has one."""
 
     spell: Callable[[Any], str] = str
@@ -56,12 +65,116 @@ def whole(low: int, high: int) -> BeforeValidator:
 
     def check(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise wanted(f"a whole number from {low} to {high}", number_hint(value))
+            raise wrong_value(f"a whole number from {low} to {high}", number_hint(value))
         return value
 
     return BeforeValidator(check)
 
 
 def bounds(low: int, high: int) -> WithJsonSchema:
-    """The same for the JSON Schema."""
+    """The JSON Schema of `whole(low, high)`."""
     return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})
+
+
+_DURATION = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,3})?)(ms|s|m|h)?\Z")
+_UNIT = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_PERCENT = re.compile(r"([0-9]{1,3})%\Z")
+
+
+def duration(low: float, high: float) -> SpelledValidator:
+    """A validator of durations from *low* to *high* seconds."""
+
+    def check(value: Any) -> float:
+        expected = f"a time from {show_duration(low)} to {show_duration(high)}, such as 500ms, 2s or 5m"
+        text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+        m = _DURATION.match(text)
+        if m is None:
+            raise wrong_value(expected)
+        seconds = float(m[1]) * _UNIT[m[2] or ""]
+        if not low <= seconds <= high:
+            raise wrong_value(expected)
+        return round(seconds, 3)
+
+    return SpelledValidator(check, spell=show_duration)
+
+
+def show_duration(seconds: float) -> str:
+    """A duration as the spec spells it, in the largest unit that makes it a whole number."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    unit = next(unit for unit in ("h", "m", "s") if unit == "s" or (seconds and seconds % _UNIT[unit] == 0))
+    return f"{seconds / _UNIT[unit]:.10g}{unit}"
+
+
+def _percent(value: Any) -> int:
+    m = _PERCENT.match(value) if isinstance(value, str) else None
+    if m is None or int(m[1]) > 100:
+        raise wrong_value(
+            "a share from 0% to 100%", f"write {value}%" if isinstance(value, int) and 0 <= value <= 100 else ""
+        )
+    return int(m[1])
+
+
+def word(words: tuple[str, ...], what: str) -> BeforeValidator:
+    """A validator of one of *words*, which are upper case; any case is taken."""
+
+    def check(value: Any) -> str:
+        text = value.upper() if isinstance(value, str) else ""
+        if text not in words:
+            raise wrong_value(f"{what}: {', '.join(words)}")
+        return text
+
+    return BeforeValidator(check)
+
+
+def as_list(value: Any) -> Any:
+    """A value that stands alone, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+class OneOrList:
+    """The JSON Schema of a list whose only entry may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+
+def text_schema(example: str) -> WithJsonSchema:
+    """The JSON Schema of what is written as text or as a number."""
+    return WithJsonSchema({"type": ["string", "number"], "examples": [example]})
+
+
+PERCENT = SpelledValidator(_percent, spell=lambda percent: f"{percent}%")
+Percent = Annotated[int, PERCENT, WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,3}%$"})]
+Count = Annotated[int, whole(1, 100), bounds(1, 100)]
+
+
+class MayBeEmpty:
+    """An entry without a value (`p0:`) stands for one that leaves every key out."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(lambda v: {} if v is None else v, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "null"}]}
+
+
+class ByName:
+    """Says in the JSON Schema that a mapping has no keys but those of its pattern; pydantic's schema leaves that open."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "additionalProperties": False}
+
+
+class Device(Part):
+    """What OVSDB needs to open a port's network device."""
+
+    type: DeviceType | None = Field(
+        default=None,
+        description="Interface type in OVSDB. Left out: `dpdk` for ovs-doca and ovs-dpdk, a system device otherwise.",
+    )
+    options: Annotated[dict[OptionKey, Option], ByName()] = Field(
+        default_factory=dict,
+        description="Interface options in OVSDB, such as `dpdk-devargs` (which type `dpdk` needs, except with ovs-doca).",
+    )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.model.types import Address, Interface, Mac, parse_address, wanted
+from dnsteer.spec.model.types import Address, Interface, Mac, parse_address, wrong_value
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 AddressInNetwork = ipaddress.IPv4Interface | ipaddress.IPv6Interface
@@ -17,16 +17,16 @@ AddressInNetwork = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 def _in_network(value: Any) -> AddressInNetwork:
     expected = "an address with the length of its network's prefix, such as 192.0.2.9/24 or 2001:db8::9/64"
     if not isinstance(value, str) or value.count("/") != 1:
-        raise wanted(expected)
+        raise wrong_value(expected)
     address, _, length = value.partition("/")
     parse_address(address)
     try:
         found = ipaddress.ip_interface(value)
     except ValueError:
-        raise wanted(expected, f'"/{length[:20]}" is no prefix length of this address') from None
+        raise wrong_value(expected, f'"/{length[:20]}" is no prefix length of this address') from None
     end = end_of_network(found.ip, found.network)
     if end:
-        raise wanted(expected, f"this is {end}")
+        raise wrong_value(expected, f"this is {end}")
     return found
 
 

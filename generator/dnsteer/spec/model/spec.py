@@ -8,19 +8,79 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from dnsteer.spec.model.announce import Announce, OfVip
-from dnsteer.spec.model.backup import BackupPool
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
-from dnsteer.spec.model.console import Console
-from dnsteer.spec.model.device import ByName, Device, MayBeEmpty
 from dnsteer.spec.model.extension import Extension, HashFields
-from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.lint import Lint
-from dnsteer.spec.model.part import Part, bounds, number_hint, whole
+from dnsteer.spec.model.part import (
+    ByName,
+    Count,
+    Device,
+    MayBeEmpty,
+    Part,
+    Percent,
+    bounds,
+    duration,
+    number_hint,
+    text_schema,
+    whole,
+)
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wanted
-from dnsteer.spec.model.values import Percent
+from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wrong_value
+
+
+class Backup(Part):
+    """The pool that helps, and when."""
+
+    pool: Name = Field(description="The pool whose backends join, with their weights there.")
+    below: Count = Field(
+        default=1, description="They join while fewer than this many of the pool's own backends are in service."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.pool} below {self.below}"
+
+
+class _NameOrMapping:
+    """The JSON Schema of a backup whose pool may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+
+def _name_alone(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"pool": value}
+    if not isinstance(value, dict | Backup):
+        raise wrong_value("the name of a pool, or a mapping with pool and below", "for example {pool: spare, below: 2}")
+    return value
+
+
+BackupPool = Annotated[Backup, BeforeValidator(_name_alone), _NameOrMapping()]
+
+
+class Gratuitous(Part):
+    """What `dnsteer agent` sends unasked, so that neighbours learn the switch's MAC addresses at once."""
+
+    repeat: Annotated[int, whole(1, 20), bounds(1, 20)] = Field(
+        default=3,
+        description="How often, a second apart: when the agent begins, when another state is applied, and after a repair.",
+    )
+    refresh: Annotated[float, duration(0, 86400), text_schema("5m")] = Field(
+        default=0.0, description="Time after which it is all sent once more, again and again. 0: never."
+    )
+
+
+class Console(Part):
+    """The web console of `dnsteer agent`."""
+
+    allow_changes: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether people who sign in with a token of the role `change` may drain, undrain, take down and bring "
+        "up backends, and roll back, in a browser. `false`: the console only reads.",
+    )
 
 
 class Flavor(str, Enum):
@@ -93,7 +153,7 @@ def _slots(value: Any) -> int:
         hint = number_hint(value)
         if ok:
             hint = f"slots are addressed by whole bits: {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
-        raise wanted(expected, hint)
+        raise wrong_value(expected, hint)
     return int(value)
 
 
@@ -128,7 +188,7 @@ def _shorthand(value: Any) -> Any:
     if isinstance(value, str) and value in SHORTHANDS:
         return value
     hint = f"write {value.lower()}" if isinstance(value, str) and value.lower() in SHORTHANDS else ""
-    raise wanted(
+    raise wrong_value(
         "dns, dot, doq, doh or a mapping with protocol and port", hint or "for example {protocol: udp, port: 5353}"
     )
 

@@ -1,4 +1,4 @@
-"""Scalar types of the spec: names, MACs and IP addresses, each with a message that says what is wanted."""
+"""Scalar types of the spec: names, MACs and IP addresses, each with a message that says what is expected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESERVED_PORT_NAMES = frozenset(
 _DATAPATH_DEVICES = frozenset(["ovs-system", "ovs-netdev"])
 
 
-def wanted(expected: str, hint: str = "") -> PydanticCustomError:
+def wrong_value(expected: str, hint: str = "") -> PydanticCustomError:
     """An error that says what was expected; the value found is added by the reader of the error."""
     return PydanticCustomError("dnsteer", "{expected}", {"expected": expected, "hint": hint})
 
@@ -38,11 +38,11 @@ def wanted(expected: str, hint: str = "") -> PydanticCustomError:
 def _text(value: Any, expected: str) -> str:
     """*value* as text. Whole numbers read as text are what was written; of the rest of YAML's values only text is."""
     if isinstance(value, bool):
-        raise wanted(
+        raise wrong_value(
             expected, f'YAML reads this as a truth value; if you mean the word, write "{str(value).lower()}" in quotes'
         )
     if not isinstance(value, str | int):
-        raise wanted(expected)
+        raise wrong_value(expected)
     return str(value)
 
 
@@ -58,7 +58,7 @@ def parse_name(value: Any) -> str:
     expected = f"a name of at most {MAX_NAME} letters, digits, '.', '_' and '-'"
     text = _text(value, expected)
     if not _NAME.match(text):
-        raise wanted(expected, _name_hint(text, MAX_NAME) or "it begins and ends with a letter or digit")
+        raise wrong_value(expected, _name_hint(text, MAX_NAME) or "it begins and ends with a letter or digit")
     return text
 
 
@@ -67,13 +67,13 @@ def parse_interface(value: Any) -> str:
     expected = "an interface name: a letter, then at most 14 letters, digits, '.', '_' and '-'"
     text = _text(value, expected)
     if not _INTERFACE.match(text):
-        raise wanted(expected, _name_hint(text, 15) or "it begins with a letter")
+        raise wrong_value(expected, _name_hint(text, 15) or "it begins with a letter")
     if text.lower() in RESERVED_PORT_NAMES:
-        raise wanted(
+        raise wrong_value(
             "an interface name that is not an OpenFlow keyword", f'ovs-ofctl reads "{text}" as a reserved port'
         )
     if text in _DATAPATH_DEVICES:
-        raise wanted("another interface name", "Open vSwitch has a device of this name for itself")
+        raise wrong_value("another interface name", "Open vSwitch has a device of this name for itself")
     return text
 
 
@@ -84,11 +84,11 @@ def parse_mac(value: Any) -> str:
     if not _MAC.match(text):
         digits = re.sub(r"[:.-]", "", text[:32])
         fixed = ":".join(digits[i : i + 2] for i in range(0, 12, 2)) if _LOOSE_MAC.match(digits) else ""
-        raise wanted(expected, f"write it as {fixed}" if fixed else "six bytes of two hexadecimal digits each")
+        raise wrong_value(expected, f"write it as {fixed}" if fixed else "six bytes of two hexadecimal digits each")
     if int(text[:2], 16) & 1:
-        raise wanted("the MAC address of one station", "the lowest bit of the first byte marks a group address")
+        raise wrong_value("the MAC address of one station", "the lowest bit of the first byte marks a group address")
     if text == "00:00:00:00:00:00":
-        raise wanted("the MAC address of a station", "00:00:00:00:00:00 is not an address of a station")
+        raise wrong_value("the MAC address of a station", "00:00:00:00:00:00 is not an address of a station")
     return text
 
 
@@ -97,7 +97,7 @@ def parse_device_type(value: Any) -> str:
     expected = "an interface type such as system, dpdk or afxdp"
     text = _text(value, expected)
     if not _DEVICE_TYPE.match(text):
-        raise wanted(expected, "leave the key out for the flavor's usual type")
+        raise wrong_value(expected, "leave the key out for the flavor's usual type")
     return text
 
 
@@ -106,7 +106,7 @@ def parse_option_key(value: Any) -> str:
     expected = "an option's name such as dpdk-devargs"
     text = _text(value, expected)
     if not _OPTION.match(text):
-        raise wanted(expected)
+        raise wrong_value(expected)
     return text
 
 
@@ -117,7 +117,7 @@ def parse_option(value: Any) -> str:
         return str(value).lower()
     text = _text(value, expected)
     if len(text) > MAX_OPTION or not text.isprintable():
-        raise wanted(expected, "on one line, without invisible characters")
+        raise wrong_value(expected, "on one line, without invisible characters")
     return text
 
 
@@ -138,15 +138,15 @@ def _read_address(text: str, families: str, kind: str, expected: str) -> Address
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        raise wanted(expected, _no_address(text)) from None
+        raise wrong_value(expected, _no_address(text)) from None
     if str(address.version) not in families:
         other = "ipv6" if address.version == 6 else "ipv4"
-        raise wanted(expected, f"this is an IPv{address.version} address: its key is {other}")
+        raise wrong_value(expected, f"this is an IPv{address.version} address: its key is {other}")
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
-        raise wanted("a plain IPv6 address", "no IPv4-mapped address and no zone")
+        raise wrong_value("a plain IPv6 address", "no IPv4-mapped address and no zone")
     why = _unusable(address)
     if why:
-        raise wanted(f"{kind} that routers can reach", f"this one is {why}")
+        raise wrong_value(f"{kind} that routers can reach", f"this one is {why}")
     return address
 
 

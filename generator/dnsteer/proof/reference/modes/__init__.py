@@ -21,7 +21,7 @@ MODES: dict[Forwarding, type[ModeReference]] = {
     Forwarding.IPIP: IpipReference,
     Forwarding.NAT: NatReference,
 }
-"""In the order in which modes try to match an answer: `siit` takes answers to its prefix before `nat` does."""
+"""In the order in which modes are asked for an answer: `siit` takes answers to its prefix before `nat` does."""
 
 for _word in Forwarding:
     if _word not in MODES:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
-from dnsteer.proof.reference.modes.direct_return import DirectReturn
-from dnsteer.proof.reference.service import AddressService, ReachedBackend
+from dnsteer.proof.reference.modes.dsr import DirectReturn
+from dnsteer.proof.reference.service import AddressService, TargetBackend
 from dnsteer.proof.reference.wire import DONT_FRAGMENT, IPV4, IPV6, Packet, ipv4_header, ipv6_header
 from dnsteer.spec.model.spec import Backend
 
@@ -25,7 +25,7 @@ class IpipReference(DirectReturn):
         return own or other
 
     def query(
-        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+        self, packet: Packet, service: AddressService, target: TargetBackend, from_mac: bytes
     ) -> frozenset[bytes]:
         """Encapsulate everything after the Ethernet header, including padding; VLAN tags are lost."""
         payload = packet.data[packet.l3 :]

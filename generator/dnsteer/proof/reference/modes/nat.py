@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from dnsteer.proof.reference.outcome import Expectation, dropped
-from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
+from dnsteer.proof.reference.outcome import Expectation, expect_drop
+from dnsteer.proof.reference.service import AddressService, ModeReference, TargetBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import (
     IPV4,
@@ -51,7 +51,7 @@ class NatReference(ModeReference):
         self._fragments: dict[bytes, _FragmentSource] = {}
         """Keyed by a backend's address."""
 
-    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
+    def add(self, service: AddressService, targets: Sequence[TargetBackend]) -> None:
         """Record which service the answers and fragments of each backend belong to."""
         for target in targets:
             own_port = service.target_port + target.worker
@@ -67,7 +67,7 @@ class NatReference(ModeReference):
             fragments.ports[own_port] = service.port
 
     def query(
-        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+        self, packet: Packet, service: AddressService, target: TargetBackend, from_mac: bytes
     ) -> frozenset[bytes]:
         """Return the frame with the backend's address and port as its destination: of worker I, the target port plus I."""
         destination = target.address, service.target_port + target.worker
@@ -92,8 +92,8 @@ class NatReference(ModeReference):
         if fragments is None:
             return None
         if packet.protocol != UDP and not is_later_ipv6_fragment(packet):
-            return dropped("a fragment of another protocol than UDP")
+            return expect_drop("a fragment of another protocol than UDP")
         if packet.ethertype == IPV4 and packet.more and packet.end - packet.l3 < SMALLEST_FRAGMENT:
-            return dropped(f"an IPv4 fragment of fewer than {SMALLEST_FRAGMENT} bytes, and not the last one")
+            return expect_drop(f"an IPv4 fragment of fewer than {SMALLEST_FRAGMENT} bytes, and not the last one")
         why = f"{packet.fragment.value} of an answer for {ip_address(fragments.address)}"
         return self._answer_leaves(packet, ingress, why, (fragments.address, fragments.port(packet.sport)))

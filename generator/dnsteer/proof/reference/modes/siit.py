@@ -9,8 +9,8 @@ import struct
 from collections.abc import Sequence
 from ipaddress import IPv6Address, ip_address
 
-from dnsteer.proof.reference.outcome import Expectation, dropped, sure
-from dnsteer.proof.reference.service import AddressService, ModeReference, ReachedBackend
+from dnsteer.proof.reference.outcome import Expectation, expect_drop, expect_frame
+from dnsteer.proof.reference.service import AddressService, ModeReference, TargetBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import (
     CHECKSUM_AT,
@@ -46,7 +46,7 @@ class SiitReference(ModeReference):
         self._probed: dict[tuple[bytes, int, int], AddressService] = {}
         """The services by the same key, of backends with and without a slot."""
 
-    def add(self, service: AddressService, targets: Sequence[ReachedBackend]) -> None:
+    def add(self, service: AddressService, targets: Sequence[TargetBackend]) -> None:
         """Record which service the answers of each backend belong to."""
         for target in targets:
             key = target.address, service.protocol, service.port
@@ -71,7 +71,7 @@ class SiitReference(ModeReference):
         return ""
 
     def query(
-        self, packet: Packet, service: AddressService, target: ReachedBackend, from_mac: bytes
+        self, packet: Packet, service: AddressService, target: TargetBackend, from_mac: bytes
     ) -> frozenset[bytes]:
         """An IPv6 header from the client in NAT64_PREFIX to the backend."""
         tos, length = packet.data[packet.l3 + 1], packet.end - packet.l4
@@ -85,7 +85,7 @@ class SiitReference(ModeReference):
             return None
         if packet.fragment is not Fragment.NONE:
             known = any(address == packet.source for address, _, _ in self._services)
-            return dropped("a fragment of an answer to translate") if known else None
+            return expect_drop("a fragment of an answer to translate") if known else None
         key = packet.source, packet.protocol, packet.sport
         if key not in self._services:
             return None
@@ -93,19 +93,19 @@ class SiitReference(ModeReference):
         to_probe = client == self.topology.translated_probe
         service = self._probed[key] if to_probe else self._services[key]
         if service is None:
-            return dropped("an answer to translate, of a backend that has no slot")
+            return expect_drop("an answer to translate, of a backend that has no slot")
         why = f"answer {'to a probe of' if to_probe else 'for'} {service.label}"
         leave = self.topology.first_exit()
         problem = header_damage(packet) or self.why_refused(packet) or ("" if leave else "no uplink has a next hop")
         if problem or leave is None:
-            return dropped(f"{why}, which the extension drops: {problem}")
+            return expect_drop(f"{why}, which the extension drops: {problem}")
         traffic_class = int.from_bytes(packet.data[packet.l3 : packet.l3 + 2], "big") >> 4 & 0xFF
         header = ipv4_header(traffic_class, packet.end - packet.l4, packet.protocol, service.address, client)
         to_mac = self.topology.probe_mac if to_probe else leave.next_hop
         data = _with_header(packet, to_mac + self.topology.mac, IPV4, header, service.address + client)
         out = self.topology.probe_port if to_probe else leave.uplink
         assert out is not None
-        return sure(out, data, f"{why} to {ip_address(client)}, translated by the extension")
+        return expect_frame(out, data, f"{why} to {ip_address(client)}, translated by the extension")
 
     def client_as_served(self, client: bytes) -> bytes:
         """Return the client's IPv4 address mapped into NAT64_PREFIX."""
