@@ -17,13 +17,13 @@ from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.announce.publish import ForeignError, Publisher, PublishError
 from dnsteer.agent.announce.routes import RouteOwner, text
 from dnsteer.agent.report import Reporter
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.announced import places_of, route_place
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
+from dnsteer.view.snapshot import SeenRecorder
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
 
 ROUTES = {ip_address("192.0.2.53"): VipAnnounce()}

@@ -14,8 +14,6 @@ from dnsteer.agent.note import essentials
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit
 from dnsteer.cli.status import exit_code, items_of
-from dnsteer.console.attention_item import AttentionItem
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import CheckTurn
 from dnsteer.spec.document import parse_document
 from dnsteer.status.agent_knowledge import (
@@ -31,6 +29,8 @@ from dnsteer.status.agent_knowledge import (
 from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.state import KNOWN_KEY
 from dnsteer.switch.tools import UnavailableError
+from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.snapshot import SeenRecorder
 from tests.unit.console_cases import SPEC, START, entry, known, record
 from tests.unit.test_top import frame
 

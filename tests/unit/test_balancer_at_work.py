@@ -13,11 +13,11 @@ from dnsteer.agent.balance import balancer
 from dnsteer.agent.balance.decide import Moves
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.report import Reporter
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import SeenRecorder
 from tests.unit.test_balancer import following, made, spec
 from tests.unit.test_control_socket import until
 

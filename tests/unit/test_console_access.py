@@ -23,17 +23,17 @@ from dnsteer.console.change_request import (
 from dnsteer.console.content import ConsolePages
 from dnsteer.console.forms import is_same_origin
 from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
-from dnsteer.console.masking import masked
 from dnsteer.console.runs import VerbRun
 from dnsteer.console.sessions import IDLE, LONGEST, ConsoleSession, Sessions
 from dnsteer.console.spec_pages import state_view
 from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, new_token, read_tokens
-from dnsteer.console.verbs import VerbOutcome
 from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.basis import basis_hash
+from dnsteer.deploy.verb_request import VerbOutcome
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY, Pending
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.masking import masked
 from tests.unit.commands import in_process
 from tests.unit.console_cases import SCRIPT, START, Console, entry, known, record
 

@@ -14,7 +14,7 @@ import pytest
 
 from dnsteer.console import app as app_module
 from dnsteer.console import spec_pages
-from dnsteer.console.verbs import VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome
 from tests.unit.console_cases import HOST, SCRIPT, SPEC, Console, known
 from tests.unit.test_console_forms import AT, SignedIn
 

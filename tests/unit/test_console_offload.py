@@ -18,7 +18,6 @@ from dnsteer.console.content import ConsolePages, States
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWatch
 from dnsteer.console.prediction import PredictedRate, Prediction
-from dnsteer.console.seen import Seen, Side
 from dnsteer.metrics.observer import Known
 from dnsteer.offload.observe import TYPES, FlowJudge
 from dnsteer.offload.profile import profile
@@ -27,6 +26,7 @@ from dnsteer.offload.running_switch import RunningSwitch
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
+from dnsteer.view.snapshot import Seen, Side
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 from tests.unit.test_console_server import Events, since
 

@@ -16,12 +16,12 @@ from dnsteer.console.path_query import KEY, MAX_LISTED, form_of, is_key, key_of,
 from dnsteer.console.path_reading import AGAIN, MAX_FOLLOWED, RARELY, PathReader, PathReading
 from dnsteer.console.path_watch import PathWatch
 from dnsteer.console.rates import Series
-from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
 from dnsteer.status.trace_words import trace_in_words
 from dnsteer.switch.trace import read_trace
+from dnsteer.view.snapshot import Side
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
 TRACE = """\

@@ -18,10 +18,10 @@ from dnsteer.console.change_request import ChangeRequest
 from dnsteer.console.content import NoPageError
 from dnsteer.console.desk import Picture
 from dnsteer.console.live import FullError, LivePages
-from dnsteer.console.numbers import number, ranges, rounded
 from dnsteer.console.rates import POINTS, Series
 from dnsteer.console.runs import MAX_RUNS, Runs
-from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
+from dnsteer.view.wording import number, ranges, rounded
 from tests.unit.commands import in_process
 from tests.unit.console_cases import SCRIPT, SPEC, Console, entry, known, record
 
@@ -302,12 +302,12 @@ def test_pages_that_nobody_looks_at_are_forgotten(monkeypatch: pytest.MonkeyPatc
 
 def test_the_last_changes_that_were_begun_are_kept() -> None:
     async def test() -> None:
-        async def run_verb(asked: Asked) -> VerbOutcome:
+        async def run_verb(asked: VerbRequest) -> VerbOutcome:
             return VerbOutcome(0)
 
         runs, names = Runs(run_verb), []
         for _ in range(MAX_RUNS + 3):
-            names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), Asked((), "ann")))
+            names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), VerbRequest((), "ann")))
             await runs.wait(names[-1], 5)
         assert [name for name in names if runs.find(name)] == names[-MAX_RUNS:]
 

@@ -12,14 +12,14 @@ import pytest
 
 from dnsteer.agent.decide import PoolHealth, PoolRules, decide
 from dnsteer.agent.held_switch import SwitchMemory
-from dnsteer.console.attention import Reached, attention
 from dnsteer.console.change_log import MAX_DECISIONS, ChangeLog
-from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
 from dnsteer.slots.decisions import decisions_between, is_decided, stamped
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
 from dnsteer.status.agent_knowledge import AgentKnowledge, PoolPanic
 from dnsteer.switch.state import DECISIONS_KEY, OVERLAY_KEY, AppliedState, BridgeRecord, Pending, overlay_ids
+from dnsteer.view.attention import Reached, attention
+from dnsteer.view.snapshot import Seen, Side
 from tests.unit.console_cases import known
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

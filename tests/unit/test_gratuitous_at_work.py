@@ -16,10 +16,10 @@ from dnsteer.agent import gratuitous, supervise
 from dnsteer.agent.gratuitous import NeighborNotices, tell
 from dnsteer.agent.report import Reporter
 from dnsteer.checks.load import check_document
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import SeenRecorder
 from tests.packet.command import FARM
 from tests.unit.test_control_socket import until
 from tests.unit.test_gratuitous import SPEC as EXAMPLE

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dnsteer.agent.report import Reporter
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.agent import AgentMetrics
 from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
+from dnsteer.view.snapshot import SeenRecorder
 from tests.unit.console_cases import known
 
 CHECK = ("farm", "ns1", "dns")

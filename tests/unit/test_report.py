@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document
-from dnsteer.console.masking import MASK, masked
 from dnsteer.metrics.datapath import Datapath
-from dnsteer.report import charts, content
+from dnsteer.report import content
 from dnsteer.report.content import report_page, state_line
 from dnsteer.report.gather import ReportFacts
 from dnsteer.report.masking import AddressMask, Maskable
@@ -32,6 +31,8 @@ from dnsteer.status.report import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
 from dnsteer.switch.state import DamagedError
+from dnsteer.view import charts
+from dnsteer.view.masking import MASK, masked
 from tests.unit.console_cases import SCRIPT, SPEC, START, entry, known, record
 
 VOID = frozenset({"meta", "br", "link", "input"})

@@ -17,7 +17,6 @@ from dnsteer.cli import top_frame
 from dnsteer.cli.output import passed
 from dnsteer.cli.top_frame import DatapathView, DatapathWatch, Sort, TopFrame
 from dnsteer.cli.top_view import Size, _short_backend, top_view
-from dnsteer.console.attention_item import sentence
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec import derived
@@ -29,6 +28,7 @@ from dnsteer.status.record import RecordReading
 from dnsteer.status.report import Status
 from dnsteer.status.shares import shares
 from dnsteer.status.vips import view_vips
+from dnsteer.view.attention_item import sentence
 from tests.unit.console_cases import SPEC, START, entry, known, record
 
 NOW = START + timedelta(minutes=3)

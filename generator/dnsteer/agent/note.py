@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.agent_note import NoteSession
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import SeenRecorder
 
 PACE = 5.0
 """Seconds between two writes, at least."""

@@ -39,7 +39,6 @@ from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.waiting import set_within
 from dnsteer.agent.watch import watch
 from dnsteer.agent.world import World
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
@@ -48,6 +47,7 @@ from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Observers
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
+from dnsteer.view.snapshot import SeenRecorder
 
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""

@@ -27,9 +27,9 @@ from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
-    from dnsteer.console.seen_recorder import SeenRecorder
     from dnsteer.events.event import Say
     from dnsteer.metrics.observer import AgentObserver
+    from dnsteer.view.snapshot import SeenRecorder
 
     Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
     """What serves something, by what that is."""

@@ -21,8 +21,8 @@ from dnsteer.switch.tools import SwitchError, UnavailableError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dnsteer.console.attention_item import AttentionItem
     from dnsteer.status.report import Observer, Status
+    from dnsteer.view.attention_item import AttentionItem
 
 _PAUSE = 1.0
 """Seconds between two looks of --wait."""
@@ -214,14 +214,14 @@ def _about(narrowed: Status, items: list[AttentionItem]) -> list[AttentionItem]:
 
 def items_of(found: Status) -> list[AttentionItem]:
     """What needs attention of a switch with this status."""
-    from dnsteer.report.attention import status_items
+    from dnsteer.view.status_attention import status_items
 
     return status_items(found, now())
 
 
 def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
     """The exit code that says how a switch is, by what needs attention of it. Notes and settings of others do not count."""
-    from dnsteer.report.attention import needs_look
+    from dnsteer.view.status_attention import needs_look
 
     if found.unreachable:
         return Exit.UNAVAILABLE

@@ -11,16 +11,16 @@ from rich.text import Text
 
 from dnsteer.cli.output import passed, utc
 from dnsteer.cli.tables import Cell, TableColumn, table_of
-from dnsteer.console.attention_item import AttentionItem, Level
 from dnsteer.deploy.bounded import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
-from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
+from dnsteer.view.attention_item import AttentionItem, Level
+from dnsteer.view.status_attention import needs_look, unreachable_text
 
 _COLORS: Mapping[str, str] = {
     "up": "green",

@@ -24,10 +24,11 @@ from dnsteer.console.error_pages import ErrorPages, PageError
 from dnsteer.console.live import FullError, LivePages
 from dnsteer.console.path_query import key_of
 from dnsteer.console.spec_pages import SpecPages
-from dnsteer.console.verbs import RunVerb
 from dnsteer.console.vip_filter import filter_key
 from dnsteer.console.visitor import Visitor
-from dnsteer.console.wording import why_nothing
+from dnsteer.deploy.verb_request import RunVerb
+from dnsteer.view.html_file import ASSETS
+from dnsteer.view.wording import why_nothing
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
@@ -179,7 +180,8 @@ class _Requests:
         changes: ChangePages | None,
     ) -> None:
         self._live, self._metrics, self._access, self._changes = live, metrics, access, changes
-        self._files = {path.name: _file(path) for path in sorted((FOLDER / "assets").iterdir())}
+        files = [ASSETS / "console.css", *sorted((FOLDER / "assets").iterdir())]
+        self._files = {path.name: _file(path) for path in files}
 
     def routes(self) -> list[Route]:
         """What is answered to GET alone."""

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from dnsteer.console.seen import Side
 from dnsteer.deploy.maintenance_text import altered, begun_and_ended
 from dnsteer.deploy.movement import NO_BACKEND, Assignment, Move, moved_vips, moves
 from dnsteer.slots.decisions import decisions_between, same_entry
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
+from dnsteer.view.snapshot import Side
 
 MAX_CHANGES = 200
 MAX_DECISIONS = 50

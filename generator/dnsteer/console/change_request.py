@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 
 VERBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "drain": ("Drain", ("over", "for", "note")),
@@ -51,10 +51,12 @@ class ChangeRequest:
         """The page that it was asked for on."""
         return f"/changes/{self.about}" if self.verb == "rollback" else f"/pools/{self.about.partition('/')[0]}"
 
-    def asked(self, by: str, bridge: str, expected: str = "") -> Asked:
+    def asked(self, by: str, bridge: str, expected: str = "") -> VerbRequest:
         """As a verb; without *expected*, the fingerprint that the preview found, as the preview itself."""
         argv = [self.verb, f"--bridge={bridge}", *(f"--{name}={value}" for name, value in self.options.items())]
-        return Asked((*argv, *(["--yes"] if expected else ["--dry-run", "--json"]), "--", self.about), by, expected)
+        return VerbRequest(
+            (*argv, *(["--yes"] if expected else ["--dry-run", "--json"]), "--", self.about), by, expected
+        )
 
 
 def request_of(fields: Mapping[str, str], backends: Collection[str]) -> ChangeRequest:

@@ -16,9 +16,9 @@ from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import FormError
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.runs import Runs
-from dnsteer.console.seen import Seen
-from dnsteer.console.verbs import RunVerb
 from dnsteer.console.visitor import Visitor
+from dnsteer.deploy.verb_request import RunVerb
+from dnsteer.view.snapshot import Seen
 
 PREVIEW, CONFIRM = "/changes/preview", "/changes/confirm"
 PATIENCE, GRADUAL = 10.0, 1.0

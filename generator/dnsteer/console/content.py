@@ -14,8 +14,6 @@ import jinja2
 from markupsafe import Markup, escape
 
 from dnsteer import __version__
-from dnsteer.console import drawing, numbers
-from dnsteer.console.attention_item import AttentionItem, count
 from dnsteer.console.defects import Defect
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.links import link_vips
@@ -30,11 +28,13 @@ from dnsteer.console.vip_content import PREFIX as VIP
 from dnsteer.console.vip_content import vip_page, vip_parts
 from dnsteer.console.vip_filter import KEY as OVERVIEW
 from dnsteer.console.vip_filter import is_overview
-from dnsteer.console.wording import WORDS
 from dnsteer.deploy.rollback import rolled_back
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
+from dnsteer.view import drawing, wording
+from dnsteer.view.attention_item import AttentionItem, count
+from dnsteer.view.html_file import PAGES
 
 FOLDER = Path(__file__).parent
 DEFECT = "defect"
@@ -75,7 +75,7 @@ class States:
 @cache
 def _templates() -> jinja2.Environment:
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER / "pages"),
+        loader=jinja2.FileSystemLoader([FOLDER / "pages", PAGES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -83,9 +83,9 @@ def _templates() -> jinja2.Environment:
         auto_reload=False,
     )
     env.filters.update(
-        number=numbers.number,
-        moment=numbers.moment,
-        ranges=numbers.ranges,
+        number=wording.number,
+        moment=wording.moment,
+        ranges=wording.ranges,
         spark=drawing.spark,
         colour=drawing.colour,
         variant=drawing.variant,
@@ -94,11 +94,11 @@ def _templates() -> jinja2.Environment:
     )
     env.globals.update(
         version=__version__,
-        percent=numbers.percent,
+        percent=wording.percent,
         cells=drawing.cells,
         most_listed=MAX_LISTED,
         interactive=True,
-        words=WORDS,
+        words=wording.WORDS,
     )
     return env
 
@@ -241,7 +241,7 @@ class ConsolePages:
         if side is None:
             return Content("nothing", parts)
         rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
-        values = {f"q{n}": numbers.rounded(pool_rate(picture, v)) for n, v in enumerate(picture.pools)}
+        values = {f"q{n}": wording.rounded(pool_rate(picture, v)) for n, v in enumerate(picture.pools)}
         return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **rows}, values)
 
     def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
@@ -277,11 +277,11 @@ class _Safe:
         self._parts, self._values = parts, values
 
     def __getitem__(self, name: str) -> str:
-        filled = _LEFT_OUT.sub(lambda m: m[1] + numbers.number(self._values.get(m[2])), self._parts[name])
+        filled = _LEFT_OUT.sub(lambda m: m[1] + wording.number(self._values.get(m[2])), self._parts[name])
         return Markup(filled)  # made by our own templates, which escape
 
 
-_LEFT_OUT = re.compile(r'(data-number="([\w-]+)">)' + numbers.UNKNOWN)
+_LEFT_OUT = re.compile(r'(data-number="([\w-]+)">)' + wording.UNKNOWN)
 
 
 def _places(values: Sequence[int], wanted: int) -> list[int]:

@@ -8,14 +8,14 @@ from datetime import datetime
 
 from prometheus_client import Metric
 
-from dnsteer.console.attention import Reached, attention
-from dnsteer.console.attention_item import AttentionItem
 from dnsteer.console.change_log import ChangeLog
 from dnsteer.console.rates import Series
-from dnsteer.console.seen import Seen, Side
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates
+from dnsteer.view.attention import Reached, attention
+from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.snapshot import Seen, Side
 
 Place = tuple[str, ...]
 """What is counted: ("vip", name, "queries" or "packets") or ("backend", pool, name, "queries" or "packets")."""

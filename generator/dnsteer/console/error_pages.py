@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from dnsteer.console.access import VISITOR, Access, local_path, wants_page
-from dnsteer.console.attention_item import sentence
 from dnsteer.console.content import NoPageError
 from dnsteer.console.forms import FormError
 from dnsteer.console.recorder import ConsoleRecorder
-from dnsteer.console.seen import Seen
 from dnsteer.console.visitor import ANYBODY, Visitor
+from dnsteer.view.attention_item import sentence
+from dnsteer.view.snapshot import Seen
 
 _TITLES = {
     400: "Wrong input",

@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Metric
 
-from dnsteer.console.attention_item import AttentionItem
 from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, States, defect_content
 from dnsteer.console.defects import Defects
 from dnsteer.console.desk import Desk, Picture
@@ -28,13 +27,14 @@ from dnsteer.console.pace import next_pause
 from dnsteer.console.path_content import REFUSED
 from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
-from dnsteer.console.seen import Seen
 from dnsteer.console.topic import Page, Topic
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.tasks import run_together
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.snapshot import Seen
 
 INTERVAL, IDLE = 2.0, 15.0
 """Seconds between readings while somebody looks, where they cost little; and while nobody does, or they cost much."""

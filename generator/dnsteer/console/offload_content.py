@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.console import numbers
 from dnsteer.console.desk import Picture
 from dnsteer.console.offload_reading import MANY, TOO_MANY, OffloadLook, OffloadView
 from dnsteer.offload.capabilities import Profile
@@ -15,6 +14,7 @@ from dnsteer.offload.datapath_flow import DatapathFlow
 from dnsteer.offload.judge import Reason, without_value
 from dnsteer.offload.observe import ObservedFlow
 from dnsteer.offload.owners import owners_in_words
+from dnsteer.view import wording
 
 KEY = "offload"
 MAX_ROWS = 500
@@ -109,7 +109,7 @@ def _load(picture: Picture) -> dict[str, Any]:
             for key, rate in picture.rates.items()
             if isinstance(key, tuple) and key[0] == "vip" and key[-1] == unit and rate is not None
         ]
-        values[letter] = numbers.rounded(sum(found)) if found else None
+        values[letter] = wording.rounded(sum(found)) if found else None
     return values
 
 

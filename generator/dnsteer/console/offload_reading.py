@@ -12,7 +12,6 @@ from datetime import datetime
 from dnsteer.console.defects import Defect, defect_of
 from dnsteer.console.pace import briefly, next_pause
 from dnsteer.console.prediction import Predict, Prediction
-from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -30,6 +29,7 @@ from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.datapaths import actual_name
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import Side
 
 AGAIN, RARELY = 10.0, 60.0
 """Seconds between two readings, and where there are many flows."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dnsteer.console import numbers
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.vip_filter import filter_of
 from dnsteer.console.vip_list import (
@@ -21,6 +20,7 @@ from dnsteer.console.vip_list import (
     vip_levels,
 )
 from dnsteer.status.pools import PoolView
+from dnsteer.view import wording
 
 HealthOf = Callable[[Picture, Sequence[PoolView]], str]
 """Who is in service in a pool, as HTML."""
@@ -65,7 +65,7 @@ class OverviewParts:
         parts["unfiltered"] = str(self._macros.show_all(wanted))
         values = _rates(picture, shown)
         for letter, unit in (("q", "queries"), ("p", "packets")):
-            values[letter] = numbers.rounded(sum(picture.rates.get(("vip", v.name, unit)) or 0.0 for v in vips))
+            values[letter] = wording.rounded(sum(picture.rates.get(("vip", v.name, unit)) or 0.0 for v in vips))
         return shape, parts, values
 
     def _rows_of(self, key: str, vips: Sequence[ListedVip], health: Mapping[str, str]) -> str:
@@ -112,7 +112,7 @@ def _across(tiles: int) -> int:
 
 def _rates(picture: Picture, vips: Sequence[ListedVip]) -> dict[str, Any]:
     return {
-        f"{letter}{each.place}": numbers.rounded(picture.rates.get(("vip", each.name, unit)))
+        f"{letter}{each.place}": wording.rounded(picture.rates.get(("vip", each.name, unit)))
         for each in vips
         for letter, unit in (("q", "queries"), ("p", "packets"))
     }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dnsteer.console import numbers
 from dnsteer.console.desk import Picture
 from dnsteer.console.path_query import KEY, BadQueryError, Form, form_of, query_of
 from dnsteer.console.path_reading import MAX_FOLLOWED, PathReading
 from dnsteer.status.path import Way
+from dnsteer.view import wording
 
 REFUSED = "refused"
 """How the shape of a page begins that could not be made of what was asked for."""
@@ -35,7 +35,7 @@ def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[s
     whole = sum(share.packets for share in read.shares)
     for n, share in enumerate(read.shares):
         values[f"b-{n}"] = f"{share.packets:,}"
-        values[f"s-{n}"] = numbers.percent(share.packets, whole)
+        values[f"s-{n}"] = wording.percent(share.packets, whole)
     _count(values, "q", read.view.way, read)
     if read.view.answer is not None:
         _count(values, "a", read.view.answer, read)
@@ -46,7 +46,7 @@ def _count(values: dict[str, Any], letter: str, way: Way, read: PathReading) -> 
     for n, step in enumerate(way.steps):
         packets = read.packets.get(step.key)
         values[f"n-{letter}-{n}"] = f"{packets:,}" if packets is not None else None
-        values[f"r-{letter}-{n}"] = numbers.rounded(read.rates.get(step.key))
+        values[f"r-{letter}-{n}"] = wording.rounded(read.rates.get(step.key))
 
 
 def path_page(picture: Picture, key: str) -> dict[str, Any]:

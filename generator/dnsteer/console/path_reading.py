@@ -12,7 +12,6 @@ from dnsteer.console.defects import Defect, defect_of
 from dnsteer.console.pace import next_pause
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.rates import Series
-from dnsteer.console.seen import Side
 from dnsteer.console.vswitchd import vswitchd
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -24,6 +23,7 @@ from dnsteer.status.flow_counts import Bucket, FlowKey, flow_packets, read_bucke
 from dnsteer.status.path import PathTracer, PathView
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import GROUP_BASE
+from dnsteer.view.snapshot import Side
 
 AGAIN, RARELY = 2.0, 10.0
 """Seconds between two traces of one path, at least, and where one takes long."""

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dnsteer.console.pace import briefly
 from dnsteer.console.path_query import BadQueryError, query_of
 from dnsteer.console.path_reading import PathReader, PathReading
-from dnsteer.console.seen import Side
 from dnsteer.deploy.times import now
+from dnsteer.view.snapshot import Side
 
 _KEPT = 64
 _MAX_UNDER_WAY = 64

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dnsteer.console.change_log import PoolChange
+from dnsteer.console.change_log import PoolChange, Turn
 from dnsteer.console.desk import Desk, Picture, owners_by_title
-from dnsteer.console.drawing import Segment, heat, segments, slot_map
-from dnsteer.console.numbers import ranges, rounded
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.status.pools import BackendView, PoolView
+from dnsteer.view.drawing import slot_map
+from dnsteer.view.wording import ranges, rounded
 
+HEAT = 5
+"""Steps of the colour of a slot's rate."""
 LONGEST = timedelta(hours=24)
 """The past that is drawn."""
 _STEP = timedelta(seconds=10)
@@ -121,3 +124,30 @@ def _ways(change: PoolChange | None) -> list[Moved]:
         found.setdefault(way, []).append(slot)
     order: list[tuple[tuple[str, str], list[int]]] = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return [Moved(a, b, ranges(slots), len(slots)) for (a, b), slots in order]
+
+
+def heat(rates: Sequence[float | None]) -> list[int]:
+    """A step from 0 (nothing) to HEAT (the busiest) for each slot; 0 for unknown ones too."""
+    most = max((rate for rate in rates if rate), default=0.0)
+    return [0 if not rate or not most else min(HEAT, 1 + int(HEAT * rate / most * 0.9999)) for rate in rates]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A state from *x* on, *width* wide, both in per mille of the time."""
+
+    x: float
+    width: float
+    turn: Turn
+
+
+def segments(turns: Sequence[Turn], begin: datetime, end: datetime) -> list[Segment]:
+    """The states of a backend between two times."""
+    whole = max((end - begin).total_seconds(), 1.0)
+    out = []
+    for turn, later in zip(turns, [*(t.time for t in turns[1:]), end], strict=True):
+        a = max(0.0, (turn.time - begin).total_seconds() / whole)
+        b = min(1.0, (later - begin).total_seconds() / whole)
+        if b > 0 and b >= a:
+            out.append(Segment(round(1000 * a, 1), max(2.0, round(1000 * (b - a), 1)), turn))
+    return out

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dnsteer.console.seen import Side
-from dnsteer.console.seen_recorder import SeenRecorder
+from dnsteer.view.snapshot import SeenRecorder, Side
 
 _MAX_STEPS = 1000
 """Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""

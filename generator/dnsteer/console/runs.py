@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dnsteer.console.change_request import ChangeRequest, plain_answer
-from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.deploy.times import now
+from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
 
 MAX_RUNS = 64
 
@@ -38,7 +38,7 @@ class Runs:
         self._run_verb = run_verb
         self._runs: OrderedDict[str, VerbRun] = OrderedDict()
 
-    def begin(self, request: ChangeRequest, asked: Asked) -> str:
+    def begin(self, request: ChangeRequest, asked: VerbRequest) -> str:
         """Begin a change, and return its id."""
         name = secrets.token_urlsafe(16)
         run = self._runs[name] = VerbRun(request, asked.by, now(), asyncio.create_task(self._outcome(asked)))
@@ -48,7 +48,7 @@ class Runs:
             del self._runs[old]
         return name
 
-    async def _outcome(self, asked: Asked) -> VerbOutcome:
+    async def _outcome(self, asked: VerbRequest) -> VerbOutcome:
         try:
             return await self._run_verb(asked)
         except Exception as error:  # noqa: BLE001 - a bug must not leave a page that waits for ever

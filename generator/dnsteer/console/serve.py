@@ -19,8 +19,8 @@ from dnsteer.console.prediction import Predict
 from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.tls import ServerTls
 from dnsteer.console.tokens import TokenFile
-from dnsteer.console.verbs import RunVerb
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.deploy.verb_request import RunVerb
 from dnsteer.metrics.server import AGAIN, MetricsPages, Say, serve_application
 from dnsteer.metrics.server import metrics_application as metrics_application
 from dnsteer.metrics.tasks import run_together

@@ -23,16 +23,16 @@ from dnsteer.console.changes import ChangePages
 from dnsteer.console.content import States
 from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import MAX_BYTES, FormError
-from dnsteer.console.masking import masked
 from dnsteer.console.plan_limits import too_large
-from dnsteer.console.seen import Seen
-from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
 from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
+from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
 from dnsteer.spec.errors import counted
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.masking import masked
+from dnsteer.view.snapshot import Seen
 
 PLAN = "/plan"
 MAX_SPEC = 1 << 20
@@ -192,7 +192,7 @@ class SpecPages:
             if why:
                 outcome = VerbOutcome(1, said=why)
             else:
-                outcome = await self._run_verb(Asked(("plan", "--", file), by, files={file: spec}))
+                outcome = await self._run_verb(VerbRequest(("plan", "--", file), by, files={file: spec}))
         seen, _ = await self._states()
         return HTMLResponse(await self._work(self._planned, visitor, seen, spec.decode(), file, outcome))
 

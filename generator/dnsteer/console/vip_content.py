@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from dnsteer.console import numbers
-from dnsteer.console.attention_item import Command, dnsteer
 from dnsteer.console.desk import Desk, Picture
 from dnsteer.console.offload_reading import OffloadLook, OffloadView
 from dnsteer.console.vip_list import unannounced_vips
@@ -18,6 +16,8 @@ from dnsteer.spec.derived import Endpoint, endpoints
 from dnsteer.spec.model.spec import Protocol, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.status.pools import PoolView
+from dnsteer.view import wording
+from dnsteer.view.attention_item import Command, dnsteer
 
 PREFIX = "vip/"
 """How the key of such a page begins; the name follows."""
@@ -52,18 +52,18 @@ def vip_parts(
     }
     values: dict[str, Any] = {}
     for letter, unit in (("q", "queries"), ("p", "packets")):
-        values[letter] = numbers.rounded(picture.rates.get(("vip", name, unit)))
+        values[letter] = wording.rounded(picture.rates.get(("vip", name, unit)))
     services = services_of(vip)
     rates = desk.services.rates([(name, service) for service in services])
     for n, service in enumerate(services):
-        values[f"s{n}"] = numbers.rounded(rates.get((name, service)))
+        values[f"s{n}"] = wording.rounded(rates.get((name, service)))
     for n, view in enumerate(views):
         listed = sorted(view.backends, key=lambda backend: backend.state == "up")[:MAX_BACKENDS]
         parts[f"backends-{n}"] = str(macros.backends(n, view, listed, picture.seen.failing))
         for m, backend in enumerate(listed):
             for letter, unit in (("q", "queries"), ("p", "packets")):
                 rate = picture.rates.get(("backend", view.name, backend.name, unit))
-                values[f"{letter}-{n}-{m}"] = numbers.rounded(rate)
+                values[f"{letter}-{n}-{m}"] = wording.rounded(rate)
     return f"{picture.seen.bridge} {side.known.state.number} {len(views)}", parts, values
 
 

@@ -6,13 +6,9 @@ import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from dnsteer.console.attention_item import count
-from dnsteer.console.drawing import SlotMap, slot_map
-from dnsteer.console.numbers import ranges
-from dnsteer.report import page
-from dnsteer.report.attention import items
 from dnsteer.report.gather import ReportFacts
 from dnsteer.report.masking import AddressMask, Maskable, Masks, PeopleMask
 from dnsteer.slots.maintenance import Overlay
@@ -25,6 +21,11 @@ from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.state import AppliedState
+from dnsteer.view.attention_item import AttentionItem, count
+from dnsteer.view.drawing import SlotMap, slot_map
+from dnsteer.view.html_file import make_html
+from dnsteer.view.status_attention import database_away, status_items
+from dnsteer.view.wording import ranges
 
 MAX_ITEMS, MAX_ENTRIES, MAX_WARNINGS = 100, 500, 200
 MAX_VIPS, MAX_BACKENDS = 2000, 2000
@@ -35,6 +36,7 @@ MAX_SPEC = 1 << 19
 """Characters of a spec that is printed."""
 _OPEN_LINES = 300
 """Lines of a spec up to which it is shown without a click."""
+_PAGES = Path(__file__).parent / "pages"
 _CAPTURE = "a capture is under way, or its mirrors are still there"
 
 
@@ -66,7 +68,7 @@ def report_page(facts: ReportFacts, parts: Iterable[Maskable] = (), options: str
     """The page. *parts* are left out of it; *options* are added to the commands that it names."""
     left = frozenset(parts)
     facts = _masked(facts, Masks(left, PeopleMask()))
-    found = items(facts, options)
+    found = report_items(facts, options)
     status = facts.status
     values = {
         "facts": facts,
@@ -77,12 +79,19 @@ def report_page(facts: ReportFacts, parts: Iterable[Maskable] = (), options: str
         "python": platform.python_version(),
         **_switch_values(status, left),
     }
-    return page.make(page.FOLDER, "report.html", values, AddressMask() if Maskable.ADDRESSES in left else str)
+    return make_html(_PAGES, "report.html", values, AddressMask() if Maskable.ADDRESSES in left else str)
+
+
+def report_items(facts: ReportFacts, options: str = "") -> list[AttentionItem]:
+    """What needs attention, most urgent first. *options* are added to commands, such as `--bridge br-dns`."""
+    if facts.status is None:
+        return [database_away(facts.unread[0][1] if facts.unread else "")]
+    return status_items(facts.status, facts.time, options)
 
 
 def state_line(facts: ReportFacts) -> str:
     """How the switch is, in a line."""
-    counts = {level: n for level, n in count(items(facts)).items() if n}
+    counts = {level: n for level, n in count(report_items(facts)).items() if n}
     words = ", ".join(f"{n} {level}{'s' if n > 1 and level != 'critical' else ''}" for level, n in counts.items())
     return words or "nothing needs attention"
 

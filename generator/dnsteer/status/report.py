@@ -105,7 +105,7 @@ class Status:
         return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object. What needs attention of it is told beside (`report/attention.py`)."""
+        """As a JSON object. What needs attention of it is told beside (`view/status_attention.py`)."""
         record, state, overlay = self.reading.record, self.reading.state, self.reading.overlay
         pending, time_now = self.reading.pending, now()
         return {

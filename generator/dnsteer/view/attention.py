@@ -10,17 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from dnsteer.console.agent_attention import all_fail, announcement_items, failing_backends, trouble_items, vips_of
-from dnsteer.console.attention_item import AttentionItem, Command, Level, dnsteer, sentence
-from dnsteer.console.backend_question import ask
-from dnsteer.console.numbers import moment
-from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.movement import Assignment, LastBackend, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, backups_of, overdue
 from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
+from dnsteer.view.agent_attention import all_fail, announcement_items, ask, failing_backends, trouble_items, vips_of
+from dnsteer.view.attention_item import AttentionItem, Command, Level, dnsteer, sentence
+from dnsteer.view.snapshot import Seen, Side
+from dnsteer.view.wording import moment
 
 MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""

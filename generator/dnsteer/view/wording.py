@@ -1,10 +1,11 @@
-"""Numbers and times as the pages print them. The browser's copy for live numbers is `number` in assets/console.js."""
+"""Numbers, times and words as pages print them. The browser's copy for live numbers is `number` in assets/console.js."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from math import floor, log10
+from types import MappingProxyType
 
 UNKNOWN = "\N{EN DASH}"
 
@@ -55,3 +56,24 @@ def rounded(rate: float | None) -> float | None:
         return 0
     value = round(rate, 2 - floor(log10(rate)))
     return int(value) if value >= 100 else value
+
+
+WORDS = MappingProxyType(
+    {
+        "active": "active",
+        "standby": "on standby",
+        "as_applied": "as applied",
+        "not_as_applied": "not as applied",
+        "of_pending": "those of a change under way",
+        "when_all_up": "when all are up",
+        "elsewhere": "This agent is on standby: another agent works on this switch, and its console shows",
+        "by_spec": "down in the spec",
+        "moved_away": "of its slots moved away",
+    }
+)
+"""What templates name `words`."""
+
+
+def why_nothing(stands_by: bool) -> str:
+    """Why a console without a spec has no page of a pool or VIP."""
+    return f"{WORDS['elsewhere']} this page" if stands_by else "no spec is applied yet"

@@ -1,21 +1,16 @@
-"""Pictures as SVG paths: lines of rates, the slots of a pool, the states of a backend over time. Pure functions."""
+"""Pictures as SVG paths: lines of rates, and the slots of a pool. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
-
-from dnsteer.console.change_log import Turn
 
 CELL, GAP = 10, 1
 MAX_LABELLED = 256
 """Slots up to which each cell has the number of its backend in it."""
 COLOURS = 8
 """Colours of backends; the ninth has the first again, with a line across its cells, and so on."""
-HEAT = 5
-"""Steps of the colour of a slot's rate."""
 
 
 class Spark(NamedTuple):
@@ -128,30 +123,3 @@ def slot_map(owners: Sequence[str], numbers: Mapping[str, int], moved: Iterable[
             x, y = slot % wide * CELL + middle, slot // wide * CELL + middle
             labels.append(CellLabel(x, y, str(n) if n else "\N{MULTIPLICATION SIGN}", f"l{colour(n)}"))
     return SlotMap(wide, -(-len(owners) // wide), shapes, tuple(labels), cells(sorted(moved), wide, 0.65))
-
-
-def heat(rates: Sequence[float | None]) -> list[int]:
-    """A step from 0 (nothing) to HEAT (the busiest) for each slot; 0 for unknown ones too."""
-    most = max((rate for rate in rates if rate), default=0.0)
-    return [0 if not rate or not most else min(HEAT, 1 + int(HEAT * rate / most * 0.9999)) for rate in rates]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A state from *x* on, *width* wide, both in per mille of the time."""
-
-    x: float
-    width: float
-    turn: Turn
-
-
-def segments(turns: Sequence[Turn], begin: datetime, end: datetime) -> list[Segment]:
-    """The states of a backend between two times."""
-    whole = max((end - begin).total_seconds(), 1.0)
-    out = []
-    for turn, later in zip(turns, [*(t.time for t in turns[1:]), end], strict=True):
-        a = max(0.0, (turn.time - begin).total_seconds() / whole)
-        b = min(1.0, (later - begin).total_seconds() / whole)
-        if b > 0 and b >= a:
-            out.append(Segment(round(1000 * a, 1), max(2.0, round(1000 * (b - a), 1)), turn))
-    return out

@@ -1,4 +1,4 @@
-"""Addresses in text: flows, messages, specs, notes."""
+"""Addresses left out of text, or replaced in it: flows, messages, specs, notes."""
 
 from __future__ import annotations
 
@@ -45,3 +45,11 @@ def _spelled(address: str, kind: str) -> str:
         return address if kind == "MAC" else str(ip_address(address))
     except ValueError:  # leading zeros, or more groups than an address has: masked as it stands rather than left
         return address
+
+
+MASK = "(address)"
+
+
+def masked(text: str) -> str:
+    """The text without IPv4, IPv6 and MAC addresses. Prefix lengths stay."""
+    return replace_addresses(text, lambda kind, address: MASK)

@@ -1,4 +1,4 @@
-"""What the agent knows beside the record: who fails and why, panics, VIPs that are not announced, what does not work.
+"""What is known of a switch at a time, and the recorder that keeps it up to date from the agent's work.
 
 It is kept whatever serves it: the control socket tells it to `dnsteer status`, the console shows it. Each value is replaced
 as a whole and never changed, so that any thread may read.
@@ -7,11 +7,11 @@ as a whole and never changed, so that any thread may read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
-from dnsteer.console.seen import DriftCounts, Seen, Side
 from dnsteer.deploy.times import now
 from dnsteer.metrics.observer import (
     AgentObserver,
@@ -24,14 +24,73 @@ from dnsteer.metrics.observer import (
     PanicChange,
     Severity,
 )
+from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.model.spec import Vip
 from dnsteer.status.agent_knowledge import (
     NOTHING_KNOWN,
+    AgentKnowledge,
     FailingCheck,
     PoolPanic,
     Trouble,
     UnannouncedVip,
 )
 from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
+
+
+@dataclass(frozen=True)
+class Side:
+    """The applied state and the overlay on it, at a time."""
+
+    known: Known
+    overlay: Overlay
+    time: datetime
+    decision: str = ""
+    """The one that led to the overlay last, where that is known."""
+
+
+@dataclass(frozen=True)
+class DriftCounts:
+    """What the last look at the switch found: differences of flows and of settings, and flows of others."""
+
+    flows: int = 0
+    settings: int = 0
+    foreign: int = 0
+    repaired: bool = True
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known at a time. *now* is None as long as no state is followed.
+
+    *trouble* is why the agent cannot work on the switch, since *troubled*. *pending* is since when a change is begun and not
+    ended. *agent* is what the agent knows beside all that.
+    """
+
+    started: datetime
+    bridge: str = ""
+    stands_by: bool = False
+    now: Side | None = None
+    record: BridgeRecord | None = None
+    trouble: str = ""
+    troubled: datetime | None = None
+    pending: datetime | None = None
+    drift: DriftCounts = field(default_factory=DriftCounts)
+    agent: AgentKnowledge = NOTHING_KNOWN
+
+    @property
+    def vips(self) -> Mapping[str, Vip]:
+        """The VIPs of the applied spec; none if it is not known."""
+        return self.now.known.spec.vips if self.now is not None else {}
+
+    @cached_property
+    def panics(self) -> frozenset[str]:
+        """The pools that are in panic."""
+        return frozenset(panic.pool for panic in self.agent.panics)
+
+    @cached_property
+    def failing(self) -> Mapping[tuple[str, str], Mapping[str, str]]:
+        """The last failures, by pool and backend, and by kind of check."""
+        return {key: {c.check: c.why for c in checks} for key, checks in self.agent.by_backend.items()}
 
 
 class SeenRecorder(AgentObserver):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from dnsteer.console.numbers import number
+from dnsteer.view.wording import number
 
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 34
 _MARK_ROWS, _MARK_HIGH = 3, 16

@@ -5,28 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from dnsteer.console.attention import Reached, attention
-from dnsteer.console.attention_item import AttentionItem, Command, Level, dnsteer, sentence
-from dnsteer.console.seen import Seen, Side
 from dnsteer.metrics.observer import Known
-from dnsteer.report.gather import ReportFacts
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView
 from dnsteer.status.report import Status
+from dnsteer.view.attention import Reached, attention
+from dnsteer.view.attention_item import AttentionItem, Command, Level, dnsteer, sentence
+from dnsteer.view.snapshot import Seen, Side
 
 _ORDER: tuple[Level, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")
 
 
-def items(facts: ReportFacts, options: str = "") -> list[AttentionItem]:
-    """All of them, most urgent first. *options* are added to commands, such as `--bridge br-dns`."""
-    if facts.status is None:
-        why = facts.unread[0][1] if facts.unread else ""
-        return [AttentionItem("critical", "The switch's database cannot be reached", why, (_START,))]
-    return status_items(facts.status, facts.time, options)
+def database_away(why: str) -> AttentionItem:
+    """The item of a switch whose database cannot be reached, and *why*."""
+    return AttentionItem("critical", "The switch's database cannot be reached", why, (_START,))
 
 
 def status_items(status: Status, time: datetime, options: str = "") -> list[AttentionItem]:
-    """All items of a switch with this status at a *time*, most urgent first; *options* as above."""
+    """All items of a switch with this status at a *time*, most urgent first.
+
+    *options* are added to commands, such as `--bridge br-dns`.
+    """
     side = _side(status, time)
     found = [*_own(status, options), *attention(_seen(status, side, time), _reached(status), time, options)]
     told = {item.said for item in found} | set(status.extension.warnings if status.extension is not None else ())

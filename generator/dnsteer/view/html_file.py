@@ -12,19 +12,17 @@ import jinja2
 from markupsafe import Markup
 
 from dnsteer import __version__
-from dnsteer.console import drawing, numbers
-from dnsteer.console.wording import WORDS
+from dnsteer.view import drawing, wording
 
-FOLDER = Path(__file__).parent / "pages"
-_CONSOLE = Path(drawing.__file__).parent
-"""Style and parts of pages are the console's, so that what is in the report looks as it does there."""
+PAGES = Path(__file__).parent / "pages"
+"""Templates that the console and HTML files share."""
+ASSETS = Path(__file__).parent / "assets"
+"""Styles; console.css is that of the console too, so that what is in a file looks as it does there."""
 
 
 def style() -> str:
-    """The style of all pages."""
-    return (_CONSOLE / "assets" / "console.css").read_text(encoding="utf-8") + (FOLDER / "report.css").read_text(
-        encoding="utf-8"
-    )
+    """The style of all files."""
+    return "".join((ASSETS / name).read_text(encoding="utf-8") for name in ("console.css", "report.css"))
 
 
 def policy(css: str) -> str:
@@ -33,14 +31,14 @@ def policy(css: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def make(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], str] = str) -> str:
+def make_html(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], str] = str) -> str:
     """The page of a template in *folder*, which extends `page.html`. All text is escaped, after *mask* has changed it."""
 
     def printed(value: Any) -> Any:
         return value if isinstance(value, Markup) else mask(value) if isinstance(value, str) else value
 
     env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([folder, FOLDER, _CONSOLE / "pages"]),
+        loader=jinja2.FileSystemLoader([folder, PAGES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -48,13 +46,13 @@ def make(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], 
         finalize=printed,
     )
     env.filters.update(
-        number=numbers.number,
-        moment=numbers.moment,
-        ranges=numbers.ranges,
+        number=wording.number,
+        moment=wording.moment,
+        ranges=wording.ranges,
         colour=drawing.colour,
         variant=drawing.variant,
     )
-    env.globals.update(version=__version__, percent=numbers.percent, interactive=False, words=WORDS)
+    env.globals.update(version=__version__, percent=wording.percent, interactive=False, words=wording.WORDS)
     css = style()
     # The style is hashed as it stands in the file, so it is not escaped: it is ours, and has no `<`.
     return env.get_template(name).render(css=Markup(css), policy=policy(css), **values) + "\n"

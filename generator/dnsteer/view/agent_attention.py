@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 
-from dnsteer.console.attention_item import AttentionItem, Command, dnsteer, sentence
-from dnsteer.console.backend_question import ask
-from dnsteer.console.numbers import moment
-from dnsteer.console.seen import Seen, Side
 from dnsteer.slots.in_service import in_service
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.checked_services import service_name
-from dnsteer.spec.derived import endpoints
-from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.checked_services import own_port, service_name
+from dnsteer.spec.derived import address_of, endpoints
+from dnsteer.spec.effective_query import effective_query
+from dnsteer.spec.model.families import FAMILIES
+from dnsteer.spec.model.health import CheckKind, HealthCheck
+from dnsteer.spec.model.query import RANDOM_LABEL
+from dnsteer.spec.model.spec import Backend, Pool, Spec
 from dnsteer.status.agent_knowledge import AgentKnowledge, FailingCheck, PoolPanic
+from dnsteer.view.attention_item import AttentionItem, Command, dnsteer, sentence
+from dnsteer.view.snapshot import Seen, Side
+from dnsteer.view.wording import moment
 
 MAX_BACKENDS = 20
 """Backends that are listed one by one."""
@@ -155,3 +159,39 @@ def trouble_items(agent: AgentKnowledge) -> list[AttentionItem]:
             AttentionItem("critical" if trouble.level == "error" else "warning", sentence(title), text.strip())
         )
     return found
+
+
+_FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
+
+
+def ask(side: Side, pool: str, name: str, kind: str = "") -> tuple[Command, ...]:
+    """The command that asks a backend as its first check of a *kind* does, such as `tcp`; without one as its first check."""
+    spec = side.known.spec
+    found = spec.pools.get(pool)
+    backend = next((b for b in found.backends if b.name == name), None) if found is not None else None
+    if found is None or backend is None or not found.health:
+        return ()
+    deciding = [check for check in found.health if check.on_failure == "out"] or found.health
+    check = next((check for check in deciding if check.check.value == kind), deciding[0])
+    return (Command("To ask it", _question(found, check, backend, pool, own_port(spec, pool, check, backend))),)
+
+
+def _question(found: Pool, check: HealthCheck, backend: Backend, pool: str, port: int) -> str:
+    address = next((str(a) for a in (address_of(backend, family) for family in FAMILIES) if a is not None), "")
+    if check.check is CheckKind.COMMAND:
+        values = {"address": address, "port": str(port), "pool": pool, "backend": backend.name}
+        words = list(check.command)
+        for name, value in values.items():
+            words = [word.replace(f"{{{name}}}", value) for word in words]
+        return shlex.join(words)
+    query = effective_query(found, check)
+    flags = [
+        *_FLAGS.get(check.check, []),
+        *([] if query.recursion else ["+norec"]),
+        *(["+cdflag"] if query.cd else []),
+        *(["+dnssec"] if query.do else []),
+        *([f"+bufsize={query.edns_size}"] if query.edns_size else []),
+        *(["-c", query.rdclass] if query.rdclass != "IN" else []),
+    ]
+    name = query.name.replace(RANDOM_LABEL, "any-label.", 1) if query.name.startswith(RANDOM_LABEL) else query.name
+    return shlex.join(["kdig", f"@{address}", "-p", str(port), *flags, name, query.type])

@@ -1,4 +1,4 @@
-"""What the console asks the agent to do: a verb as on the command line, carried out by the code of the control socket."""
+"""A verb that a part of the agent asks for, as on the command line: carried out by the code of the control socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Asked:
+class VerbRequest:
     """A verb with its arguments. *by* is who asks, for the record; *files* what the files hold that the arguments name.
 
     *expected* is the fingerprint of the record that was previewed (`deploy.basis`): on another one nothing is done.
@@ -40,5 +40,5 @@ class VerbOutcome:
     outdated: bool = False
 
 
-RunVerb = Callable[[Asked], Awaitable[VerbOutcome]]
+RunVerb = Callable[[VerbRequest], Awaitable[VerbOutcome]]
 """Carries a verb out; must run to its end, so it is awaited by a task of its own."""

@@ -1,0 +1,1 @@
+"""What the console, reports and `dnsteer status` show alike: what needs attention, its drawing, numbers and words."""
