@@ -20,7 +20,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan

@@ -15,7 +15,7 @@ from dnsteer.deploy.send import Sending
 from dnsteer.deploy.spec_source import FileSource
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.observer import Known
 from dnsteer.plan.build import build_plan

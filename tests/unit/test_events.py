@@ -20,9 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.events.event import COMMON, KINDS, Event, Name
+from dnsteer.events.event_log import Journal, Log, encoded, is_journal
 from dnsteer.events.formats import MAX, Format, as_logfmt, as_text, event_as_json
-from dnsteer.events.journal import Journal, encoded, is_journal
-from dnsteer.events.log import Log
 
 TIME = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 HOSTILE = 'late\nFOO=bar\r\x1b[31m "quoted" = \\ \x00\u2028\u202e\ud800 Zürich'

@@ -16,13 +16,13 @@ from dnsteer.agent.panics import Panics
 from dnsteer.agent.report import Reporter
 from dnsteer.agent.run import Agent
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
 from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Look
-from dnsteer.metrics.ports import read_ports
+from dnsteer.metrics.switch_readings import read_ports
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError

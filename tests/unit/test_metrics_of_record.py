@@ -15,10 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.exposition import Exposition
-from dnsteer.metrics.switch_metrics import read_switch_metrics
+from dnsteer.metrics.switch_readings import read_switch_metrics
 from dnsteer.slots.maintenance import Maintenance
 from dnsteer.spec.derived import pair_name
 from dnsteer.status.agent_knowledge import UnannouncedVip

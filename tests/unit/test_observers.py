@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dnsteer.agent.report import Reporter
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
 from dnsteer.view.snapshot import SeenRecorder
 from tests.unit.console_cases import known

@@ -9,11 +9,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.datapath import Datapath
 from dnsteer.metrics.observer import Known
-from dnsteer.metrics.switch_metrics import MAX_SERIES, read_switch_metrics
+from dnsteer.metrics.switch_readings import MAX_SERIES, read_switch_metrics
 from dnsteer.switch.thread_counters import NotUnderstoodError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.unit.spec_text import SPEC, changed, load

@@ -21,9 +21,8 @@ from dnsteer.cli.console_options import At, ClientCa, Given, Names, TlsCert, Tls
 from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.events.event_log import SOCKET, Journal, Log, is_journal
 from dnsteer.events.formats import Format
-from dnsteer.events.journal import SOCKET, Journal, is_journal
-from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
@@ -174,9 +173,9 @@ def _served(
         return Served()
     try:
         from dnsteer.cli.prediction import predict
-        from dnsteer.console.recorder import ConsoleRecorder
+        from dnsteer.console.change_log import ConsoleRecorder
         from dnsteer.console.serve import AwaitedSecurity, serve_console, serve_metrics_behind
-        from dnsteer.metrics.agent import AgentMetrics
+        from dnsteer.metrics.agent_metrics import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import MetricsPages, serve_metrics
     except ModuleNotFoundError as err:

@@ -19,13 +19,12 @@ from prometheus_client.samples import Sample
 
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
 from dnsteer.metrics.observer import Known
-from dnsteer.metrics.ports import read_ports
-from dnsteer.metrics.switch_metrics import read_switch_metrics
+from dnsteer.metrics.switch_readings import read_ports, read_switch_metrics
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.flows import Flow
