@@ -17,8 +17,8 @@ from scapy.layers.l2 import ARP, Ether
 
 from dnsteer.checks.load import check_document
 from dnsteer.cli.prediction import predict
-from dnsteer.console import offload_reading
-from dnsteer.console.offload_reading import AGAIN, RARELY, OffloadView, OffloadWatch
+from dnsteer.console import offload_page
+from dnsteer.console.offload_page import AGAIN, RARELY, OffloadView, OffloadWatch
 from dnsteer.console.prediction import Prediction
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
@@ -136,9 +136,9 @@ def test_many_flows_are_read_rarely_and_too_many_not_at_all(
     send(shared)
     few = watch._read(known(shared))
     assert few.reading is not None and few.again == AGAIN and few.reading.total > 20 and not few.error
-    monkeypatch.setattr(offload_reading, "MANY", 20)
+    monkeypatch.setattr(offload_page, "MANY", 20)
     assert watch._read(known(shared)).again == RARELY
-    monkeypatch.setattr(offload_reading, "TOO_MANY", 20)
+    monkeypatch.setattr(offload_page, "TOO_MANY", 20)
     many = watch._read(known(shared))
     assert (many.reading, many.again, many.error) == (None, RARELY, "") and many.figures["megaflows"] > 20
     watch.close()

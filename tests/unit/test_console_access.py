@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from dnsteer.console import limits, sessions, tokens
-from dnsteer.console.access import local_path
-from dnsteer.console.change_request import (
+from dnsteer.console import rate_limits, sessions, tokens
+from dnsteer.console.access import Visitor, local_path
+from dnsteer.console.change_pages import (
     ChangeRequest,
     Preview,
+    VerbRun,
     WrongRequestError,
     plain_answer,
     preview_of,
@@ -22,12 +23,10 @@ from dnsteer.console.change_request import (
 )
 from dnsteer.console.content import ConsolePages
 from dnsteer.console.forms import is_same_origin
-from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
-from dnsteer.console.runs import VerbRun
+from dnsteer.console.rate_limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.sessions import IDLE, LONGEST, ConsoleSession, Sessions
 from dnsteer.console.spec_pages import state_view
 from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, new_token, read_tokens
-from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.basis import basis_hash
 from dnsteer.deploy.verb_request import VerbOutcome
 from dnsteer.slots.maintenance import Overlay
@@ -213,7 +212,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert limit.wait("b") == 1, "all together"
     clock.time += 1000
     assert limit.wait("b") == 0
-    monkeypatch.setattr(limits, "MAX_KEYS", 3)
+    monkeypatch.setattr(rate_limits, "MAX_KEYS", 3)
     for n in range(9):
         limit.count(f"more-{n}")
     assert len(limit._callers) == 3

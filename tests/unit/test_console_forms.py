@@ -15,11 +15,11 @@ from prometheus_client import Metric
 from dnsteer.agent.control import Channel, Control
 from dnsteer.agent.request import Request
 from dnsteer.checks.load import check_document
-from dnsteer.console import forms, plan_limits, sessions, spec_pages
+from dnsteer.console import forms, sessions, spec_pages
 from dnsteer.console.access import Access
 from dnsteer.console.app import RequestGuard, console_application
-from dnsteer.console.plan_limits import too_large
 from dnsteer.console.sessions import Sessions
+from dnsteer.console.spec_pages import too_large
 from dnsteer.console.tokens import Role, Token, TokenFile, append_token, new_token
 from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 from dnsteer.metrics.server import MetricsPages as Metrics
@@ -142,7 +142,7 @@ def test_what_is_too_large_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert too_large("x", SPEC, None) == too_large("x", "a: [", None) == too_large("x", "[1]", None) == ""
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{f'*a{n}, ' * 9}]\n" for n in range(9))
     assert too_large("x", bomb, None) == "", "aliases are refused before anything is made of them, as the plan says"
-    monkeypatch.setattr(plan_limits, "MAX", SpecSize(10, 10))
+    monkeypatch.setattr(spec_pages, "MAX", SpecSize(10, 10))
     assert "expected at most 10 for a plan" in too_large("x", SPEC, None)
     assert too_large("x", SPEC, Spec.model_validate(parse_document("x", SPEC).value)) == ""
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from dnsteer.checks.load import check_document
-from dnsteer.console import offload_content, pace
+from dnsteer.console import offload_page, page_reading
 from dnsteer.console.content import ConsolePages, States
-from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWatch
+from dnsteer.console.offload_page import OffloadLook, OffloadView, OffloadWatch
+from dnsteer.console.page_data import Desk, Picture
 from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.metrics.observer import Known
 from dnsteer.offload.observe import TYPES, FlowJudge
@@ -112,14 +112,14 @@ def test_counters_go_on_though_a_flow_is_parsed_once(monkeypatch: pytest.MonkeyP
 
 
 def test_rows_are_made_once_for_a_reading_and_rates_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    of, pages, make = known(DOCA), ConsolePages(), offload_content._parts
+    of, pages, make = known(DOCA), ConsolePages(), offload_page._parts
     made: list[OffloadLook] = []
 
     def counted(macros: Any, flavor: str, look: OffloadLook) -> Any:
         made.append(look)
         return make(macros, flavor, look)
 
-    monkeypatch.setattr(offload_content, "_parts", counted)
+    monkeypatch.setattr(offload_page, "_parts", counted)
     first, second = (
         OffloadLook(OffloadView(START, of, profile("ovs-doca"), "", read(offloaded=[flow(1, packets)])), None)
         for packets in (7, 900)
@@ -157,7 +157,7 @@ def test_lines_that_cannot_be_read_are_there() -> None:
 
 
 def test_no_more_rows_than_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload_content, "MAX_ROWS", 3)
+    monkeypatch.setattr(offload_page, "MAX_ROWS", 3)
     said = page(read(offloaded=[flow(n) for n in range(9)]))
     assert "3 of 9 are shown" in said and said.count("queries of dns over ipv4 (udp/53)") == 3
 
@@ -191,7 +191,7 @@ def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest
             assert "<table" not in page.text, "it would be empty"
             events = Events(await live.stream("offload", since(page.text)))
             go.set()
-            monkeypatch.setattr(pace, "WAIT", 20.0)
+            monkeypatch.setattr(page_reading, "WAIT", 20.0)
             page = await live.page("offload")
             assert 'queries of <a href="/vips/dns">dns</a> over ipv4' in page.text and page.text.count("<table") == 3
             assert (await events.next("reload"))[0] == "reload", "the page that was open gets the tables"

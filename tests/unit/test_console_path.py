@@ -10,11 +10,22 @@ from typing import Any
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.console import live, pace, path_reading
-from dnsteer.console.offload_reading import OffloadWatch
-from dnsteer.console.path_query import KEY, MAX_LISTED, form_of, is_key, key_of, query_of
-from dnsteer.console.path_reading import AGAIN, MAX_FOLLOWED, RARELY, PathReader, PathReading
-from dnsteer.console.path_watch import PathWatch
+from dnsteer.console import live, page_reading, path_page
+from dnsteer.console.offload_page import OffloadWatch
+from dnsteer.console.path_page import (
+    AGAIN,
+    KEY,
+    MAX_FOLLOWED,
+    MAX_LISTED,
+    RARELY,
+    PathReader,
+    PathReading,
+    PathWatch,
+    form_of,
+    is_key,
+    key_of,
+    query_of,
+)
 from dnsteer.console.rates import Series
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
@@ -166,7 +177,7 @@ def test_without_a_spec_there_is_a_form_and_no_error() -> None:
 
 
 def test_a_switch_that_is_away_is_said_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "WAIT", 20.0)
+    monkeypatch.setattr(page_reading, "WAIT", 20.0)
     page = Console(known()).get("/path?client=198.51.100.7&port=7&vip=dns")
     assert "The path cannot be traced" in page and re.search(r"/nowhere|no control socket", page)
     page = Console(known()).get("/offload")
@@ -228,7 +239,7 @@ def test_so_many_paths_are_followed() -> None:
 
 
 def test_paths_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_reading, "_KEPT", 3)
+    monkeypatch.setattr(path_page, "_KEPT", 3)
     reader, side = Reader([100.0]), Side(known(), Overlay(), START)
     for key in "abcdab":
         reader.read(key, side, ())
@@ -251,7 +262,7 @@ PATH = "path?client=198.51.100.7&port=7&vip=dns"
 
 
 def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pace.WAIT < 1, "pages are to be painted within a second"
+    assert page_reading.WAIT < 1, "pages are to be painted within a second"
     console, reader = Console(known()), Stuck()
 
     async def test() -> None:
@@ -262,7 +273,7 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
             page = await live.page(PATH)
             assert "is being traced" in page.text and page.status == 200
             live._state.topics[PATH].watchers = 1
-            monkeypatch.setattr(pace, "WAIT", 3600.0)
+            monkeypatch.setattr(page_reading, "WAIT", 3600.0)
             live.changed()
             assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).text
             assert not reader.traced and not changed
@@ -290,7 +301,7 @@ def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: py
     def broken(*_: object) -> None:
         raise KeyError(SCRIPT)
 
-    monkeypatch.setattr(pace, "WAIT", 20.0)
+    monkeypatch.setattr(page_reading, "WAIT", 20.0)
     monkeypatch.setattr(PathReader, "_tracer_of", broken)
     monkeypatch.setattr(OffloadWatch, "_look", broken)
     for path, module in (("/path?client=198.51.100.7&port=7&vip=dns", "path"), ("/offload", "offload")):

@@ -14,12 +14,11 @@ import pytest
 from dnsteer.console import app as app_module
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
-from dnsteer.console.change_request import ChangeRequest
+from dnsteer.console.change_pages import MAX_RUNS, ChangeRequest, Runs
 from dnsteer.console.content import NoPageError
-from dnsteer.console.desk import Picture
 from dnsteer.console.live import FullError, LivePages
+from dnsteer.console.page_data import Picture
 from dnsteer.console.rates import POINTS, Series
-from dnsteer.console.runs import MAX_RUNS, Runs
 from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 from dnsteer.view.wording import number, ranges, rounded
 from tests.unit.commands import in_process

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from dnsteer.console import late_answers
+from dnsteer.console import rate_limits
 from dnsteer.console.access import Access
 from dnsteer.console.app import console_application
-from dnsteer.console.late_answers import MAX_LATE, MAX_LATE_OF_CALLER, LateAnswers
+from dnsteer.console.rate_limits import MAX_LATE, MAX_LATE_OF_CALLER, LateAnswers
 from dnsteer.console.tokens import TokenFile, append_token, new_token
 from tests.unit.console_cases import HOST, Console, known
 
@@ -37,7 +37,7 @@ class Guessed:
         self.access._late = LateAnswers(self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
-        assert seconds == late_answers.LATE
+        assert seconds == rate_limits.LATE
         self.waits += 1
         await self.end.wait()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -12,11 +13,41 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from dnsteer.console.forms import MAX_BYTES, FormError, is_of_session, is_same_origin, read_form
-from dnsteer.console.late_answers import LateAnswers
-from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
-from dnsteer.console.sessions import LONGEST, Sessions
-from dnsteer.console.tokens import ROLES, Token, TokenFile
-from dnsteer.console.visitor import ANYBODY, Visitor
+from dnsteer.console.rate_limits import AllowedRate, LateAnswers, RateLimit, caller_of
+from dnsteer.console.sessions import LONGEST, ConsoleSession, Sessions
+from dnsteer.console.tokens import ROLES, Role, Token, TokenFile
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody with a token, by a session or with the request itself; or anybody, where no tokens are asked for."""
+
+    token: Token | None = None
+    session: ConsoleSession | None = None
+
+    @property
+    def name(self) -> str:
+        """The token's name; empty for anybody."""
+        return self.token.name if self.token is not None else ""
+
+    @property
+    def role(self) -> Role:
+        """What they may do."""
+        return self.token.role if self.token is not None else "read"
+
+    @property
+    def may_change(self) -> bool:
+        """Whether their token is one for changes, and they signed in with it: forms need a session."""
+        return self.role == "change" and self.session is not None
+
+    @property
+    def csrf(self) -> str:
+        """The word that forms of the session carry; empty without one."""
+        return self.session.csrf if self.session is not None else ""
+
+
+ANYBODY = Visitor()
+
 
 VISITOR = "dnsteer.visitor"
 """Key of the scope of a request: who asks."""

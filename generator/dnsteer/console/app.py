@@ -17,15 +17,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, visitor_of
-from dnsteer.console.changes import ChangePages
+from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, Visitor, visitor_of
+from dnsteer.console.change_pages import ChangePages
 from dnsteer.console.content import FOLDER, NoPageError
 from dnsteer.console.error_pages import ErrorPages, PageError
 from dnsteer.console.live import FullError, LivePages
-from dnsteer.console.path_query import key_of
+from dnsteer.console.overview_page import filter_key
+from dnsteer.console.path_page import key_of
 from dnsteer.console.spec_pages import SpecPages
-from dnsteer.console.vip_filter import filter_key
-from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.verb_request import RunVerb
 from dnsteer.view.html_file import ASSETS
 from dnsteer.view.wording import why_nothing

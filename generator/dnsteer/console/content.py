@@ -14,21 +14,20 @@ import jinja2
 from markupsafe import Markup, escape
 
 from dnsteer import __version__
-from dnsteer.console.defects import Defect
-from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.links import link_vips
-from dnsteer.console.offload_content import KEY as OFFLOAD
-from dnsteer.console.offload_content import OffloadParts, offload_page
-from dnsteer.console.overview_content import OverviewParts, overview_page
-from dnsteer.console.path_content import path_page, path_parts
-from dnsteer.console.path_query import KEY as PATH
-from dnsteer.console.path_query import MAX_LISTED, is_key
-from dnsteer.console.pool_content import pool_parts
-from dnsteer.console.vip_content import PREFIX as VIP
-from dnsteer.console.vip_content import vip_page, vip_parts
-from dnsteer.console.vip_filter import KEY as OVERVIEW
-from dnsteer.console.vip_filter import is_overview
+from dnsteer.console.offload_page import KEY as OFFLOAD
+from dnsteer.console.offload_page import OffloadParts, OffloadWatch
+from dnsteer.console.overview_page import KEY as OVERVIEW
+from dnsteer.console.overview_page import OverviewParts, is_overview, overview_values
+from dnsteer.console.page_data import Desk, Picture
+from dnsteer.console.page_reading import Defect, DefectError
+from dnsteer.console.path_page import KEY as PATH
+from dnsteer.console.path_page import MAX_LISTED, PathReader, PathWatch, is_key, path_parts, path_values
+from dnsteer.console.pool_page import pool_parts
+from dnsteer.console.prediction import Predict
+from dnsteer.console.vip_page import PREFIX as VIP
+from dnsteer.console.vip_page import vip_parts, vip_values
 from dnsteer.deploy.rollback import rolled_back
+from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
@@ -36,6 +35,7 @@ from dnsteer.view import drawing, wording
 from dnsteer.view.attention_item import AttentionItem, count
 from dnsteer.view.html_file import PAGES
 
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 FOLDER = Path(__file__).parent
 DEFECT = "defect"
 """The shape of a page that cannot be made because of a defect."""
@@ -43,6 +43,22 @@ MAX_ITEMS = 5
 """What needs attention that is shown on pages of other things; the page of all has the rest."""
 _ATTENTION = "attention"
 _OF_POOL = f"{_ATTENTION}?pool="
+
+
+def link_vips(text: str, names: Collection[str], before: str = "VIP") -> Markup:
+    """A text, escaped, in which each of these VIPs is a link where its name follows the word *before*."""
+    out, at = Markup(), 0
+    for found in re.finditer(rf"\b{before} ({_NAME})", text):
+        name = found[1]
+        if name in names:
+            out += escape(text[at : found.start(1)]) + link_vip(name)
+            at = found.end(1)
+    return out + escape(text[at:])
+
+
+def link_vip(name: str) -> Markup:
+    """A link to the page of a VIP."""
+    return Markup('<a href="/vips/{}">{}</a>').format(quote(name, safe=""), name)
 
 
 class NoPageError(Exception):
@@ -306,13 +322,13 @@ def _named(key: str, prefix: str, names: Collection[str]) -> bool:
     return key.startswith(prefix) and key[len(prefix) :] in names
 
 
-def _vip_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
+def _vip_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
     assert picture.side is not None
     name = key[len(VIP) :]
-    return vip_page(name, _pools(picture).get(picture.side.known.spec.vips[name].pool, []), picture, desk)
+    return vip_values(name, _pools(picture).get(picture.side.known.spec.vips[name].pool, []), picture, desk)
 
 
-def _pool_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
+def _pool_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
     assert picture.side is not None
     spec = picture.side.known.spec
     name = key[5:]
@@ -324,15 +340,54 @@ def _pool_page(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
 
 
 _PAGES: Mapping[str, Callable[[Picture, Desk, str], dict[str, Any]]] = {
-    OVERVIEW: overview_page,
-    "vip": _vip_page,
-    "pool": _pool_page,
+    OVERVIEW: overview_values,
+    "vip": _vip_values,
+    "pool": _pool_values,
     _ATTENTION: lambda picture, desk, key: {"pool": key.removeprefix(_OF_POOL) if key != _ATTENTION else ""},
     "pools": lambda picture, desk, key: {},
     "changes": lambda picture, desk, key: {},
-    PATH: lambda picture, desk, key: path_page(picture, key),
-    OFFLOAD: lambda picture, desk, key: offload_page(picture, key),
+    PATH: lambda picture, desk, key: path_values(picture, key),
+    OFFLOAD: lambda picture, desk, key: {},
 }
 _BELOW_OVERVIEW = ("vip", _ATTENTION)
 _SINGLE = _PAGES.keys() - {"vip", "pool"}
 """Pages of which there is one each."""
+
+
+class OnDemand:
+    """Reads for pages that are looked at. *changed* is called on the event loop when there is something new."""
+
+    def __init__(self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None) -> None:
+        self._offload = OffloadWatch(switch, changed, predict)
+        self._paths = PathWatch(PathReader(switch), changed)
+
+    @staticmethod
+    def reads(key: str) -> bool:
+        """Whether the page *key* needs a reading of its own, which may be newer than the picture."""
+        return key == OFFLOAD or key.startswith((f"{PATH}?", VIP))
+
+    async def read(self, key: str, picture: Picture, watched: Sequence[str], *, wait: bool) -> object:
+        """What the page *key* needs beside the picture; None for nothing. *watched* are all pages that are looked at.
+
+        *wait*: somebody asks for this page alone, so wait for its own reading, for a moment. Raises DefectError.
+        """
+        side = picture.side
+        if side is None:
+            return None
+        if key.startswith(f"{PATH}?"):
+            followed = [each for each in watched if each.startswith(f"{PATH}?")]
+            path = await self._paths.look(key, side, followed, wait=wait)
+            if path is not None and path.defect is not None:
+                raise DefectError(path.defect)
+            return path
+        if key != OFFLOAD and not key.startswith(VIP):
+            return None
+        look = await self._offload.look(side, wait=wait, predict=key == OFFLOAD)
+        if key == OFFLOAD and look.view is not None and look.view.defect is not None:
+            raise DefectError(look.view.defect)
+        return look
+
+    def close(self) -> None:
+        """End the threads, once they are done with what they read."""
+        self._offload.close()
+        self._paths.close()

@@ -10,11 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from dnsteer.console.access import VISITOR, Access, local_path, wants_page
+from dnsteer.console.access import ANYBODY, VISITOR, Access, Visitor, local_path, wants_page
+from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.content import NoPageError
 from dnsteer.console.forms import FormError
-from dnsteer.console.recorder import ConsoleRecorder
-from dnsteer.console.visitor import ANYBODY, Visitor
 from dnsteer.view.attention_item import sentence
 from dnsteer.view.snapshot import Seen
 

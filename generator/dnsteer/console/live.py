@@ -7,6 +7,7 @@ minutes, and the parts of the overview are kept up to date, for which the first 
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,15 +20,12 @@ from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Metric
 
-from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, States, defect_content
-from dnsteer.console.defects import Defects
-from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.on_demand import OnDemand
-from dnsteer.console.pace import next_pause
-from dnsteer.console.path_content import REFUSED
+from dnsteer.console.change_log import ConsoleRecorder
+from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, OnDemand, States, defect_content
+from dnsteer.console.page_data import Desk, Picture
+from dnsteer.console.page_reading import Defects, next_pause
+from dnsteer.console.path_page import REFUSED
 from dnsteer.console.prediction import Predict
-from dnsteer.console.recorder import ConsoleRecorder
-from dnsteer.console.topic import Page, Topic
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.tasks import run_together
@@ -35,6 +33,64 @@ from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view.attention_item import AttentionItem
 from dnsteer.view.snapshot import Seen
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as HTML; *status* is that of HTTP."""
+
+    status: int
+    text: str
+
+
+@dataclass
+class Topic:
+    """One page: its parts and numbers, made of *picture*, each with the version at which it changed last."""
+
+    key: str
+    shape: str = ""
+    shaped: int = 0
+    version: int = 0
+    parts: dict[str, tuple[int, str]] = field(default_factory=dict)
+    numbers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    watchers: int = 0
+    used: float = 0.0
+    page: tuple[int, Page] = (-1, Page(500, ""))
+    message: tuple[int, int, bytes] = (-1, -1, b"")
+    picture: Picture | None = None
+
+    def update(self, content: Content, version: int) -> None:
+        """Take what is new."""
+        changed = content.shape != self.shape
+        if changed:
+            self.shape, self.shaped, self.parts, self.numbers = content.shape, version, {}, {}
+        for mine, theirs in ((self.parts, content.parts), (self.numbers, content.numbers)):
+            for name, value in theirs.items():
+                known = mine.get(name)
+                if known is None or known[1] != value:
+                    mine[name] = version, value
+                    changed = True
+            for name in mine.keys() - theirs.keys():
+                del mine[name]
+        if changed:
+            self.version = version
+
+    def since(self, version: int, epoch: int) -> bytes:
+        """A message with what is newer than a *version*."""
+        if self.message[:2] != (version, self.version):
+            if version < self.shaped:
+                kind, data = "reload", {}
+            else:
+                kind = "update"
+                data = {
+                    "parts": {name: value for name, (at, value) in self.parts.items() if at > version},
+                    "numbers": {name: value for name, (at, value) in self.numbers.items() if at > version},
+                }
+            text = json.dumps(data, separators=(",", ":"))
+            made = f"id: {epoch}.{self.version}\nevent: {kind}\ndata: {text}\n\n".encode()
+            self.message = version, self.version, made
+        return self.message[2]
+
 
 INTERVAL, IDLE = 2.0, 15.0
 """Seconds between readings while somebody looks, where they cost little; and while nobody does, or they cost much."""

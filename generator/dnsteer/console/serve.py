@@ -13,10 +13,10 @@ from typing import Any
 
 from dnsteer.console.access import Access
 from dnsteer.console.app import SERVER, RequestGuard, console_application
+from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
 from dnsteer.console.prediction import Predict
-from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.tls import ServerTls
 from dnsteer.console.tokens import TokenFile
 from dnsteer.deploy.target_switch import TargetSwitch

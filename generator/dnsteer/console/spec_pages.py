@@ -13,26 +13,50 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from dnsteer.console.access import Access, visitor_of
-from dnsteer.console.change_request import plain_answer
-from dnsteer.console.changes import ChangePages
+from dnsteer.console.access import Access, Visitor, visitor_of
+from dnsteer.console.change_pages import ChangePages, plain_answer
 from dnsteer.console.content import States
 from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import MAX_BYTES, FormError
-from dnsteer.console.plan_limits import too_large
-from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
-from dnsteer.spec.errors import counted
+from dnsteer.plan.spec_size import SpecSize, size_of_spec
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.errors import SpecError, counted
+from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view.masking import masked
 from dnsteer.view.snapshot import Seen
+
+MAX = SpecSize(200_000, 4_000_000)
+"""Flows, and choices of slots by backends; or twice those of the applied spec, where that is more."""
+
+
+def too_large(file: str, text: str, applied: Spec | None) -> str:
+    """Why a spec is too large for a plan from the console; empty if it is not, or is none: then the plan says why."""
+    try:
+        spec = Spec.model_validate(parse_document(file, text).value)
+    except (SpecError, ValidationError):
+        return ""
+    size, now = size_of_spec(spec), size_of_spec(applied) if applied is not None else SpecSize(0, 0)
+    for what, found, most in (
+        ("flows", size.flows, max(MAX.flows, 2 * now.flows)),
+        ("choices of slots (slots times backends)", size.choices, max(MAX.choices, 2 * now.choices)),
+    ):
+        if found > most:
+            return (
+                f"{file}: found about {found:,} {what}; expected at most {most:,} for a plan from the console, "
+                f"which the agent makes; on the machine: dnsteer plan {file}\n"
+            )
+    return ""
+
 
 PLAN = "/plan"
 MAX_SPEC = 1 << 20

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.offload_reading import OffloadLook, OffloadView
-from dnsteer.console.vip_list import unannounced_vips
+from dnsteer.console.offload_page import OffloadLook, OffloadView
+from dnsteer.console.overview_page import unannounced_vips
+from dnsteer.console.page_data import Desk, Picture
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.derived import Endpoint, endpoints
 from dnsteer.spec.model.spec import Protocol, Vip
@@ -67,7 +67,7 @@ def vip_parts(
     return f"{picture.seen.bridge} {side.known.state.number} {len(views)}", parts, values
 
 
-def vip_page(name: str, views: Sequence[PoolView], picture: Picture, desk: Desk) -> dict[str, Any]:
+def vip_values(name: str, views: Sequence[PoolView], picture: Picture, desk: Desk) -> dict[str, Any]:
     """What the page has beside its parts: names, services with their ports, the way to a path, the line of queries."""
     assert picture.side is not None
     vip = picture.side.known.spec.vips[name]

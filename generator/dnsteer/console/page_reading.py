@@ -1,11 +1,44 @@
-"""Defects: exceptions that nobody expected while a page was made. The pages say so, and all else goes on."""
+"""What readings for one page have in common: how often they are made, how long a page waits, and what becomes of defects.
+
+They cost little, and pages come at once.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.switch.tools import SwitchError
+from dnsteer.switch.unixctl import Unixctl, control_socket
+
+SHARE = 0.02
+"""The part of a core that each of the readings may take: that of counters, and those of the pages Offload and Path."""
+WAIT = 0.3
+"""Seconds that a page waits for a reading of its own: it is to be painted within a second, and shows it when it comes."""
+
+
+def next_pause(cost: float, least: float, most: float) -> float:
+    """Seconds from one reading to the next, within bounds. *cost* is what one takes, in seconds of a core."""
+    return max(least, min(cost / SHARE, most))
+
+
+async def briefly(reading: asyncio.Future[Any]) -> None:
+    """Wait for a reading that is under way, as long as a page may."""
+    await asyncio.wait([reading], timeout=WAIT)
+
+
+def vswitchd(switch: TargetSwitch) -> Unixctl:
+    """A connection, to be closed. Raises SwitchError where it is on another machine, UnavailableError where it is away."""
+    if not switch.remote.startswith("unix:"):
+        raise SwitchError(
+            "this is read through the control socket of ovs-vswitchd, which only an agent on the switch itself reaches; "
+            f"this agent works through {switch.remote}"
+        )
+    return Unixctl(control_socket(switch.remote), switch.timeout)
 
 
 class Defect(NamedTuple):

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dnsteer.console.change_log import PoolChange, Turn
-from dnsteer.console.desk import Desk, Picture, owners_by_title
+from dnsteer.console.page_data import Desk, Picture, owners_by_title
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.view.drawing import slot_map
