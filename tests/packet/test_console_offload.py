@@ -18,11 +18,11 @@ from scapy.layers.l2 import ARP, Ether
 from dnsteer.checks.load import check_document
 from dnsteer.cli.prediction import predict
 from dnsteer.console import offload_page
-from dnsteer.console.offload_page import AGAIN, RARELY, OffloadView, OffloadWatch
+from dnsteer.console.offload_page import AGAIN, RARELY, OffloadPoller, OffloadSnapshot
 from dnsteer.console.prediction import Prediction
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.document import parse_document
 from tests.packet import agents
@@ -122,17 +122,17 @@ def test_it_is_read_again_only_when_it_is_due(shared: Switch, console: tuple[Age
         assert after == before or after - before >= timedelta(seconds=9), "times are cut to seconds"
 
 
-def known(shared: Switch) -> Known:
+def known(shared: Switch) -> AppliedBridge:
     with TargetSwitch(shared.database).session() as session:
         record = session.record_of(BRIDGE)
         state = session.state(record, record.number)
-    return Known(BRIDGE, state, spec_of(LARGE).spec)
+    return AppliedBridge(BRIDGE, state, spec_of(LARGE).spec)
 
 
 def test_many_flows_are_read_rarely_and_too_many_not_at_all(
     shared: Switch, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = OffloadWatch(TargetSwitch(shared.database), lambda: None)
+    watch = OffloadPoller(TargetSwitch(shared.database), lambda: None)
     send(shared)
     few = watch._read(known(shared))
     assert few.reading is not None and few.again == AGAIN and few.reading.total > 20 and not few.error
@@ -150,11 +150,11 @@ def test_a_switch_that_cannot_be_asked(shared: Switch, spec: Path, tmp_path: Pat
         (f"unix:{tmp_path}/db.sock", "db.sock"),
         (shared.listen_on_tcp(), "only an agent on the switch itself"),
     ):
-        view = OffloadWatch(TargetSwitch(remote, timeout=2), lambda: None)._read(here)
+        view = OffloadPoller(TargetSwitch(remote, timeout=2), lambda: None)._read(here)
         assert view.reading is None and why in view.error
 
 
-class Watch(OffloadWatch):
+class Watch(OffloadPoller):
     """With readings that are made up."""
 
     def __init__(self, clock: list[float], again: float) -> None:
@@ -164,9 +164,9 @@ class Watch(OffloadWatch):
         super().__init__(TargetSwitch("unix:/nowhere"), lambda: None, later, lambda: clock[0])
         self.begun, self.again = 0, again
 
-    def _read(self, known: Known) -> OffloadView:
+    def _read(self, known: AppliedBridge) -> OffloadSnapshot:
         self.begun += 1
-        return OffloadView(None, known, again=self.again)  # type: ignore[arg-type]
+        return OffloadSnapshot(None, known, again=self.again)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("again", [AGAIN, RARELY])
@@ -175,7 +175,7 @@ def test_a_reading_begins_when_it_is_due(again: float) -> None:
     watch = Watch(clock, again)
 
     async def looks() -> None:
-        here: Any = type("Side", (), {"known": Known("br-dns", type("S", (), {})(), None)})  # type: ignore[arg-type]
+        here: Any = type("Side", (), {"known": AppliedBridge("br-dns", type("S", (), {})(), None)})  # type: ignore[arg-type]
         for at, begun in ((0.0, 1), (again - 0.1, 1), (again, 2), (2 * again - 0.1, 2), (2 * again, 3)):
             clock[0] = 100.0 + at
             await watch.look(here, wait=True)

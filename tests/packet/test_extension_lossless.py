@@ -22,7 +22,7 @@ from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
 from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.extension import take_slots
@@ -250,7 +250,7 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
     deploy(FileSource(first), target, Options(grace=0))
     with target.session() as session:
         record = session.record_of("br-dns")
-        known = Known("br-dns", session.state(record, record.number), first.spec)
+        known = AppliedBridge("br-dns", session.state(record, record.number), first.spec)
     agent = AgentMetrics()
     agent.bridge_is("br-dns", held=True)
     agent.adopted(known, ())

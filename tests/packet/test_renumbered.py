@@ -17,7 +17,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.counters import BackendKey, CountedService, take_counters
@@ -179,7 +179,7 @@ def test_metrics_do_not_say_of_another_table_what_it_drops(plain: TargetSwitch, 
     loaded, agent = spec_of(LARGE), AgentMetrics()
     with plain.session() as session:
         record = session.record_of("br-dns")
-        known = Known("br-dns", session.state(record, record.number), loaded.spec)
+        known = AppliedBridge("br-dns", session.state(record, record.number), loaded.spec)
     agent.bridge_is("br-dns", held=True)
     agent.adopted(known, ())
     agent.followed(record)

@@ -18,7 +18,7 @@ from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership
@@ -48,17 +48,17 @@ vips:
 """
 
 
-def known(text: str = SPEC, number: int = 1, **more: Any) -> Known:
+def known(text: str = SPEC, number: int = 1, **more: Any) -> AppliedBridge:
     """A state that is applied."""
     loaded = check_document(parse_document("farm.yaml", text))
     state = AppliedState(
         "farm.yaml", text, loaded.digest, "0.1.0", START.isoformat(), "alice@dpu-1", tuple(build_plan(loaded).members),
         {name: vip.pool for name, vip in loaded.spec.vips.items()}, number=number,
     )  # fmt: skip
-    return Known("br-dns", replace(state, **more), loaded.spec)
+    return AppliedBridge("br-dns", replace(state, **more), loaded.spec)
 
 
-def renamed(of: Known, old: str, new: str) -> Known:
+def renamed(of: AppliedBridge, old: str, new: str) -> AppliedBridge:
     """The same with another name of a backend, as only a record that was changed by hand can have it."""
 
     def other(pool: Membership) -> Membership:
@@ -82,7 +82,7 @@ class Console:
     """A console with a clock of its own; its recorder is told what an agent would tell."""
 
     def __init__(
-        self, of: Known | None = None, *entries: Maintenance, host: str = HOST,
+        self, of: AppliedBridge | None = None, *entries: Maintenance, host: str = HOST,
         say: Callable[[str], None] = lambda _: None, **more: Any,
     ) -> None:  # fmt: skip
         self.time = START
@@ -120,7 +120,7 @@ class Console:
         self.seconds += seconds
         for vip, rate in packets.items():
             self.packets[vip, "53/udp"] = self.packets.get((vip, "53/udp"), 0.0) + rate * seconds
-        self.live._desk.read(self._metrics(), self.seconds)
+        self.live._history.read(self._metrics(), self.seconds)
 
     def passes(self, seconds: float) -> None:
         """Let time pass."""

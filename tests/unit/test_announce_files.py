@@ -23,7 +23,7 @@ from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.announced import places_of, route_place
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
 
 ROUTES = {ip_address("192.0.2.53"): VipAnnounce()}
@@ -109,7 +109,7 @@ def test_places(tmp_path: Path) -> None:
 
 def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
     """Another one announces now, and says itself what does not work."""
-    seen = SeenRecorder()
+    seen = SnapshotRecorder()
     for what in ("the announcement of VIPs", "the guard", "OpenFlow", "the withdrawn VIPs", "the former routes", "x"):
         seen.fails(what, "it does not work")
     one = Announcer("unix:/nowhere", seen)
@@ -154,7 +154,7 @@ def test_other_settings_say_of_no_vip_that_it_is_withdrawn(monkeypatch: pytest.M
     reporter = Reporter(lambda text, *_, **__: said.append(text))
     announcing = SPEC.replace("announce: {via: bird}", "announce: {via: bird, hold_max: 5m}")
     first, later = spec_of(announcing), spec_of(announcing.replace("5m", "4m"))
-    one = Announcer("unix:/nowhere", Observers(SeenRecorder(), reporter))
+    one = Announcer("unix:/nowhere", Observers(SnapshotRecorder(), reporter))
     one.record(record())
 
     async def follow() -> None:

@@ -30,7 +30,7 @@ from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.state import KNOWN_KEY
 from dnsteer.switch.tools import UnavailableError
 from dnsteer.view.attention_item import AttentionItem
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.console_cases import SPEC, START, entry, known, record
 from tests.unit.test_top import frame
 
@@ -168,7 +168,7 @@ class Told:
 
     def __init__(self) -> None:
         self.time = START
-        self.recorder = SeenRecorder(lambda: self.time)
+        self.recorder = SnapshotRecorder(lambda: self.time)
         self.recorder.bridge_is("br-dns", held=True)
         self.adopt()
 

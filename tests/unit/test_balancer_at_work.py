@@ -17,7 +17,7 @@ from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.tools import SwitchError
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.test_balancer import following, made, spec
 from tests.unit.test_control_socket import until
 
@@ -28,7 +28,7 @@ class Case:
     def __init__(self) -> None:
         self.acts, self.fails, self.looks, self.moves, self.asked = True, False, 0, 0, 0
         self.said: list[str] = []
-        self.recorder = SeenRecorder()
+        self.recorder = SnapshotRecorder()
         self.recorder.bridge_is("br-dns", held=True)
         reporter = Reporter(lambda text, *_, **__: self.said.append(text))
         self.balancer = made(Observers(self.recorder, reporter))

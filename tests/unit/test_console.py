@@ -164,9 +164,9 @@ def test_a_switch_that_is_away() -> None:
     assert "3 of 3 in service" in page, "what is known stays"
     console.recorder.failed("no OVSDB at unix:/x (No such file)")
     console.recorder.took("loop", 0.1)
-    assert console.recorder.seen().trouble
+    assert console.recorder.snapshot().trouble
     console.recorder.took("loop", 0.1)  # a turn in which nothing failed
-    assert not console.recorder.seen().trouble
+    assert not console.recorder.snapshot().trouble
 
 
 def test_tables_that_differ_and_a_switch_that_does_not_answer() -> None:
@@ -255,7 +255,7 @@ def test_only_pools_that_changed_are_made_anew(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_page_of_a_pool() -> None:
     console = Console(known())
-    console.live._desk.picture(console.recorder.seen(), console.recorder.steps(), START)
+    console.live._history.page_data(console.recorder.snapshot(), console.recorder.steps(), START)
     console.passes(10)
     console.recorder.followed(record(1, entry("ns1", note="CHG-1")))
     page = console.get("/pools/farm")
@@ -348,7 +348,7 @@ def test_a_reading_that_is_shared_counts_once() -> None:
     console = Console(known())
     for _ in range(3):
         console.reads(dns=100.0)
-    before = console.live._desk.traffic.rates()
+    before = console.live._history.traffic.rates()
     console.reads(seconds=0)
-    assert console.live._desk.traffic.rates() == before
-    assert len(console.live._desk.traffic._samples) == 3
+    assert console.live._history.traffic.rates() == before
+    assert len(console.live._history.traffic._samples) == 3

@@ -13,8 +13,8 @@ import pytest
 from dnsteer.console import rate_limits, sessions, tokens
 from dnsteer.console.access import Visitor, local_path
 from dnsteer.console.change_pages import (
+    ChangePreview,
     ChangeRequest,
-    Preview,
     VerbRun,
     WrongRequestError,
     plain_answer,
@@ -305,9 +305,9 @@ def test_forms_escape_all_text() -> None:
     pages, began = ConsolePages(), START
     token = Token("alice", "change", HASH)
     visitor = Visitor(token, ConsoleSession(token, 0, 0, SCRIPT))
-    seen = Console(known(), entry("ns1", note=SCRIPT)).recorder.seen()
+    seen = Console(known(), entry("ns1", note=SCRIPT)).recorder.snapshot()
     request = ChangeRequest("drain", f"farm/{SCRIPT}", {"note": SCRIPT})
-    preview = Preview(SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), changed=True)
+    preview = ChangePreview(SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), changed=True)
     as_recorded = known().state
     states = [replace(as_recorded, note=SCRIPT, number=n, file=SCRIPT, by=SCRIPT, text=f"{SCRIPT} {n}") for n in (2, 1)]
     view = state_view(states, 2)
@@ -319,7 +319,9 @@ def test_forms_escape_all_text() -> None:
     forms = {"given": given, "wrong": wrong, "backends": [(SCRIPT, [SCRIPT])]}
     made = [
         pages.render("preview.html", asked=request, preview=preview, outdated=True, **forms, **common),
-        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **forms, **common),
+        pages.render(
+            "preview.html", asked=request, preview=ChangePreview(error=SCRIPT), outdated=False, **forms, **common
+        ),
         pages.render("change.html", title=SCRIPT, back=SCRIPT, backends=[], given=given, error=wrong, **common),
         pages.render("error.html", title=SCRIPT, back=SCRIPT, back_title=SCRIPT, why=SCRIPT, **common),
         pages.render("run.html", run=run, said=run.said, **common),

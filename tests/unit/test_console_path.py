@@ -11,16 +11,16 @@ import pytest
 from bench.specs import many_vips
 
 from dnsteer.console import live, page_reading, path_page
-from dnsteer.console.offload_page import OffloadWatch
+from dnsteer.console.offload_page import OffloadPoller
 from dnsteer.console.path_page import (
     AGAIN,
     KEY,
     MAX_FOLLOWED,
     MAX_LISTED,
     RARELY,
+    PathPoller,
     PathReader,
     PathReading,
-    PathWatch,
     form_of,
     is_key,
     key_of,
@@ -32,7 +32,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
 from dnsteer.status.trace_words import trace_in_words
 from dnsteer.switch.trace import read_trace
-from dnsteer.view.snapshot import Side
+from dnsteer.view.snapshot import StateSnapshot
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
 TRACE = """\
@@ -192,7 +192,7 @@ class Reader(PathReader):
         self.traced: list[str] = []
         self.clock, self.takes = clock, 0.0
 
-    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+    def _read(self, key: str, side: StateSnapshot, series: Series) -> PathReading:
         self.traced.append(key)
         self.clock[0] += self.takes
         return PathReading(START)
@@ -200,12 +200,12 @@ class Reader(PathReader):
 
 def test_a_path_is_traced_so_often_and_no_more() -> None:
     clock = [100.0]
-    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
     for at, count in ((0.0, 1), (0.1, 1), (AGAIN - 0.1, 1), (AGAIN, 2), (AGAIN + 0.1, 2), (2 * AGAIN, 3)):
         clock[0] = 100.0 + at
         reader.read("path?a", side, ["path?a"])
         assert len(reader.traced) == count, at
-    reader.read("path?a", Side(known(), Overlay(), START), ["path?a"])
+    reader.read("path?a", StateSnapshot(known(), Overlay(), START), ["path?a"])
     assert len(reader.traced) == 4, "another state"
 
 
@@ -215,7 +215,7 @@ def test_a_path_is_traced_so_often_and_no_more() -> None:
 )
 def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int, again: float) -> None:
     clock = [100.0]
-    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
     reader.takes = takes
     keys = [f"path?{n}" for n in range(followed)]
     for at, count in ((0.0, 1), (again - 0.01, 1), (again + 0.01, 2)):
@@ -226,7 +226,7 @@ def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int
 
 def test_so_many_paths_are_followed() -> None:
     clock = [100.0]
-    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
     keys = [f"path?{n}" for n in range(MAX_FOLLOWED + 2)]
     for turn in range(3):
         clock[0] = 100.0 + turn * AGAIN
@@ -240,7 +240,7 @@ def test_so_many_paths_are_followed() -> None:
 
 def test_paths_that_nobody_asks_for_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(path_page, "_KEPT", 3)
-    reader, side = Reader([100.0]), Side(known(), Overlay(), START)
+    reader, side = Reader([100.0]), StateSnapshot(known(), Overlay(), START)
     for key in "abcdab":
         reader.read(key, side, ())
     assert reader.traced == list("abcdab") and len(reader._paths) == 3
@@ -253,7 +253,7 @@ class Stuck(Reader):
         super().__init__([100.0])
         self.go, self.fails = threading.Event(), False
 
-    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+    def _read(self, key: str, side: StateSnapshot, series: Series) -> PathReading:
         self.go.wait(20)
         return super()._read(key, side, series)
 
@@ -268,7 +268,7 @@ def test_other_pages_do_not_wait_for_a_path(monkeypatch: pytest.MonkeyPatch) -> 
     async def test() -> None:
         live = console.live
         changed: list[bool] = []
-        live._on_demand._paths = PathWatch(reader, lambda: changed.append(True))
+        live._on_demand._paths = PathPoller(reader, lambda: changed.append(True))
         try:
             page = await live.page(PATH)
             assert "is being traced" in page.text and page.status == 200
@@ -303,7 +303,7 @@ def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: py
 
     monkeypatch.setattr(page_reading, "WAIT", 20.0)
     monkeypatch.setattr(PathReader, "_tracer_of", broken)
-    monkeypatch.setattr(OffloadWatch, "_look", broken)
+    monkeypatch.setattr(OffloadPoller, "_look", broken)
     for path, module in (("/path?client=198.51.100.7&port=7&vip=dns", "path"), ("/offload", "offload")):
         console = Console(known(), say=said.append)
         for _ in range(2):
@@ -366,7 +366,7 @@ def test_the_console_goes_on_though_all_pages_lack_something(
 
     monkeypatch.setattr(live, "INTERVAL", 0.05)
     monkeypatch.setattr(live, "IDLE", 0.05)
-    monkeypatch.setattr(console.live._desk, part, broken)
+    monkeypatch.setattr(console.live._history, part, broken)
 
     async def test() -> None:
         running = asyncio.create_task(console.live.run())

@@ -14,10 +14,10 @@ import pytest
 from dnsteer.console import app as app_module
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
-from dnsteer.console.change_pages import MAX_RUNS, ChangeRequest, Runs
+from dnsteer.console.change_pages import MAX_RUNS, ChangeRequest, ChangeRuns
 from dnsteer.console.content import NoPageError
-from dnsteer.console.live import FullError, LivePages
-from dnsteer.console.page_data import Picture
+from dnsteer.console.live import LivePages, TooManyStreamsError
+from dnsteer.console.page_data import PageData
 from dnsteer.console.rates import POINTS, Series
 from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 from dnsteer.view.wording import number, ranges, rounded
@@ -209,9 +209,9 @@ def test_the_overview_is_made_before_anybody_asks() -> None:
 @pytest.mark.parametrize("maker", ["the console itself", "a visitor who leaves"])
 def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.MonkeyPatch, maker: str) -> None:
     console, begun, go = Console(known()), threading.Event(), threading.Event()
-    make = console.live._desk.picture
+    make = console.live._history.page_data
 
-    def slowly(*args: Any) -> Picture:
+    def slowly(*args: Any) -> PageData:
         begun.set()
         assert go.wait(10)
         return make(*args)
@@ -276,7 +276,7 @@ def test_so_many_browsers_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
         for each in streams:
             await each.next("reload")
         assert of.watchers == 2
-        with pytest.raises(FullError):
+        with pytest.raises(TooManyStreamsError):
             await of.stream("overview", "")
         await streams[0].end()
         third = Events(await of.stream("overview", ""))
@@ -304,7 +304,7 @@ def test_the_last_changes_that_were_begun_are_kept() -> None:
         async def run_verb(asked: VerbRequest) -> VerbOutcome:
             return VerbOutcome(0)
 
-        runs, names = Runs(run_verb), []
+        runs, names = ChangeRuns(run_verb), []
         for _ in range(MAX_RUNS + 3):
             names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), VerbRequest((), "ann")))
             await runs.wait(names[-1], 5)

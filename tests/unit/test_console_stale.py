@@ -69,11 +69,11 @@ def test_an_agent_that_has_just_begun_has_asked_no_bridge() -> None:
     console = Console(known())
     up = GaugeMetricFamily("dnsteer_switch_up", "", labels=("bridge",))
     up.add_metric([""], 0)
-    console.live._desk.read([up], 1.0)
+    console.live._history.read([up], 1.0)
     assert banner(console.get()) == ""
     up.samples.clear()
     up.add_metric(["br-dns"], 0)
-    console.live._desk.read([up], 2.0)
+    console.live._history.read([up], 2.0)
     console.live.changed()
     assert "The switch does not answer" in banner(console.get())
 

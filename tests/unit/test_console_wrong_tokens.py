@@ -13,7 +13,7 @@ import pytest
 from dnsteer.console import rate_limits
 from dnsteer.console.access import Access
 from dnsteer.console.app import console_application
-from dnsteer.console.rate_limits import MAX_LATE, MAX_LATE_OF_CALLER, LateAnswers
+from dnsteer.console.rate_limits import MAX_LATE, MAX_LATE_OF_CALLER, DelayedAnswers
 from dnsteer.console.tokens import TokenFile, append_token, new_token
 from tests.unit.console_cases import HOST, Console, known
 
@@ -34,7 +34,7 @@ class Guessed:
         self.access = Access(TokenFile(folder / "tokens", lambda _: None), self.said.append)
         console = Console(known())
         self.app = console_application(console.live, console._scraped, HOST, self.access)
-        self.access._late = LateAnswers(self._sleep)
+        self.access._late = DelayedAnswers(self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         assert seconds == rate_limits.LATE

@@ -19,7 +19,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.metrics.observer import Observers
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.packet.command import FARM
 from tests.unit.test_control_socket import until
 from tests.unit.test_gratuitous import SPEC as EXAMPLE
@@ -41,7 +41,7 @@ class Case:
         """How often the gateway's address was sent by each port."""
         self.tries = 0
         self.said: list[str] = []
-        self.recorder = SeenRecorder()
+        self.recorder = SnapshotRecorder()
         self.recorder.bridge_is("br-dns", held=True)
         self.notices = NeighborNotices(SimpleNamespace(client=lambda _: self))  # type: ignore[arg-type]
 

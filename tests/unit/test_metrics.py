@@ -21,7 +21,7 @@ from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
-from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Look
+from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, Look
 from dnsteer.metrics.switch_readings import read_ports
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -195,7 +195,7 @@ def test_a_trouble_of_the_datapath_is_said_once_and_metrics_of_it_go(monkeypatch
     collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
     agent = Agent.__new__(Agent)
     agent._observer = Reporter(lambda text, *_, **__: texts.append(text))
-    known = Known("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
+    known = AppliedBridge("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
 
     def read() -> set[str]:
         collector._read_datapath(known)
@@ -273,7 +273,7 @@ def text_of(metrics: AgentMetrics) -> str:
 
 def adopted(*checks: tuple[str, str, str]) -> AgentMetrics:
     metrics = AgentMetrics()
-    metrics.adopted(Known("br0", None, None), checks)  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), checks)  # type: ignore[arg-type]
     return metrics
 
 
@@ -292,7 +292,7 @@ def test_results_of_checks_go_on_over_an_apply_and_those_that_are_gone_are_forgo
     for check in (CHECK, gone):
         metrics.checked(check, 0.003, good=True)
     assert 'pool="old"' in text_of(metrics)
-    metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), [CHECK])  # type: ignore[arg-type]
     metrics.checked(gone, 0.003, good=True)  # its probe was under way
     metrics.turned(CheckTurn(gone, healthy=False))
     text = text_of(metrics)
@@ -305,13 +305,13 @@ def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
     metrics = adopted(CHECK)
     metrics.panicked("farm", ("",))
     metrics.panicked("farm", ("",))  # another of its services
-    metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), [CHECK])  # type: ignore[arg-type]
     for line, panics in (("1.0", False), ("0.0", True)):
         assert f'dnsteer_pool_panic{{pool="farm"}} {line}' in text_of(metrics)
         assert 'dnsteer_agent_panics_total{pool="farm"} 1.0' in text_of(metrics)
         if not panics:
             metrics.panicked("farm", ())
-    metrics.adopted(Known("br0", None, None), [])  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), [])  # type: ignore[arg-type]
     assert "farm" not in text_of(metrics)
 
 

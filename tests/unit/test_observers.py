@@ -9,7 +9,7 @@ import pytest
 from dnsteer.agent.report import Reporter
 from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.console_cases import known
 
 CHECK = ("farm", "ns1", "dns")
@@ -31,7 +31,7 @@ class Case:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, str]] = []
         self.fields: list[dict[str, object]] = []
-        self.seen, self.metrics = SeenRecorder(), AgentMetrics()
+        self.seen, self.metrics = SnapshotRecorder(), AgentMetrics()
         self.all = Observers(self.metrics, self.seen, Reporter(self._say))
         self.all.bridge_is("br-dns", held=True)
 

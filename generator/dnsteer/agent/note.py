@@ -11,7 +11,7 @@ from typing import Any
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.agent_note import NoteSession
 from dnsteer.switch.tools import SwitchError
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 
 PACE = 5.0
 """Seconds between two writes, at least."""
@@ -32,7 +32,7 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value[:_LONG] if isinstance(value, str) else value for key, value in entry.items()}
 
 
-async def keep_note(switch: TargetSwitch, bridge: str, seen: SeenRecorder) -> None:
+async def keep_note(switch: TargetSwitch, bridge: str, seen: SnapshotRecorder) -> None:
     """Keep the note on a bridge until cancelled."""
     written: Any = ...
     while True:

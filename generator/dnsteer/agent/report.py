@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.overlay_change import OverlayChange
 from dnsteer.events.event import Level, Name, Say
-from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, KeptChange, Known, Look, PanicChange
+from dnsteer.metrics.observer import AgentObserver, AppliedBridge, Check, CheckTurn, KeptChange, Look, PanicChange
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.status.agent_knowledge import WARNS
@@ -40,7 +40,7 @@ class Reporter(AgentObserver):
         else:
             self.fails("the claim", f"another agent works on bridge {name}; standing by", "info")
 
-    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+    def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """See AgentObserver."""
         pools, number = len({pool for pool, _, _ in checks}), known.state.number
         self.say(

@@ -43,11 +43,11 @@ from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import Say
-from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Observers
+from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, Observers
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
@@ -61,9 +61,9 @@ class Agent:
 
     def __init__(
         self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
-        seen: SeenRecorder | None = None, observers: Sequence[AgentObserver] = (),
+        seen: SnapshotRecorder | None = None, observers: Sequence[AgentObserver] = (),
     ) -> None:  # fmt: skip
-        self._seen = seen or SeenRecorder()
+        self._seen = seen or SnapshotRecorder()
         observer = self._observer = Observers(*observers, self._seen, Reporter(say))
         self.supervisor = Supervisor(observer)
         self._memory = SwitchMemory(switch.remote, self._seen.tell)
@@ -375,7 +375,7 @@ class Agent:
             self._notices.begin(world)
             self._panics.adopt(world.rules)
             self._observer.forget("the metric of ", "the part deciding about ")
-            known = Known(world.bridge, world.state, world.spec)
+            known = AppliedBridge(world.bridge, world.state, world.spec)
             turns = [self._turn_of(target) for target in world.targets]
             failing = [turn for turn in turns if not turn.healthy]
             self._observer.adopted(known, [turn.check for turn in turns], failing)

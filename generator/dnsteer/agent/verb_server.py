@@ -12,7 +12,7 @@ from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Spec
-from dnsteer.view.snapshot import SeenRecorder
+from dnsteer.view.snapshot import SnapshotRecorder
 
 
 class VerbServer:
@@ -20,7 +20,7 @@ class VerbServer:
     that is followed, if one is; *acts* says whether this agent acts on the switch, or another one does."""
 
     def __init__(
-        self, switch: HeldSwitch, run_request: RunRequestOn, observer: AgentObserver, seen: SeenRecorder,
+        self, switch: HeldSwitch, run_request: RunRequestOn, observer: AgentObserver, seen: SnapshotRecorder,
         applied: Callable[[], Spec | None], acts: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied

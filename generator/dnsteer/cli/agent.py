@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
     from dnsteer.events.event import Say
     from dnsteer.metrics.observer import AgentObserver
-    from dnsteer.view.snapshot import SeenRecorder
+    from dnsteer.view.snapshot import SnapshotRecorder
 
     Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
     """What serves something, by what that is."""
@@ -157,7 +157,7 @@ class Served:
     *serving* serves it, *begin* tells the agent of it, *read_again* reads its files again, and *close* ends it.
     """
 
-    seen: SeenRecorder | None = None
+    seen: SnapshotRecorder | None = None
     observers: Sequence[AgentObserver] = ()
     serving: Serving = field(default_factory=dict)
     begin: Callable[[Agent], None] = lambda _: None

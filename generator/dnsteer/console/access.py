@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
 from dnsteer.console.forms import MAX_BYTES, FormError, is_of_session, is_same_origin, read_form
-from dnsteer.console.rate_limits import AllowedRate, LateAnswers, RateLimit, caller_of
+from dnsteer.console.rate_limits import AllowedRate, DelayedAnswers, RateLimit, caller_of
 from dnsteer.console.sessions import LONGEST, ConsoleSession, Sessions
 from dnsteer.console.tokens import ROLES, Role, Token, TokenFile
 
@@ -75,7 +75,7 @@ class Access:
     def __init__(self, tokens: TokenFile | None, say: Say, *, secure: bool = False, browsers: bool = True) -> None:
         self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
         self.sessions = Sessions()
-        self._failures, self._late, self._unlogged = RateLimit(*_FAILURES), LateAnswers(), 0
+        self._failures, self._late, self._unlogged = RateLimit(*_FAILURES), DelayedAnswers(), 0
         self._posts = {role: RateLimit(*_POSTS) for role in ROLES}
 
     @property

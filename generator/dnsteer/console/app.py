@@ -21,7 +21,7 @@ from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, Visitor, 
 from dnsteer.console.change_pages import ChangePages
 from dnsteer.console.content import FOLDER, NoPageError
 from dnsteer.console.error_pages import ErrorPages, PageError
-from dnsteer.console.live import FullError, LivePages
+from dnsteer.console.live import LivePages, TooManyStreamsError
 from dnsteer.console.overview_page import filter_key
 from dnsteer.console.path_page import key_of
 from dnsteer.console.spec_pages import SpecPages
@@ -217,11 +217,11 @@ class _Requests:
         try:
             return await self._answer(key, request)
         except NoPageError:
-            seen = self._live.recorder.seen()
-            if seen.now is not None:
+            snapshot = self._live.recorder.snapshot()
+            if snapshot.applied is not None:
                 raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
             # Whether there is one is not known here.
-            raise PageError(503, seen.trouble or why_nothing(seen.stands_by)) from None
+            raise PageError(503, snapshot.trouble or why_nothing(snapshot.stands_by)) from None
 
     async def _page(self, request: Request) -> Response:
         key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
@@ -248,7 +248,7 @@ class _Requests:
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         try:
             stream = await self._live.stream(request.query_params.get("page", ""), since)
-        except FullError:
+        except TooManyStreamsError:
             raise PageError(503, "too many browsers look already", {"retry-after": "10"}) from None
         valid = _while_valid(stream, self._access, visitor_of(request))
         return StreamingResponse(valid, media_type="text/event-stream")

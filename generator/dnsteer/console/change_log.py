@@ -13,22 +13,22 @@ from dnsteer.slots.decisions import decisions_between, same_entry
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
-from dnsteer.view.snapshot import SeenRecorder, Side
+from dnsteer.view.snapshot import SnapshotRecorder, StateSnapshot
 
 _MAX_STEPS = 1000
 """Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""
 
 
-class ConsoleRecorder(SeenRecorder):
+class ConsoleRecorder(SnapshotRecorder):
     """Keeps what the console shows. *changed* is called on the event loop when any of it does."""
 
-    _steps: tuple[Side, ...] = ()
+    _steps: tuple[StateSnapshot, ...] = ()
 
-    def stepped(self, side: Side) -> None:
-        """See SeenRecorder."""
-        self._steps = (*self._steps[-_MAX_STEPS:], side)
+    def stepped(self, applied: StateSnapshot) -> None:
+        """See SnapshotRecorder."""
+        self._steps = (*self._steps[-_MAX_STEPS:], applied)
 
-    def steps(self) -> list[Side]:
+    def steps(self) -> list[StateSnapshot]:
         """The sides since the last call, each another than the one before it."""
         found, self._steps = self._steps, ()
         return list(found)
@@ -69,7 +69,7 @@ class PoolChange:
 
 
 @dataclass(frozen=True)
-class Turn:
+class StatePeriod:
     """A backend's state from a time on, and why."""
 
     time: datetime
@@ -83,17 +83,17 @@ class ChangeLog:
 
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     pools: dict[str, PoolChange] = field(default_factory=dict)
-    turns: dict[tuple[str, str], deque[Turn]] = field(default_factory=dict)
-    _side: Side | None = None
+    turns: dict[tuple[str, str], deque[StatePeriod]] = field(default_factory=dict)
+    _applied: StateSnapshot | None = None
 
-    def add(self, steps: Iterable[Side]) -> None:
+    def add(self, steps: Iterable[StateSnapshot]) -> None:
         """Add what the agent saw, in order."""
-        for side in steps:
-            before, self._side = self._side, side
+        for applied in steps:
+            before, self._applied = self._applied, applied
             if before is not None:
-                self._add(before, side)
+                self._add(before, applied)
 
-    def _add(self, before: Side, after: Side) -> None:
+    def _add(self, before: StateSnapshot, after: StateSnapshot) -> None:
         applied = after.known.state.number if after.known.state.number != before.known.state.number else 0
         sides = (
             Assignment(before.known.state.members, before.overlay),
@@ -134,12 +134,12 @@ class ChangeLog:
                     word, why = "failing", next(iter(whys.values()))
                 turns = self.turns.setdefault(key, deque(maxlen=MAX_TURNS))
                 if not turns or turns[-1].word != word:
-                    turns.append(Turn(time, word, why))
+                    turns.append(StatePeriod(time, word, why))
         for key in self.turns.keys() - there:
             del self.turns[key]
 
 
-def _change(before: Side, after: Side, applied: int) -> Change:
+def _change(before: StateSnapshot, after: StateSnapshot, applied: int) -> Change:
     if applied:
         state = after.known.state
         said = (f"state {applied} applied", *(f"{a.title} ends" for a in state.ended))

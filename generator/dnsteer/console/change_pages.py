@@ -26,7 +26,7 @@ from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import FormError
 from dnsteer.deploy.times import now
 from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
-from dnsteer.view.snapshot import Seen
+from dnsteer.view.snapshot import SwitchSnapshot
 
 VERBS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "drain": ("Drain", ("over", "for", "note")),
@@ -103,7 +103,7 @@ def request_of(fields: Mapping[str, str], backends: Collection[str]) -> ChangeRe
 
 
 @dataclass(frozen=True)
-class Preview:
+class ChangePreview:
     """What a change would do, in words. *asks* is what the command line asks about; *error* why it is refused.
 
     *found* is the fingerprint of the record that it was made on.
@@ -117,7 +117,7 @@ class Preview:
     error: str = ""
 
 
-def preview_of(outcome: VerbOutcome) -> Preview:
+def preview_of(outcome: VerbOutcome) -> ChangePreview:
     """What a preview has found."""
     try:
         value: dict[str, Any] = json.loads(outcome.out)
@@ -125,7 +125,9 @@ def preview_of(outcome: VerbOutcome) -> Preview:
         value = {}
     if not value.get("ok"):
         findings = "\n".join(_finding(each) for each in value.get("errors", ()))
-        return Preview(outcome.found, error=value.get("error") or findings or plain_answer(outcome.said) or "it failed")
+        return ChangePreview(
+            outcome.found, error=value.get("error") or findings or plain_answer(outcome.said) or "it failed"
+        )
     words = list(value.get("words", ()))
     words += [each["text"] for key in ("changes", "moves") if "words" not in value for each in value.get(key, ())]
     words += [value["named"]] if value.get("named") else []
@@ -133,7 +135,9 @@ def preview_of(outcome: VerbOutcome) -> Preview:
     if not words and value.get("changed"):
         words.append("tables or settings that differ from the record are put right")
     warnings = (*value.get("warnings", ()), *value.get("notes", ()))
-    return Preview(outcome.found, tuple(words), tuple(value.get("asks", ())), warnings, bool(value.get("changed")))
+    return ChangePreview(
+        outcome.found, tuple(words), tuple(value.get("asks", ())), warnings, bool(value.get("changed"))
+    )
 
 
 def plain_answer(text: str) -> str:
@@ -168,7 +172,7 @@ class VerbRun:
         return plain_answer(self.outcome.said) if self.outcome is not None else ""
 
 
-class Runs:
+class ChangeRuns:
     """The changes that were begun, by an id."""
 
     def __init__(self, run_verb: RunVerb) -> None:
@@ -219,7 +223,7 @@ class ChangePages:
 
     def __init__(self, access: Access, recorder: ConsoleRecorder, run_verb: RunVerb, render: Render) -> None:
         self._access, self._recorder, self._run_verb, self._render = access, recorder, run_verb, render
-        self._runs = Runs(run_verb)
+        self._runs = ChangeRuns(run_verb)
 
     def routes(self) -> list[Route]:
         """The routes of the pages."""
@@ -231,19 +235,19 @@ class ChangePages:
 
     def refusal(self, visitor: Visitor) -> str:
         """Why somebody may change nothing; empty if they may."""
-        side = self._recorder.seen().now
-        if side is None:
+        applied = self._recorder.snapshot().applied
+        if applied is None:
             return "this agent does not act on the switch"
-        console = side.known.spec.switch.console
+        console = applied.known.spec.switch.console
         if console is None or not console.allow_changes:
             return OFF
         return "" if visitor.may_change else _ROLE
 
     def backends(self, pool: str) -> list[tuple[str, list[str]]]:
         """The backends of a pool of the applied spec, as POOL/BACKEND, each with the maintenance that it is in."""
-        seen = self._seen()
-        overlay = seen.now.overlay.of(pool) if seen.now is not None else ()
-        names = [name for name in backends_of(seen) if name.startswith(f"{pool}/")]
+        snapshot = self._seen()
+        overlay = snapshot.applied.overlay.of(pool) if snapshot.applied is not None else ()
+        names = [name for name in backends_of(snapshot) if name.startswith(f"{pool}/")]
         return [(name, [entry.state for entry in overlay if entry.name == name]) for name in names]
 
     async def _preview_form(self, request: Request) -> Response:
@@ -321,19 +325,19 @@ class ChangePages:
     def _page(self, name: str, visitor: Visitor, **more: Any) -> str:
         return self._render(name, **{"seen": self._seen(), "visitor": visitor, "page": "changes", **more})
 
-    def _seen(self) -> Seen:
-        return self._recorder.seen()
+    def _seen(self) -> SwitchSnapshot:
+        return self._recorder.snapshot()
 
 
-def _wrong_field(asked: ChangeRequest, preview: Preview) -> WrongRequestError:
+def _wrong_field(asked: ChangeRequest, preview: ChangePreview) -> WrongRequestError:
     """What a refused preview says, with the option that it names first: `--for must be longer than --over`."""
     named = [(preview.error.find(f"--{name}"), name) for name in asked.options if f"--{name}" in preview.error]
     return WrongRequestError(preview.error, min(named)[1] if named else "")
 
 
-def backends_of(seen: Seen) -> list[str]:
+def backends_of(snapshot: SwitchSnapshot) -> list[str]:
     """The backends of the applied spec, as POOL/BACKEND."""
-    pools = seen.now.known.spec.pools if seen.now is not None else {}
+    pools = snapshot.applied.known.spec.pools if snapshot.applied is not None else {}
     return [f"{name}/{backend.name}" for name, pool in pools.items() for backend in pool.backends]
 
 

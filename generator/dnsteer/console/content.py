@@ -15,13 +15,13 @@ from markupsafe import Markup, escape
 
 from dnsteer import __version__
 from dnsteer.console.offload_page import KEY as OFFLOAD
-from dnsteer.console.offload_page import OffloadParts, OffloadWatch
+from dnsteer.console.offload_page import OffloadParts, OffloadPoller
 from dnsteer.console.overview_page import KEY as OVERVIEW
 from dnsteer.console.overview_page import OverviewParts, is_overview, overview_values
-from dnsteer.console.page_data import Desk, Picture
+from dnsteer.console.page_data import PageData, PageHistory
 from dnsteer.console.page_reading import Defect, DefectError
 from dnsteer.console.path_page import KEY as PATH
-from dnsteer.console.path_page import MAX_LISTED, PathReader, PathWatch, is_key, path_parts, path_values
+from dnsteer.console.path_page import MAX_LISTED, PathPoller, PathReader, is_key, path_parts, path_values
 from dnsteer.console.pool_page import pool_parts
 from dnsteer.console.prediction import Predict
 from dnsteer.console.vip_page import PREFIX as VIP
@@ -80,7 +80,7 @@ def defect_content(defect: Defect) -> Content:
 
 
 @dataclass(frozen=True)
-class States:
+class RecordedStates:
     """The recorded states, newest first, as of the record *key*; *error* is why they could not be read."""
 
     key: object = None
@@ -135,65 +135,67 @@ class ConsolePages:
         self._overview = OverviewParts(self._vip_macros, self._health_of)
         self._health: dict[tuple[str, ...], tuple[object, str]] = {}
 
-    def check(self, key: str, picture: Picture) -> None:
+    def check(self, key: str, data: PageData) -> None:
         """Raise NoPageError if there is no page *key*."""
         known = (
             key in _SINGLE
             or is_key(key)
             or is_overview(key)
-            or _named(key, "pool/", _pools(picture))
-            or _named(key, _OF_POOL, _pools(picture))
-            or _named(key, VIP, picture.seen.vips)
+            or _named(key, "pool/", _pools(data))
+            or _named(key, _OF_POOL, _pools(data))
+            or _named(key, VIP, data.snapshot.vips)
         )
         if not known:
             raise NoPageError(key)
 
-    def content(self, key: str, picture: Picture, desk: Desk, states: States, read: object = None) -> Content:
+    def content(
+        self, key: str, data: PageData, history: PageHistory, states: RecordedStates, read: object = None
+    ) -> Content:
         """What can change on a page; *read* is what was read for it alone. Raises NoPageError."""
-        self.check(key, picture)
+        self.check(key, data)
         if is_overview(key):
-            shape, parts, values = self._overview.content(key, picture, _pools(picture))
-            switch = str(self._macros.switch(picture, picture.seen))
-            return Content(shape, {**self._common(picture, picture.items), "switch": switch, **parts}, values)
+            shape, parts, values = self._overview.content(key, data, _pools(data))
+            switch = str(self._macros.switch(data, data.snapshot))
+            return Content(shape, {**self._common(data, data.items), "switch": switch, **parts}, values)
         if key.startswith(VIP):
-            return self._vip(key[len(VIP) :], picture, desk, read)
+            return self._vip(key[len(VIP) :], data, history, read)
         if key == OFFLOAD:
-            shape, parts, values = self._offload.content(picture, read)
-            return Content(shape, {**self._common(picture, ()), **parts}, values)
+            shape, parts, values = self._offload.content(data, read)
+            return Content(shape, {**self._common(data, ()), **parts}, values)
         if is_key(key):
-            shape, parts, values = path_parts(self._path_macros, key, picture, read)
-            return Content(shape, {**self._common(picture, ()), **parts}, values)
+            shape, parts, values = path_parts(self._path_macros, key, data, read)
+            return Content(shape, {**self._common(data, ()), **parts}, values)
         if key == "changes":
-            return self._changes(picture, desk, states)
+            return self._changes(data, history, states)
         if key == "pools":
-            return self._pools_list(picture)
+            return self._pools_list(data)
         if key.startswith("pool/"):
-            return self._pool(key[5:], picture, desk)
+            return self._pool(key[5:], data, history)
         pool = key.removeprefix(_OF_POOL) if key != _ATTENTION else ""
-        items = [item for item in picture.items if item.pool == pool] if pool else picture.items
-        return Content(key, self._common(picture, items, most=len(items)))
+        items = [item for item in data.items if item.pool == pool] if pool else data.items
+        return Content(key, self._common(data, items, most=len(items)))
 
     def page(
         self,
         key: str,
-        picture: Picture,
+        data: PageData,
         shape: str,
         parts: Mapping[str, str],
         values: Mapping[str, Any],
         version: str,
-        desk: Desk,
+        history: PageHistory,
     ) -> str:
         """The page as a whole."""
         name = key.partition("/")[0].partition("?")[0]
         more: Mapping[str, Any] = {}
         if shape != DEFECT:
-            more = _PAGES[name](picture, desk, key)
-        counts = count(picture.items)
+            more = _PAGES[name](data, history, key)
+        counts = count(data.items)
         return self._env.get_template(f"{DEFECT if shape == DEFECT else name}.html").render(
             page="overview" if name in _BELOW_OVERVIEW else name,
             key=key,
-            picture=picture,
-            seen=picture.seen,
+            data=data,
+            snapshot=data.snapshot,
             parts=_Safe(parts, values),
             numbers=values,
             since=version,
@@ -211,7 +213,7 @@ class ConsolePages:
 
     def _common(
         self,
-        picture: Picture,
+        data: PageData,
         items: Sequence[AttentionItem],
         pool: str = "",
         *,
@@ -223,60 +225,60 @@ class ConsolePages:
         Beside it, why what the page shows may be old.
         """
         address = f"/{_OF_POOL}{quote(pool, safe='')}" if pool else f"/{_ATTENTION}"
-        attention = str(self._macros.attention(items, count(items), most, address, picture.seen.vips, own_page))
+        attention = str(self._macros.attention(items, count(items), most, address, data.snapshot.vips, own_page))
         return {
             "attention": attention,
-            "stale": str(self._macros.stale(picture.stale)) if picture.stale is not None else "",
+            "stale": str(self._macros.stale(data.stale)) if data.stale is not None else "",
         }
 
-    def _vip(self, name: str, picture: Picture, desk: Desk, read: object) -> Content:
-        assert picture.side is not None
-        pool = picture.side.known.spec.vips[name].pool
+    def _vip(self, name: str, data: PageData, history: PageHistory, read: object) -> Content:
+        assert data.applied is not None
+        pool = data.applied.known.spec.vips[name].pool
         mine = [
             item
-            for item in picture.items
+            for item in data.items
             if item.stale
             or (name in [text.partition(" ")[0] for text in item.vips] if item.vips else item.pool == pool)
         ]
-        shape, parts, values = vip_parts(self._vip_macros, name, _pools(picture).get(pool, []), picture, desk, read)
-        return Content(shape, {**self._common(picture, mine, pool), **parts}, values)
+        shape, parts, values = vip_parts(self._vip_macros, name, _pools(data).get(pool, []), data, history, read)
+        return Content(shape, {**self._common(data, mine, pool), **parts}, values)
 
-    def _health_of(self, picture: Picture, views: Sequence[PoolView]) -> str:
+    def _health_of(self, data: PageData, views: Sequence[PoolView]) -> str:
         """Who is in service in a pool: made anew where that has changed, since there may be a thousand pools."""
-        titles, key = tuple(view.title for view in views), (views, views[0].name in picture.seen.panics)
+        titles, key = tuple(view.title for view in views), (views, views[0].name in data.snapshot.panics)
         known = self._health.get(titles)
         if known is None or known[0] != key:
-            if len(self._health) >= 2 * len(picture.pools):
+            if len(self._health) >= 2 * len(data.pools):
                 self._health.clear()  # those of pools that are gone
-            known = self._health[titles] = key, str(self._macros.health(views, picture.seen))
+            known = self._health[titles] = key, str(self._macros.health(views, data.snapshot))
         return known[1]
 
-    def _pools_list(self, picture: Picture) -> Content:
-        side = picture.side
-        parts = self._common(picture, ())
-        if side is None:
+    def _pools_list(self, data: PageData) -> Content:
+        applied = data.applied
+        parts = self._common(data, ())
+        if applied is None:
             return Content("nothing", parts)
-        rows = {f"pool-{n}": self._health_of(picture, [view]) for n, view in enumerate(picture.pools)}
-        values = {f"q{n}": wording.rounded(pool_rate(picture, v)) for n, v in enumerate(picture.pools)}
-        return Content(f"{picture.seen.bridge} {side.known.state.number}", {**parts, **rows}, values)
+        rows = {f"pool-{n}": self._health_of(data, [view]) for n, view in enumerate(data.pools)}
+        values = {f"q{n}": wording.rounded(pool_rate(data, v)) for n, v in enumerate(data.pools)}
+        return Content(f"{data.snapshot.bridge} {applied.known.state.number}", {**parts, **rows}, values)
 
-    def _pool(self, name: str, picture: Picture, desk: Desk) -> Content:
-        side = picture.side
-        assert side is not None
-        items = [item for item in picture.items if item.pool == name or item.stale]
-        parts, values = self._common(picture, items, name, own_page=True), dict[str, Any]()
-        views = _pools(picture)[name]
+    def _pool(self, name: str, data: PageData, history: PageHistory) -> Content:
+        applied = data.applied
+        assert applied is not None
+        items = [item for item in data.items if item.pool == name or item.stale]
+        parts, values = self._common(data, items, name, own_page=True), dict[str, Any]()
+        views = _pools(data)[name]
         for n, view in enumerate(views):
-            pool_parts(self._macros, n, view, picture, desk, parts, values)
-        return Content(f"{picture.seen.bridge} {side.known.state.number} {len(views)}", parts, values)
+            pool_parts(self._macros, n, view, data, history, parts, values)
+        return Content(f"{data.snapshot.bridge} {applied.known.state.number} {len(views)}", parts, values)
 
-    def _changes(self, picture: Picture, desk: Desk, states: States) -> Content:
-        overlay = picture.side.overlay if picture.side is not None else Overlay()
-        current = picture.side.known.state.number if picture.side is not None else 0
+    def _changes(self, data: PageData, history: PageHistory, states: RecordedStates) -> Content:
+        overlay = data.applied.overlay if data.applied is not None else Overlay()
+        current = data.applied.known.state.number if data.applied is not None else 0
         parts = {
-            **self._common(picture, ()),
-            "maintenance": str(self._macros.maintenance(overlay.entries, picture)),
-            "seen": str(self._macros.changes_seen(list(desk.log.changes), picture.seen)),
+            **self._common(data, ()),
+            "maintenance": str(self._macros.maintenance(overlay.entries, data)),
+            "seen": str(self._macros.changes_seen(list(history.log.changes), data.snapshot)),
             "states": str(self._macros.states(states, current, rolled_back(states.states))),
         }
         return Content("changes", parts)
@@ -304,16 +306,16 @@ def _places(values: Sequence[int], wanted: int) -> list[int]:
     return [place for place, value in enumerate(values) if value == wanted]
 
 
-def pool_rate(picture: Picture, view: PoolView, unit: str = "queries") -> float | None:
+def pool_rate(data: PageData, view: PoolView, unit: str = "queries") -> float | None:
     """The rate of all backends of a pool; None where one is not known."""
-    found = [picture.rates.get(("backend", view.name, backend.name, unit)) for backend in view.backends]
+    found = [data.rates.get(("backend", view.name, backend.name, unit)) for backend in view.backends]
     known = [rate for rate in found if rate is not None]
     return sum(known) if len(known) == len(found) else None
 
 
-def _pools(picture: Picture) -> dict[str, list[PoolView]]:
+def _pools(data: PageData) -> dict[str, list[PoolView]]:
     found: dict[str, list[PoolView]] = {}
-    for view in picture.pools:
+    for view in data.pools:
         found.setdefault(view.name, []).append(view)
     return found
 
@@ -322,32 +324,32 @@ def _named(key: str, prefix: str, names: Collection[str]) -> bool:
     return key.startswith(prefix) and key[len(prefix) :] in names
 
 
-def _vip_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
-    assert picture.side is not None
+def _vip_values(data: PageData, history: PageHistory, key: str) -> dict[str, Any]:
+    assert data.applied is not None
     name = key[len(VIP) :]
-    return vip_values(name, _pools(picture).get(picture.side.known.spec.vips[name].pool, []), picture, desk)
+    return vip_values(name, _pools(data).get(data.applied.known.spec.vips[name].pool, []), data, history)
 
 
-def _pool_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
-    assert picture.side is not None
-    spec = picture.side.known.spec
+def _pool_values(data: PageData, history: PageHistory, key: str) -> dict[str, Any]:
+    assert data.applied is not None
+    spec = data.applied.known.spec
     name = key[5:]
     return {
         "name": name,
-        "views": _pools(picture)[name],
+        "views": _pools(data)[name],
         "vips": [v for v, vip in spec.vips.items() if vip.pool == name],
     }
 
 
-_PAGES: Mapping[str, Callable[[Picture, Desk, str], dict[str, Any]]] = {
+_PAGES: Mapping[str, Callable[[PageData, PageHistory, str], dict[str, Any]]] = {
     OVERVIEW: overview_values,
     "vip": _vip_values,
     "pool": _pool_values,
-    _ATTENTION: lambda picture, desk, key: {"pool": key.removeprefix(_OF_POOL) if key != _ATTENTION else ""},
-    "pools": lambda picture, desk, key: {},
-    "changes": lambda picture, desk, key: {},
-    PATH: lambda picture, desk, key: path_values(picture, key),
-    OFFLOAD: lambda picture, desk, key: {},
+    _ATTENTION: lambda data, history, key: {"pool": key.removeprefix(_OF_POOL) if key != _ATTENTION else ""},
+    "pools": lambda data, history, key: {},
+    "changes": lambda data, history, key: {},
+    PATH: lambda data, history, key: path_values(data, key),
+    OFFLOAD: lambda data, history, key: {},
 }
 _BELOW_OVERVIEW = ("vip", _ATTENTION)
 _SINGLE = _PAGES.keys() - {"vip", "pool"}
@@ -358,31 +360,31 @@ class OnDemand:
     """Reads for pages that are looked at. *changed* is called on the event loop when there is something new."""
 
     def __init__(self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None) -> None:
-        self._offload = OffloadWatch(switch, changed, predict)
-        self._paths = PathWatch(PathReader(switch), changed)
+        self._offload = OffloadPoller(switch, changed, predict)
+        self._paths = PathPoller(PathReader(switch), changed)
 
     @staticmethod
     def reads(key: str) -> bool:
         """Whether the page *key* needs a reading of its own, which may be newer than the picture."""
         return key == OFFLOAD or key.startswith((f"{PATH}?", VIP))
 
-    async def read(self, key: str, picture: Picture, watched: Sequence[str], *, wait: bool) -> object:
+    async def read(self, key: str, data: PageData, watched: Sequence[str], *, wait: bool) -> object:
         """What the page *key* needs beside the picture; None for nothing. *watched* are all pages that are looked at.
 
         *wait*: somebody asks for this page alone, so wait for its own reading, for a moment. Raises DefectError.
         """
-        side = picture.side
-        if side is None:
+        applied = data.applied
+        if applied is None:
             return None
         if key.startswith(f"{PATH}?"):
             followed = [each for each in watched if each.startswith(f"{PATH}?")]
-            path = await self._paths.look(key, side, followed, wait=wait)
+            path = await self._paths.look(key, applied, followed, wait=wait)
             if path is not None and path.defect is not None:
                 raise DefectError(path.defect)
             return path
         if key != OFFLOAD and not key.startswith(VIP):
             return None
-        look = await self._offload.look(side, wait=wait, predict=key == OFFLOAD)
+        look = await self._offload.look(applied, wait=wait, predict=key == OFFLOAD)
         if key == OFFLOAD and look.view is not None and look.view.defect is not None:
             raise DefectError(look.view.defect)
         return look

@@ -15,7 +15,7 @@ from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.content import NoPageError
 from dnsteer.console.forms import FormError
 from dnsteer.view.attention_item import sentence
-from dnsteer.view.snapshot import Seen
+from dnsteer.view.snapshot import SwitchSnapshot
 
 _TITLES = {
     400: "Wrong input",
@@ -64,11 +64,11 @@ class ErrorPages:
         found = request.scope.get(VISITOR)
         visitor = found if isinstance(found, Visitor) else ANYBODY
         known = visitor.token is not None or not self._access.wants_tokens
-        seen = self._recorder.seen()
+        snapshot = self._recorder.snapshot()
         back, title = _back(request)
         page = self._render(
             "error.html",
-            seen=seen if known else Seen(seen.started),
+            snapshot=snapshot if known else SwitchSnapshot(snapshot.started),
             visitor=visitor,
             page="",
             back=back,

@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import Metric
 
 from dnsteer.console.change_log import ConsoleRecorder
-from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, OnDemand, States, defect_content
-from dnsteer.console.page_data import Desk, Picture
+from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, OnDemand, RecordedStates, defect_content
+from dnsteer.console.page_data import PageData, PageHistory
 from dnsteer.console.page_reading import Defects, next_pause
 from dnsteer.console.path_page import REFUSED
 from dnsteer.console.prediction import Predict
@@ -32,7 +32,7 @@ from dnsteer.metrics.tasks import run_together
 from dnsteer.status.slot_counters import read_slots
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view.attention_item import AttentionItem
-from dnsteer.view.snapshot import Seen
+from dnsteer.view.snapshot import SwitchSnapshot
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Page:
 
 @dataclass
 class Topic:
-    """One page: its parts and numbers, made of *picture*, each with the version at which it changed last."""
+    """One page: its parts and numbers, made of *data*, each with the version at which it changed last."""
 
     key: str
     shape: str = ""
@@ -57,7 +57,7 @@ class Topic:
     used: float = 0.0
     page: tuple[int, Page] = (-1, Page(500, ""))
     message: tuple[int, int, bytes] = (-1, -1, b"")
-    picture: Picture | None = None
+    data: PageData | None = None
 
     def update(self, content: Content, version: int) -> None:
         """Take what is new."""
@@ -119,7 +119,7 @@ class SharedReadings(Protocol):
         """All metrics, and when they were read, in seconds."""
 
 
-class FullError(Exception):
+class TooManyStreamsError(Exception):
     """So many browsers look already that another one is not served."""
 
 
@@ -130,9 +130,9 @@ class LiveState:
     topics: dict[str, Topic] = field(default_factory=dict)
     """The pages that somebody has looked at, by their key."""
     versions: Iterator[int] = field(default_factory=lambda: count(1))
-    states: States = field(default_factory=States)
+    states: RecordedStates = field(default_factory=RecordedStates)
     """The recorded states, as they were read last."""
-    picture: Picture | None = None
+    data: PageData | None = None
     changes: int = 0
     """How often what pages show has changed."""
     pictured: int = 0
@@ -185,7 +185,7 @@ class LivePages:
         self.recorder, self._readings, self._defects = recorder, readings, Defects(say)
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
         self.pages = pages
-        self._desk = Desk(options)
+        self._history = PageHistory(options)
         self._threads, self._state = _Threads(), LiveState()
         self._changed = asyncio.Event()
         self._on_demand = OnDemand(self._switch, self.changed, predict)
@@ -262,10 +262,10 @@ class LivePages:
         began = time.monotonic()
         metrics, at = await self._reading()
         watched = [key.removeprefix("pool/") for key in self._state.watched if key.startswith("pool/")]
-        count_slots = partial(self._read_slots, self.recorder.seen(), watched)
+        count_slots = partial(self._read_slots, self.recorder.snapshot(), watched)
         slots = await asyncio.get_running_loop().run_in_executor(self._threads.slots, count_slots)
-        await self._work(self._desk.read, metrics, at)
-        await self._work(self._desk.read_slots, slots, began)
+        await self._work(self._history.read, metrics, at)
+        await self._work(self._history.read_slots, slots, began)
 
     async def _reading(self) -> tuple[list[Metric], float]:
         """A reading of counters. Where it waits for long, pages say so meanwhile."""
@@ -273,7 +273,7 @@ class LivePages:
         try:
             done, _ = await asyncio.wait([reading], timeout=LATE)
             if not done:
-                self._desk.not_answered()
+                self._history.not_answered()
                 self.changed()
             return await reading
         finally:
@@ -284,39 +284,41 @@ class LivePages:
         text = f"{self._defects.met(what, err)}."
         return AttentionItem("critical", f"A defect of dnsteer: {what}", text, stale=True)
 
-    def _read_slots(self, seen: Seen, pools: list[str]) -> dict[str, dict[int, int]]:
+    def _read_slots(self, snapshot: SwitchSnapshot, pools: list[str]) -> dict[str, dict[int, int]]:
         """Packets by slot of the pools that are looked at."""
-        if seen.now is None:
+        if snapshot.applied is None:
             return {}
-        wanted = [m for m in seen.now.known.state.members if m.pool in pools[:MAX_POOLS]]
-        elsewhere = set(seen.now.known.state.elsewhere)
+        wanted = [m for m in snapshot.applied.known.state.members if m.pool in pools[:MAX_POOLS]]
+        elsewhere = set(snapshot.applied.known.state.elsewhere)
         found: dict[str, dict[int, int]] = {}
         for members in wanted:
             with suppress(SwitchError, OSError):
                 if members.number not in elsewhere:
-                    found[members.title] = read_slots(self._switch.client(seen.bridge), members)
+                    found[members.title] = read_slots(self._switch.client(snapshot.bridge), members)
         return found
 
     async def _work(self, do: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads.pages, do, *args)
 
-    async def _see(self) -> Picture:
+    async def _page_data(self) -> PageData:
         """The picture as it is now, made anew if something has changed; who asks meanwhile waits for it."""
         state = self._state
         async with self._making:
-            if state.picture is None or state.pictured != state.changes:
-                at, seen, time_now = state.changes, self.recorder.seen(), now()
-                picture = await self._attempt(
-                    self._work(self._desk.picture, seen, self.recorder.steps(), time_now),
-                    lambda err: Picture(time_now, seen, items=(self._met("the present state cannot be shown", err),)),
+            if state.data is None or state.pictured != state.changes:
+                at, snapshot, time_now = state.changes, self.recorder.snapshot(), now()
+                data = await self._attempt(
+                    self._work(self._history.page_data, snapshot, self.recorder.steps(), time_now),
+                    lambda err: PageData(
+                        time_now, snapshot, items=(self._met("the present state cannot be shown", err),)
+                    ),
                 )
-                state.picture = replace(picture, items=(*state.not_read, *picture.items))
+                state.data = replace(data, items=(*state.not_read, *data.items))
                 state.pictured = at
-            return state.picture
+            return state.data
 
     async def _refresh(self) -> None:
         """Make what browsers look at anew."""
-        await self._see()
+        await self._page_data()
         for topic in [t for t in self._state.topics.values() if t.watchers or t.key == FIRST]:
             await self._update(topic)
         self._state.made = time.monotonic()
@@ -325,28 +327,28 @@ class LivePages:
 
     async def _update(self, topic: Topic, *, wait: bool = False) -> None:
         """Make a page's parts anew. *wait*: for a reading of its own too, which other pages must not wait for."""
-        picture = self._state.picture
-        if picture is None or (topic.picture is picture and not self._on_demand.reads(topic.key)):
+        data = self._state.data
+        if data is None or (topic.data is data and not self._on_demand.reads(topic.key)):
             return
         content = await self._attempt(
-            self._content(topic.key, picture, wait=wait), lambda err: defect_content(self._defects.page(topic.key, err))
+            self._content(topic.key, data, wait=wait), lambda err: defect_content(self._defects.page(topic.key, err))
         )
         topic.update(content, next(self._state.versions))
-        topic.picture = None if content.shape == DEFECT else picture
+        topic.data = None if content.shape == DEFECT else data
 
-    async def _content(self, key: str, picture: Picture, *, wait: bool) -> Content:
+    async def _content(self, key: str, data: PageData, *, wait: bool) -> Content:
         """What a page consists of; of one that there is not any more, that it is gone."""
         try:
             if key == "changes":
-                await self._read_states(picture.seen)
-            read = await self._on_demand.read(key, picture, self._state.watched, wait=wait)
-            return await self._work(self.pages.content, key, picture, self._desk, self._state.states, read)
+                await self._read_states(data.snapshot)
+            read = await self._on_demand.read(key, data, self._state.watched, wait=wait)
+            return await self._work(self.pages.content, key, data, self._history, self._state.states, read)
         except NoPageError:
             return Content("gone")
 
-    async def _read_states(self, seen: Seen) -> None:
+    async def _read_states(self, snapshot: SwitchSnapshot) -> None:
         """Read the recorded states where they have changed."""
-        record = seen.record
+        record = snapshot.record
         key = (
             (record.bridge, tuple(sorted(record.flow_tables.items())), record.ids.get("dnsteer-state"))
             if record
@@ -356,16 +358,16 @@ class LivePages:
             return
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._threads.states, partial(_states, self._switch, seen))
-            self._state.states = States(key, tuple(found))
+            found = await loop.run_in_executor(self._threads.states, partial(_states, self._switch, snapshot))
+            self._state.states = RecordedStates(key, tuple(found))
         except (SwitchError, OSError) as err:
-            self._state.states = States(None, self._state.states.states, str(err))
+            self._state.states = RecordedStates(None, self._state.states.states, str(err))
 
-    async def states(self) -> tuple[Seen, States]:
+    async def states(self) -> tuple[SwitchSnapshot, RecordedStates]:
         """What is known now, and the recorded states."""
-        picture = await self._see()
-        await self._read_states(picture.seen)
-        return picture.seen, self._state.states
+        data = await self._page_data()
+        await self._read_states(data.snapshot)
+        return data.snapshot, self._state.states
 
     async def page(self, key: str) -> Page:
         """The page as it is now; its status is 400 for a wrong question, 500 for a defect. Raises NoPageError."""
@@ -374,10 +376,10 @@ class LivePages:
 
     async def _topic(self, key: str) -> Topic:
         """What a page has, up to date. Raises NoPageError."""
-        picture = await self._see()
+        data = await self._page_data()
         topic = self._state.topics.get(key)
         if topic is None:
-            await self._work(self.pages.check, key, picture)
+            await self._work(self.pages.check, key, data)
             topic = self._state.topics.setdefault(key, Topic(key))
         topic.used = time.monotonic()
         self._state.forget_idle()
@@ -388,26 +390,26 @@ class LivePages:
 
     async def _begin(self, topic: Topic) -> Page:
         """Make a page, which is kept."""
-        picture = topic.picture or self._state.picture
-        assert picture is not None
+        data = topic.data or self._state.data
+        assert data is not None
         version, shape, since = topic.version, topic.shape, f"{self.epoch}.{topic.version}"
         parts = {name: value for name, (_, value) in topic.parts.items()}
         numbers = {name: value for name, (_, value) in topic.numbers.items()}
-        make = partial(self._work, self.pages.page, topic.key, picture)
+        make = partial(self._work, self.pages.page, topic.key, data)
         status = 400 if shape.startswith(REFUSED) else 500 if shape == DEFECT else 200
         made = await self._attempt(
-            make(shape, parts, numbers, since, self._desk),
+            make(shape, parts, numbers, since, self._history),
             lambda err: defect_content(self._defects.page(topic.key, err)),
         )
         if isinstance(made, Content):  # not kept, so that it is made again for whoever asks again
-            return Page(500, await make(made.shape, made.parts, made.numbers, since, self._desk))
+            return Page(500, await make(made.shape, made.parts, made.numbers, since, self._history))
         topic.page = version, Page(status, made)
         return topic.page[1]
 
     async def stream(self, key: str, since: str) -> AsyncIterator[bytes]:
         """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
         if self.watchers >= MAX_STREAMS:
-            raise FullError
+            raise TooManyStreamsError
         return self._follow(await self._topic(key), _version(since, self.epoch))
 
     async def _follow(self, topic: Topic, version: int) -> AsyncIterator[bytes]:
@@ -453,9 +455,9 @@ def _cpu() -> float:
     return time.process_time() + programs.ru_utime + programs.ru_stime
 
 
-def _states(switch: TargetSwitch, seen: Seen) -> list[Any]:
+def _states(switch: TargetSwitch, snapshot: SwitchSnapshot) -> list[Any]:
     with switch.session() as session:
-        return list(session.states(session.record_of(seen.bridge)))
+        return list(session.states(session.record_of(snapshot.bridge)))
 
 
 def _version(text: str, epoch: int) -> int:

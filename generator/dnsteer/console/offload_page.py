@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from dnsteer.console.page_data import Picture
+from dnsteer.console.page_data import PageData
 from dnsteer.console.page_reading import Defect, briefly, defect_of, next_pause, vswitchd
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import read_figures
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.metrics.tasks import start_task
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow
@@ -37,7 +37,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.datapaths import actual_name
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view import wording
-from dnsteer.view.snapshot import Side
+from dnsteer.view.snapshot import StateSnapshot
 
 AGAIN, RARELY = 10.0, 60.0
 """Seconds between two readings, and where there are many flows."""
@@ -46,7 +46,7 @@ MANY, TOO_MANY = 2_000, 20_000
 
 
 @dataclass(frozen=True)
-class OffloadView:
+class OffloadSnapshot:
     """A reading at a *time*. *error* is why it could not be made, *defect* an exception that nobody expected.
 
     *profile* is what the verdicts are of, *judged_as* the flavor that it is of, where the spec's has no hardware. *figures*
@@ -55,7 +55,7 @@ class OffloadView:
     """
 
     time: datetime
-    known: Known
+    known: AppliedBridge
     profile: Profile | None = None
     judged_as: str = ""
     reading: OffloadReading | None = None
@@ -68,14 +68,14 @@ class OffloadView:
 
 
 @dataclass(frozen=True)
-class OffloadLook:
+class OffloadPageData:
     """What the page is made of: the last reading, None for none yet, and the prediction, None while it is computed."""
 
-    view: OffloadView | None
+    view: OffloadSnapshot | None
     prediction: Prediction | None
 
 
-class OffloadWatch:
+class OffloadPoller:
     """Reads while `look` is called. *changed* is called on the event loop when there is something new."""
 
     def __init__(
@@ -85,21 +85,21 @@ class OffloadWatch:
         self._switch, self._changed, self._predict, self._clock = switch, changed, predict, clock
         self._thread = ThreadPoolExecutor(1, "console-offload")
         self._reader = OffloadReader()
-        self._judge: tuple[Known, str, FlowJudge] | None = None
-        self._loaded: tuple[Known, Loaded] | None = None
+        self._judge: tuple[AppliedBridge, str, FlowJudge] | None = None
+        self._loaded: tuple[AppliedBridge, Loaded] | None = None
         self._missing: frozenset[tuple[str, str]] = frozenset()
-        self._view: OffloadView | None = None
+        self._view: OffloadSnapshot | None = None
         self._due = 0.0
-        self._reading: asyncio.Future[OffloadView] | None = None
-        self._predicted: tuple[Known | None, Prediction | None] = (None, None)
+        self._reading: asyncio.Future[OffloadSnapshot] | None = None
+        self._predicted: tuple[AppliedBridge | None, Prediction | None] = (None, None)
         self._computing: asyncio.Task[None] | None = None
 
-    async def look(self, side: Side, *, wait: bool, predict: bool = True) -> OffloadLook:
+    async def look(self, applied: StateSnapshot, *, wait: bool, predict: bool = True) -> OffloadPageData:
         """The last reading; a new one begins when it is due. With *wait*, wait a little where there is none yet.
 
         *predict*: have the capacity predicted too, which takes seconds for each applied state.
         """
-        known = side.known
+        known = applied.known
         stale = self._view is None or self._view.known is not known
         if self._reading is None and (stale or self._clock() >= self._due):
             self._begin(known)
@@ -107,9 +107,9 @@ class OffloadWatch:
             await briefly(self._reading)
         if predict and self._predicted[0] is not known:
             self._begin_prediction(known)
-        return OffloadLook(self._view, self._predicted[1])
+        return OffloadPageData(self._view, self._predicted[1])
 
-    def _begin(self, known: Known) -> None:
+    def _begin(self, known: AppliedBridge) -> None:
         loop = asyncio.get_running_loop()
         self._reading = reading = loop.run_in_executor(self._thread, self._read, known)
         began = self._clock()
@@ -124,7 +124,7 @@ class OffloadWatch:
 
         reading.add_done_callback(done)
 
-    def _begin_prediction(self, known: Known) -> None:
+    def _begin_prediction(self, known: AppliedBridge) -> None:
         self._predicted = known, None
         predict = self._predict
         if predict is None:
@@ -134,23 +134,23 @@ class OffloadWatch:
             self._computing.cancel()
         self._computing = start_task("the prediction", self._compute(predict, known))
 
-    async def _compute(self, predict: Predict, known: Known) -> None:
+    async def _compute(self, predict: Predict, known: AppliedBridge) -> None:
         found = await predict(known.state)
         self._predicted = known, found
         self._changed()
 
-    def _read(self, known: Known) -> OffloadView:
+    def _read(self, known: AppliedBridge) -> OffloadSnapshot:
         """Read the datapath flows, in the thread."""
         at, cpu = now(), time.thread_time()
         try:
             view = self._look(at, known)
         except (SwitchError, SpecError, OSError) as err:
-            return OffloadView(at, known, error=str(err))
+            return OffloadSnapshot(at, known, error=str(err))
         except Exception as err:  # noqa: BLE001 what the switch prints may be what nobody foresaw
-            return OffloadView(at, known, defect=defect_of(err))
+            return OffloadSnapshot(at, known, defect=defect_of(err))
         return replace(view, again=next_pause(time.thread_time() - cpu, view.again, RARELY))
 
-    def _look(self, at: datetime, known: Known) -> OffloadView:
+    def _look(self, at: datetime, known: AppliedBridge) -> OffloadSnapshot:
         flavor = known.spec.switch.flavor.value
         judged_as = JUDGED_AS.get(flavor, "")
         found = profile(judged_as or flavor)
@@ -161,7 +161,7 @@ class OffloadWatch:
         with vswitchd(self._switch) as commands:
             figures = read_figures(commands, kind).gauges
             flows = figures.get("megaflows", 0.0)
-            view = OffloadView(at, known, found, judged_as, None, figures, settings)
+            view = OffloadSnapshot(at, known, found, judged_as, None, figures, settings)
             if flows > TOO_MANY:
                 return replace(view, again=RARELY)
             datapath = actual_name(commands, running.datapath)
@@ -171,12 +171,12 @@ class OffloadWatch:
         again = RARELY if reading.total + reading.elsewhere > MANY else AGAIN
         return replace(view, reading=reading, again=again, late=late)
 
-    def _load(self, known: Known) -> Loaded:
+    def _load(self, known: AppliedBridge) -> Loaded:
         if self._loaded is None or self._loaded[0] is not known:
             self._loaded = known, load_state(known.state)
         return self._loaded[1]
 
-    def _judge_of(self, known: Known, loaded: Loaded, by: Profile, running: RunningSwitch) -> FlowJudge:
+    def _judge_of(self, known: AppliedBridge, loaded: Loaded, by: Profile, running: RunningSwitch) -> FlowJudge:
         size = running.config.get("hw-offload-ct-size", "")
         if self._judge is None or self._judge[0] is not known or self._judge[1] != size:
             self._judge = known, size, FlowJudge(loaded, build_plan(loaded), by, running)
@@ -235,20 +235,20 @@ class OffloadParts:
         self._macros = macros
         self._made: tuple[object, dict[str, str], dict[str, Any]] = (None, {}, {})
 
-    def content(self, picture: Picture, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
+    def content(self, data: PageData, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
         """The shape, parts and numbers of the page."""
-        side = picture.side
-        if side is None or not isinstance(read, OffloadLook):
-            return "nothing", {"totals": str(self._macros.nothing(picture.seen))}, {}
-        flavor = side.known.spec.switch.flavor.value
+        applied = data.applied
+        if applied is None or not isinstance(read, OffloadPageData):
+            return "nothing", {"totals": str(self._macros.nothing(data.snapshot))}, {}
+        flavor = applied.known.spec.switch.flavor.value
         if self._made[0] != (flavor, read):
             self._made = (flavor, read), *_parts(self._macros, flavor, read)
         _, parts, values = self._made
-        shape = f"{picture.seen.bridge} {side.known.state.number}{'' if 'flows' in parts else ' unread'}"
-        return shape, dict(parts), {**values, **_load(picture)}
+        shape = f"{data.snapshot.bridge} {applied.known.state.number}{'' if 'flows' in parts else ' unread'}"
+        return shape, dict(parts), {**values, **_load(data)}
 
 
-def _parts(macros: Any, flavor: str, read: OffloadLook) -> tuple[dict[str, str], dict[str, Any]]:
+def _parts(macros: Any, flavor: str, read: OffloadPageData) -> tuple[dict[str, str], dict[str, Any]]:
     view = read.view
     parts = {
         "read": str(macros.read(view, MANY)),
@@ -273,20 +273,20 @@ def _parts(macros: Any, flavor: str, read: OffloadLook) -> tuple[dict[str, str],
     return parts, values
 
 
-def _load(picture: Picture) -> dict[str, Any]:
+def _load(data: PageData) -> dict[str, Any]:
     """Queries and packets a second of all VIPs."""
     values: dict[str, Any] = {}
     for letter, unit in (("q", "queries"), ("p", "packets")):
         found = [
             rate
-            for key, rate in picture.rates.items()
+            for key, rate in data.rates.items()
             if isinstance(key, tuple) and key[0] == "vip" and key[-1] == unit and rate is not None
         ]
         values[letter] = wording.rounded(sum(found)) if found else None
     return values
 
 
-def _rows(view: OffloadView, profile: Profile, flows: Iterable[ObservedFlow]) -> Iterable[FlowRow]:
+def _rows(view: OffloadSnapshot, profile: Profile, flows: Iterable[ObservedFlow]) -> Iterable[FlowRow]:
     for n, each in enumerate(flows):
         flow, judgement = each.flow, each.predicted
         reasons = tuple(dict.fromkeys((r.text or r.name, _cited(profile, r)) for r in judgement.reasons))

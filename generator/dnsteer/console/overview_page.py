@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from markupsafe import Markup
 
-from dnsteer.console.page_data import Desk, Picture
-from dnsteer.metrics.observer import Known
+from dnsteer.console.page_data import PageData, PageHistory
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.status.agent_knowledge import AgentKnowledge, UnannouncedVip
@@ -137,14 +137,14 @@ def _view_level(view: PoolView) -> str:
     return ("note" if serving > 1 else "warning") if out else ""
 
 
-def vip_levels(picture: Picture, spec: Spec, pools: Mapping[str, Sequence[PoolView]]) -> dict[str, str]:
+def vip_levels(data: PageData, spec: Spec, pools: Mapping[str, Sequence[PoolView]]) -> dict[str, str]:
     """The trouble of each VIP: of its pool's backends, and of what needs attention."""
     last = len(LEVELS) - 1
     by_pool = {
-        name: LEVELS.index(pool_level(views, panic=name in picture.seen.panics)) for name, views in pools.items()
+        name: LEVELS.index(pool_level(views, panic=name in data.snapshot.panics)) for name, views in pools.items()
     }
     by_vip: dict[str, int] = {}
-    for item in picture.items:
+    for item in data.items:
         if item.level not in TROUBLE:
             continue
         level = LEVELS.index(item.level)
@@ -166,18 +166,18 @@ class VipOrder:
     """The order of VIPs by rate, which is kept for a while. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._of: tuple[Known | None, datetime | None] = (None, None)
+        self._of: tuple[AppliedBridge | None, datetime | None] = (None, None)
         self._ranks: dict[str, int] = {}
 
-    def ranks(self, picture: Picture, known: Known) -> Mapping[str, int]:
+    def ranks(self, data: PageData, known: AppliedBridge) -> Mapping[str, int]:
         """The place of each VIP, those with most queries first; without rates that of the spec."""
-        rates = {name: _rate(picture.rates, name) for name in known.spec.vips}
+        rates = {name: _rate(data.rates, name) for name in known.spec.vips}
         of, at = self._of
-        if of is not known or at is None or not at <= picture.time < at + ORDER_KEPT:
+        if of is not known or at is None or not at <= data.time < at + ORDER_KEPT:
             order = sorted(rates, key=lambda name: -(rates[name] or 0.0))
             self._ranks = {name: rank for rank, name in enumerate(order)}
             has_rates = any(rate is not None for rate in rates.values())
-            self._of = known, picture.time if has_rates else None
+            self._of = known, data.time if has_rates else None
         return self._ranks
 
 
@@ -202,7 +202,7 @@ def by_trouble(vips: Sequence[ListedVip], ranks: Mapping[str, int]) -> list[List
     return sorted(vips, key=lambda each: (LEVELS.index(each.level), ranks[each.name]))
 
 
-HealthOf = Callable[[Picture, Sequence[PoolView]], str]
+HealthOf = Callable[[PageData, Sequence[PoolView]], str]
 """Who is in service in a pool, as HTML."""
 _WIDEST = 6
 """Tiles in a row of a wide screen at most."""
@@ -221,20 +221,20 @@ class OverviewParts:
         """The rows of each filter, and what they were made of."""
 
     def content(
-        self, key: str, picture: Picture, pools: Mapping[str, Sequence[PoolView]]
+        self, key: str, data: PageData, pools: Mapping[str, Sequence[PoolView]]
     ) -> tuple[str, dict[str, str], dict[str, Any]]:
         """The shape, parts and numbers of the page."""
-        side = picture.side
-        if side is None:
+        applied = data.applied
+        if applied is None:
             return "nothing", {}, {}
-        spec, wanted = side.known.spec, filter_of(key)
-        levels = vip_levels(picture, spec, pools)
-        vips = chosen_vips(wanted, spec, levels, unannounced_vips(picture.seen.agent, spec))
-        health = {name: Markup(self._health_of(picture, views)) for name, views in pools.items()}
-        shape, parts = f"{picture.seen.bridge} {side.known.state.number}", dict[str, str]()
+        spec, wanted = applied.known.spec, filter_of(key)
+        levels = vip_levels(data, spec, pools)
+        vips = chosen_vips(wanted, spec, levels, unannounced_vips(data.snapshot.agent, spec))
+        health = {name: Markup(self._health_of(data, views)) for name, views in pools.items()}
+        shape, parts = f"{data.snapshot.bridge} {applied.known.state.number}", dict[str, str]()
         shown: Sequence[ListedVip] = vips
         if len(spec.vips) >= ROWS_FROM:
-            ordered = by_trouble(vips, self._order.ranks(picture, side.known))
+            ordered = by_trouble(vips, self._order.ranks(data, applied.known))
             shown = ordered if wanted.all else ordered[:MAX_ROWS]
             parts["rows"] = self._rows_of(key, shown, health)
             parts["more"] = str(self._macros.more_vips(ordered[len(shown) :], vips, wanted))
@@ -243,9 +243,9 @@ class OverviewParts:
             parts.update({f"vip-{v.place}": str(self._macros.vip_state(v, health.get(v.vip.pool, ""))) for v in shown})
         parts["found"] = str(self._macros.found(len(vips), len(spec.vips), wanted))
         parts["unfiltered"] = str(self._macros.show_all(wanted))
-        values = _rates(picture, shown)
+        values = _rates(data, shown)
         for letter, unit in (("q", "queries"), ("p", "packets")):
-            values[letter] = wording.rounded(sum(picture.rates.get(("vip", v.name, unit)) or 0.0 for v in vips))
+            values[letter] = wording.rounded(sum(data.rates.get(("vip", v.name, unit)) or 0.0 for v in vips))
         return shape, parts, values
 
     def _rows_of(self, key: str, vips: Sequence[ListedVip], health: Mapping[str, str]) -> str:
@@ -259,9 +259,9 @@ class OverviewParts:
         return known[1]
 
 
-def overview_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
+def overview_values(data: PageData, history: PageHistory, key: str) -> dict[str, Any]:
     """What the page has beside its parts: the filter, and tiles with their lines."""
-    side, wanted = picture.side, filter_of(key)
+    applied, wanted = data.applied, filter_of(key)
     page: dict[str, Any] = {
         "filter": wanted,
         "pools": (),
@@ -271,9 +271,9 @@ def overview_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
         "filtered": False,
         "across": 1,
     }
-    if side is None:
+    if applied is None:
         return page
-    vips = side.known.spec.vips
+    vips = applied.known.spec.vips
     rows = len(vips) >= ROWS_FROM
     # A filter in force is always shown, also one that came with a link to a pool that is gone.
     pools = sorted({vip.pool for vip in vips.values()} | ({wanted.pool} if wanted.pool else set()))
@@ -281,7 +281,7 @@ def overview_values(picture: Picture, desk: Desk, key: str) -> dict[str, Any]:
     if not rows:
         page["tiles"] = list(enumerate(vips.items()))
         page["across"] = _across(sum(wanted.matches(name, vip) for name, vip in vips.items()))
-        page["lines"] = desk.traffic.lines([("vip", name, "queries") for name in vips])
+        page["lines"] = history.traffic.lines([("vip", name, "queries") for name in vips])
     return page
 
 
@@ -290,9 +290,9 @@ def _across(tiles: int) -> int:
     return -(-tiles // max(1, -(-tiles // _WIDEST))) or 1
 
 
-def _rates(picture: Picture, vips: Sequence[ListedVip]) -> dict[str, Any]:
+def _rates(data: PageData, vips: Sequence[ListedVip]) -> dict[str, Any]:
     return {
-        f"{letter}{each.place}": wording.rounded(picture.rates.get(("vip", each.name, unit)))
+        f"{letter}{each.place}": wording.rounded(data.rates.get(("vip", each.name, unit)))
         for each in vips
         for letter, unit in (("q", "queries"), ("p", "packets"))
     }

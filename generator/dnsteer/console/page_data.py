@@ -13,21 +13,21 @@ from dnsteer.console.rates import Series
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates
-from dnsteer.view.attention import Reached, attention
+from dnsteer.view.attention import Reachability, attention
 from dnsteer.view.attention_item import AttentionItem
-from dnsteer.view.snapshot import Seen, Side
+from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 
 Place = tuple[str, ...]
 """What is counted: ("vip", name, "queries" or "packets") or ("backend", pool, name, "queries" or "packets")."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class PageData:
     """All that pages are made of, at a time."""
 
     time: datetime
-    seen: Seen
-    reached: Reached = field(default_factory=Reached)
+    snapshot: SwitchSnapshot
+    reachability: Reachability = field(default_factory=Reachability)
     pools: Sequence[PoolView] = ()
     items: Sequence[AttentionItem] = ()
     rates: Mapping[Hashable, float | None] = field(default_factory=dict)
@@ -38,12 +38,12 @@ class Picture:
         return next((item for item in self.items if item.stale), None)
 
     @property
-    def side(self) -> Side | None:
+    def applied(self) -> StateSnapshot | None:
         """The applied state; None if there is none, or it is not known."""
-        return self.seen.now
+        return self.snapshot.applied
 
 
-class Desk:
+class PageHistory:
     """Keeps the past, and makes the picture of now. Used by one thread at a time."""
 
     def __init__(self, options: str = "") -> None:
@@ -52,10 +52,10 @@ class Desk:
         self.services = Series(60)
         """Packets of each service of each VIP: (name, "53/udp"). There may be thousands, so their past is short."""
         self.options = options
-        self._reached = Reached()
+        self._reached = Reachability()
         self._answered: datetime | None = None
         self._read_at: float | None = None
-        self._pools: tuple[Side | None, Sequence[PoolView]] = (None, ())
+        self._pools: tuple[StateSnapshot | None, Sequence[PoolView]] = (None, ())
         self.slots: dict[str, Series] = {}
         """Packets of each slot, by the title of the pool; of pools that are looked at alone."""
 
@@ -88,7 +88,7 @@ class Desk:
                 as_recorded = bool(metric.samples[0].value)
             elif metric.name == "dnsteer_extension_up" and metric.samples:
                 extension = bool(metric.samples[0].value)
-        self._reached = Reached(up, as_recorded, extension)
+        self._reached = Reachability(up, as_recorded, extension)
         if totals and up:
             self.traffic.add(time, totals)
             self.services.add(time, services)
@@ -104,27 +104,29 @@ class Desk:
             if packets:
                 self.slots[title].add(time, {slot: float(n) for slot, n in sorted(packets.items())})
 
-    def picture(self, seen: Seen, steps: Iterable[Side], now: datetime) -> Picture:
+    def page_data(self, snapshot: SwitchSnapshot, steps: Iterable[StateSnapshot], now: datetime) -> PageData:
         """The picture of now."""
         self.log.add(steps)
-        side = seen.now
-        if self._pools[0] is not side:
-            views = view_pools(side.known.state.members, side.overlay, Rates(), now) if side is not None else ()
-            self._pools = side, views
+        applied = snapshot.applied
+        if self._pools[0] is not applied:
+            views = (
+                view_pools(applied.known.state.members, applied.overlay, Rates(), now) if applied is not None else ()
+            )
+            self._pools = applied, views
         pools = self._pools[1]
-        self.log.turned(pools, seen.failing, now)
+        self.log.turned(pools, snapshot.failing, now)
         if self._reached.up:
             self._answered = now
-        reached = self._reached if side is not None else Reached(self._reached.up)
-        reached = replace(reached, answered=self._answered)
-        items = attention(seen, reached, now, self.options)
-        return Picture(now, seen, reached, pools, items, self.traffic.rates())
+        reachability = self._reached if applied is not None else Reachability(self._reached.up)
+        reachability = replace(reachability, answered=self._answered)
+        items = attention(snapshot, reachability, now, self.options)
+        return PageData(now, snapshot, reachability, pools, items, self.traffic.rates())
 
 
-def owners_by_title(side: Side, title: str, *, everybody: bool = False) -> tuple[str, ...]:
+def owners_by_title(applied: StateSnapshot, title: str, *, everybody: bool = False) -> tuple[str, ...]:
     """The backend of each slot of a pool by its title; with *everybody* when all are in service."""
-    members = next(m for m in side.known.state.members if m.title == title)
-    entries = side.overlay.of(members.pool)
+    members = next(m for m in applied.known.state.members if m.title == title)
+    entries = applied.overlay.of(members.pool)
     if everybody:
         entries = tuple(entry for entry in entries if not entry.takes_out)
         members = members._replace(members=tuple(m._replace(down=False) for m in members.members))

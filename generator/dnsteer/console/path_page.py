@@ -17,13 +17,13 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from dnsteer.console.page_data import Picture
+from dnsteer.console.page_data import PageData
 from dnsteer.console.page_reading import Defect, briefly, defect_of, next_pause, vswitchd
 from dnsteer.console.rates import Series
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.derived import endpoints
@@ -34,7 +34,7 @@ from dnsteer.status.path import PathQuery, PathTracer, PathView, Way
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.cookies import GROUP_BASE
 from dnsteer.view import wording
-from dnsteer.view.snapshot import Side
+from dnsteer.view.snapshot import StateSnapshot
 
 KEY = "path"
 FIELDS = ("client", "port", "vip", "service", "uplink")
@@ -53,7 +53,7 @@ class BadQueryError(Exception):
 
 
 @dataclass(frozen=True)
-class Form:
+class PathForm:
     """The form with what was entered. *vips* are addresses with the names of their VIPs."""
 
     values: Mapping[str, str]
@@ -83,10 +83,10 @@ def values_of(key: str) -> dict[str, str]:
     return {name: found[name] for name in FIELDS if name in found}
 
 
-def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> Form:
+def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> PathForm:
     """The form for a key; its lists are empty without a spec."""
     if spec is None:
-        return Form(values_of(key), (), (), ())
+        return PathForm(values_of(key), (), (), ())
     vips: dict[str, list[str]] = {}  # several may share an address
     for name, vip in spec.vips.items():
         for address in vip.addresses:
@@ -99,7 +99,7 @@ def form_of(key: str, spec: Spec | None, error: BadQueryError | None = None) -> 
         same = [address for address in named.addresses if address.version == version]
         values["vip"] = str((same or named.addresses)[0])
     listed = tuple((address, ", ".join(names)) for address, names in vips.items())
-    return Form(values, listed, tuple(services), tuple(spec.switch.uplinks), error)
+    return PathForm(values, listed, tuple(services), tuple(spec.switch.uplinks), error)
 
 
 def query_of(key: str, spec: Spec) -> PathQuery:
@@ -217,7 +217,7 @@ class PathReading:
 @dataclass
 class _Path:
     reading: PathReading | None = None
-    known: Known | None = None
+    known: AppliedBridge | None = None
     due: float = 0.0
     series: Series = field(default_factory=lambda: Series(60))
 
@@ -228,9 +228,9 @@ class PathReader:
     def __init__(self, switch: TargetSwitch, clock: Callable[[], float] = time.monotonic) -> None:
         self._switch, self._clock = switch, clock
         self._paths: OrderedDict[str, _Path] = OrderedDict()
-        self._tracer: tuple[Side, PathTracer, Plan] | None = None
+        self._tracer: tuple[StateSnapshot, PathTracer, Plan] | None = None
 
-    def read(self, key: str, side: Side, followed: Collection[str]) -> PathReading:
+    def read(self, key: str, applied: StateSnapshot, followed: Collection[str]) -> PathReading:
         """The path of a page; *followed* are the pages of this kind that somebody looks at, oldest first."""
         path = self._paths.setdefault(key, _Path())
         self._paths.move_to_end(key)
@@ -238,26 +238,26 @@ class PathReader:
             self._paths.popitem(last=False)
         again = key not in followed or key in list(followed)[:MAX_FOLLOWED]
         due = again and self._clock() >= path.due
-        if path.reading is None or due or path.known is not side.known:
-            path.known, began = side.known, self._clock()
-            path.reading = self._read(key, side, path.series)
+        if path.reading is None or due or path.known is not applied.known:
+            path.known, began = applied.known, self._clock()
+            path.reading = self._read(key, applied, path.series)
             cost = (self._clock() - began) * min(MAX_FOLLOWED, max(1, len(followed)))
             path.due = began + next_pause(cost, AGAIN, RARELY)
         path.reading.followed = again
         return path.reading
 
-    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+    def _read(self, key: str, applied: StateSnapshot, series: Series) -> PathReading:
         reading = PathReading(now())
         try:
-            query = query_of(key, side.known.spec)
+            query = query_of(key, applied.known.spec)
         except BadQueryError as err:
             reading.bad = err
             return reading
         try:
-            tracer, plan = self._tracer_of(side)
+            tracer, plan = self._tracer_of(applied)
             with vswitchd(self._switch) as commands:
                 view = reading.view = tracer.trace(commands, query)
-            client = self._switch.client(side.known.bridge)
+            client = self._switch.client(applied.known.bridge)
             steps = [*view.way.steps, *(view.answer.steps if view.answer is not None else ())]
             found = flow_packets(client, ((step.cookie, step.key.table) for step in steps))
             reading.packets = {step.key: found[step.key] for step in steps if step.key in found}
@@ -271,12 +271,12 @@ class PathReader:
             reading.defect = defect_of(err)
         return reading
 
-    def _tracer_of(self, side: Side) -> tuple[PathTracer, Plan]:
+    def _tracer_of(self, applied: StateSnapshot) -> tuple[PathTracer, Plan]:
         """The tracer of what is applied now; remembered, since the plan of a large spec takes a second."""
-        if self._tracer is None or self._tracer[0] is not side:
-            loaded = load_state(side.known.state)
-            plan = build_plan(loaded, side.overlay)
-            self._tracer = side, PathTracer(loaded, plan, side.overlay), plan
+        if self._tracer is None or self._tracer[0] is not applied:
+            loaded = load_state(applied.known.state)
+            plan = build_plan(loaded, applied.overlay)
+            self._tracer = applied, PathTracer(loaded, plan, applied.overlay), plan
         return self._tracer[1], self._tracer[2]
 
 
@@ -295,7 +295,7 @@ def _shares(buckets: Sequence[Bucket], plan: Plan, group: int) -> list[BucketSha
 _MAX_UNDER_WAY = 64
 
 
-class PathWatch:
+class PathPoller:
     """Reads while `look` is called. *changed* is called on the event loop when there is a new reading."""
 
     def __init__(self, reader: PathReader, changed: Callable[[], None]) -> None:
@@ -304,24 +304,26 @@ class PathWatch:
         self._last: OrderedDict[str, PathReading] = OrderedDict()
         self._under_way: dict[str, asyncio.Future[PathReading]] = {}
 
-    async def look(self, key: str, side: Side, followed: Collection[str], *, wait: bool) -> PathReading | None:
+    async def look(
+        self, key: str, applied: StateSnapshot, followed: Collection[str], *, wait: bool
+    ) -> PathReading | None:
         """The last reading of a path, None for none yet; a newer one begins when it is due.
 
         *wait*: somebody asks for this page, so wait a little for what is under way.
         """
         try:
-            query_of(key, side.known.spec)
+            query_of(key, applied.known.spec)
         except BadQueryError as err:
             return PathReading(now(), bad=err)  # without the switch
         if key not in self._under_way and len(self._under_way) < _MAX_UNDER_WAY:
-            self._begin(key, side, followed)
+            self._begin(key, applied, followed)
         if wait and key in self._under_way:
             await briefly(self._under_way[key])
         return self._last.get(key)
 
-    def _begin(self, key: str, side: Side, followed: Collection[str]) -> None:
+    def _begin(self, key: str, applied: StateSnapshot, followed: Collection[str]) -> None:
         loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(self._thread, self._reader.read, key, side, list(followed))
+        reading = loop.run_in_executor(self._thread, self._reader.read, key, applied, list(followed))
         self._under_way[key] = reading
 
         def done(_: object) -> None:
@@ -347,12 +349,12 @@ REFUSED = "refused"
 """How the shape of a page begins that could not be made of what was asked for."""
 
 
-def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
+def path_parts(macros: Any, key: str, data: PageData, read: object) -> tuple[str, dict[str, str], dict[str, Any]]:
     """The shape, parts and numbers of a path's page."""
-    side = picture.side
-    if side is None:
-        return "nothing", {"way": str(macros.nothing(picture.seen))}, {}
-    shape = f"{picture.seen.bridge} {side.known.state.number}"
+    applied = data.applied
+    if applied is None:
+        return "nothing", {"way": str(macros.nothing(data.snapshot))}, {}
+    shape = f"{data.snapshot.bridge} {applied.known.state.number}"
     if key == KEY:
         return shape, {"way": str(macros.hint())}, {}
     if not isinstance(read, PathReading):
@@ -360,11 +362,11 @@ def path_parts(macros: Any, key: str, picture: Picture, read: object) -> tuple[s
     if read.bad is not None:
         return f"{REFUSED} {shape}", {"way": ""}, {}
     values: dict[str, Any] = {}
-    parts = {"read": str(macros.read(read, MAX_FOLLOWED)), "summary": str(macros.summary(read, side.known.state))}
+    parts = {"read": str(macros.read(read, MAX_FOLLOWED)), "summary": str(macros.summary(read, applied.known.state))}
     if read.view is None:
         return shape, {**parts, "way": "", "answer": ""}, values
-    parts["way"] = str(macros.way(read.view.way, "q", read, side.known.state))
-    parts["answer"] = str(macros.answer(read.view, read, side.known.state))
+    parts["way"] = str(macros.way(read.view.way, "q", read, applied.known.state))
+    parts["answer"] = str(macros.answer(read.view, read, applied.known.state))
     whole = sum(share.packets for share in read.shares)
     for n, share in enumerate(read.shares):
         values[f"b-{n}"] = f"{share.packets:,}"
@@ -382,13 +384,13 @@ def _count(values: dict[str, Any], letter: str, way: Way, read: PathReading) -> 
         values[f"r-{letter}-{n}"] = wording.rounded(read.rates.get(step.key))
 
 
-def path_values(picture: Picture, key: str) -> dict[str, Any]:
+def path_values(data: PageData, key: str) -> dict[str, Any]:
     """What the page has beside its parts: the form."""
-    spec = picture.side.known.spec if picture.side is not None else None
+    spec = data.applied.known.spec if data.applied is not None else None
     return {"form": _form(key, spec), "asked": key != KEY}
 
 
-def _form(key: str, spec: Any) -> Form:
+def _form(key: str, spec: Any) -> PathForm:
     if spec is not None and key != KEY:
         try:
             query_of(key, spec)

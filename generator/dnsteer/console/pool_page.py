@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dnsteer.console.change_log import PoolChange, Turn
-from dnsteer.console.page_data import Desk, Picture, owners_by_title
+from dnsteer.console.change_log import PoolChange, StatePeriod
+from dnsteer.console.page_data import PageData, PageHistory, owners_by_title
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.view.drawing import slot_map
@@ -36,7 +36,7 @@ class BackendRow:
 
 
 @dataclass(frozen=True)
-class Moved:
+class SlotMove:
     """Slots that moved from one backend to another."""
 
     before: str
@@ -46,30 +46,38 @@ class Moved:
 
 
 def pool_parts(
-    macros: Any, n: int, view: PoolView, picture: Picture, desk: Desk, parts: dict[str, str], values: dict[str, Any]
+    macros: Any,
+    n: int,
+    view: PoolView,
+    data: PageData,
+    history: PageHistory,
+    parts: dict[str, str],
+    values: dict[str, Any],
 ) -> None:
     """Add the parts and numbers of one pool, the *n*th on the page."""
-    side = picture.side
-    assert side is not None
-    owners = owners_by_title(side, view.title) or ("",) * view.slots  # it drops
-    own = owners_by_title(side, view.title, everybody=True)
+    applied = data.applied
+    assert applied is not None
+    owners = owners_by_title(applied, view.title) or ("",) * view.slots  # it drops
+    own = owners_by_title(applied, view.title, everybody=True)
     numbers = {backend.name: at for at, backend in enumerate(view.backends, 1)}
-    change = desk.log.pools.get(view.title)
-    members = next(m for m in side.known.state.members if m.title == view.title)
+    change = history.log.pools.get(view.title)
+    members = next(m for m in applied.known.state.members if m.title == view.title)
     drawn = slot_map(owners, numbers, change.moved if change else ())
     parts[f"map-{n}"] = str(macros.slots(drawn, view, owners, own, numbers))
-    parts[f"moved-{n}"] = str(macros.moved(change, _ways(change), view, picture.seen))
-    weights = dict(weights_in_the_end(members.weights, [a for a in side.overlay.of(view.name) if a.weight is not None]))
-    begin, end = _span(picture, desk, view)
-    rows = _rows(view, picture, desk, owners, begin, end)
+    parts[f"moved-{n}"] = str(macros.moved(change, _ways(change), view, data.snapshot))
+    weights = dict(
+        weights_in_the_end(members.weights, [a for a in applied.overlay.of(view.name) if a.weight is not None])
+    )
+    begin, end = _span(data, history, view)
+    rows = _rows(view, data, history, owners, begin, end)
     whole = sum(weights.values())
     most = max([row.share for row in rows] + ([max(weights.values()) / whole] if whole else []), default=0.0)
     parts[f"backends-{n}"] = str(macros.backends(n, rows, view, weights, whole, most, begin, end))
     for backend in view.backends:
         for letter, unit in (("q", "queries"), ("p", "packets")):
-            rate = picture.rates.get(("backend", view.name, backend.name, unit))
+            rate = data.rates.get(("backend", view.name, backend.name, unit))
             values[f"{letter}-{n}-{numbers[backend.name]}"] = rounded(rate)
-    series = desk.slots.get(view.title)
+    series = history.slots.get(view.title)
     counted = series.rates() if series is not None else {}
     by_slot = [counted.get(slot) for slot in range(view.slots)] if counted else []
     parts[f"heat-{n}"] = str(macros.heat(heat(by_slot), drawn.wide, drawn.box, by_slot))
@@ -77,12 +85,12 @@ def pool_parts(
 
 
 def _rows(
-    view: PoolView, picture: Picture, desk: Desk, owners: tuple[str, ...], begin: datetime, end: datetime
+    view: PoolView, data: PageData, history: PageHistory, owners: tuple[str, ...], begin: datetime, end: datetime
 ) -> list[BackendRow]:
-    side = picture.side
-    assert side is not None
-    spec = side.known.spec.pools.get(view.name)
-    backup = side.known.spec.pools.get(spec.backup.pool) if spec is not None and spec.backup is not None else None
+    applied = data.applied
+    assert applied is not None
+    spec = applied.known.spec.pools.get(view.name)
+    backup = applied.known.spec.pools.get(spec.backup.pool) if spec is not None and spec.backup is not None else None
     known = {b.name: b for pool in (backup, spec) if pool is not None for b in pool.backends}
     held: dict[str, list[int]] = {}
     for slot, name in enumerate(owners):
@@ -91,8 +99,8 @@ def _rows(
     for number, backend in enumerate(view.backends, 1):
         spec_of = known.get(backend.name)
         addresses = [str(a) for a in (spec_of.ipv4, spec_of.ipv6) if a is not None] if spec_of is not None else []
-        whys = picture.seen.failing.get((view.name, backend.name), {})
-        turns = list(desk.log.turns.get((view.title, backend.name), ()))
+        whys = data.snapshot.failing.get((view.name, backend.name), {})
+        turns = list(history.log.turns.get((view.title, backend.name), ()))
         rows.append(
             BackendRow(
                 number,
@@ -107,23 +115,23 @@ def _rows(
     return rows
 
 
-def _span(picture: Picture, desk: Desk, view: PoolView) -> tuple[datetime, datetime]:
+def _span(data: PageData, history: PageHistory, view: PoolView) -> tuple[datetime, datetime]:
     """The time that is drawn: since the agent saw the pool first, at most LONGEST, to a multiple of _STEP."""
-    now = picture.time
+    now = data.time
     first = min(
-        (turns[0].time for (title, _), turns in desk.log.turns.items() if title == view.title and turns), default=now
+        (turns[0].time for (title, _), turns in history.log.turns.items() if title == view.title and turns), default=now
     )
     since = datetime.min.replace(tzinfo=now.tzinfo)
     end = since + -(-(now - since) // _STEP) * _STEP
     return max(first, end - LONGEST), end
 
 
-def _ways(change: PoolChange | None) -> list[Moved]:
+def _ways(change: PoolChange | None) -> list[SlotMove]:
     found: dict[tuple[str, str], list[int]] = {}
     for slot, way in (change.moved if change is not None else {}).items():
         found.setdefault(way, []).append(slot)
     order: list[tuple[tuple[str, str], list[int]]] = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    return [Moved(a, b, ranges(slots), len(slots)) for (a, b), slots in order]
+    return [SlotMove(a, b, ranges(slots), len(slots)) for (a, b), slots in order]
 
 
 def heat(rates: Sequence[float | None]) -> list[int]:
@@ -138,10 +146,10 @@ class Segment:
 
     x: float
     width: float
-    turn: Turn
+    turn: StatePeriod
 
 
-def segments(turns: Sequence[Turn], begin: datetime, end: datetime) -> list[Segment]:
+def segments(turns: Sequence[StatePeriod], begin: datetime, end: datetime) -> list[Segment]:
     """The states of a backend between two times."""
     whole = max((end - begin).total_seconds(), 1.0)
     out = []

@@ -82,7 +82,7 @@ MAX_LATE, MAX_LATE_OF_CALLER = 32, 4
 """Late answers at once: of all callers, and of one. Further ones are sent at once: each holds a request and a connection."""
 
 
-class LateAnswers:
+class DelayedAnswers:
     """Sends answers late, in bounded numbers."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
@@ -106,7 +106,7 @@ class LateAnswers:
 
 
 class _LateAnswer(Response):
-    def __init__(self, late: LateAnswers, caller: str, answer: Response) -> None:
+    def __init__(self, late: DelayedAnswers, caller: str, answer: Response) -> None:
         super().__init__(status_code=answer.status_code)
         self._late, self._caller, self._answer = late, caller, answer
 

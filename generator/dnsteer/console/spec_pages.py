@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from dnsteer.console.access import Access, Visitor, visitor_of
 from dnsteer.console.change_pages import ChangePages, plain_answer
-from dnsteer.console.content import States
+from dnsteer.console.content import RecordedStates
 from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import MAX_BYTES, FormError
 from dnsteer.deploy.recorded import spec_of
@@ -33,7 +33,7 @@ from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view.masking import masked
-from dnsteer.view.snapshot import Seen
+from dnsteer.view.snapshot import SwitchSnapshot
 
 MAX = SpecSize(200_000, 4_000_000)
 """Flows, and choices of slots by backends; or twice those of the applied spec, where that is more."""
@@ -127,7 +127,7 @@ class SpecPages:
         self,
         access: Access,
         changes: ChangePages | None,
-        states: Callable[[], Awaitable[tuple[Seen, States]]],
+        states: Callable[[], Awaitable[tuple[SwitchSnapshot, RecordedStates]]],
         run_verb: RunVerb | None,
         render: Callable[..., str],
     ) -> None:
@@ -153,21 +153,21 @@ class SpecPages:
 
     async def _state(self, request: Request) -> Response:
         visitor, number = visitor_of(request), request.path_params["number"]
-        seen, states = await self._states()
+        snapshot, states = await self._states()
         kept = [state for state in states.states if isinstance(state, AppliedState)]
         if number not in [state.number for state in kept]:
-            why = states.error or _why_unread(seen)
+            why = states.error or _why_unread(snapshot)
             if why:
                 raise PageError(503, f"the recorded states cannot be read: {why}", {"retry-after": "5"})
             raise PageError(404, f"state {number} is not recorded, or not any more")
         view = await self._work(self._view, kept, number)
-        current = seen.now.known.state.number if seen.now is not None else 0
+        current = snapshot.applied.known.state.number if snapshot.applied is not None else 0
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
         text = _as_is if visitor.role == "change" else masked
         page = partial(
             self._render,
             "state.html",
-            seen=seen,
+            snapshot=snapshot,
             visitor=visitor,
             page="changes",
             view=view,
@@ -191,8 +191,8 @@ class SpecPages:
         visitor = visitor_of(request)
         if visitor.session is None:
             raise PageError(403, "plans are for browsers that have signed in")
-        seen, _ = await self._states()
-        return HTMLResponse(await self._work(self._page, visitor, seen))
+        snapshot, _ = await self._states()
+        return HTMLResponse(await self._work(self._page, visitor, snapshot))
 
     async def _plan(self, request: Request) -> Response:
         visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
@@ -203,35 +203,35 @@ class SpecPages:
             if self._plans.locked():
                 raise FormError(503, "another plan is being made; try again in some seconds")
         except FormError as error:
-            seen, _ = await self._states()
+            snapshot, _ = await self._states()
             text = fields.get("spec", "")
-            page = partial(self._page, visitor, seen, text, file, _ENDED[1], str(error), 1)
+            page = partial(self._page, visitor, snapshot, text, file, _ENDED[1], str(error), 1)
             return HTMLResponse(await self._work(page), error.status)
         assert self._run_verb is not None
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
-            seen, _ = await self._states()
-            applied = seen.now.known.spec if seen.now is not None else None
+            snapshot, _ = await self._states()
+            applied = snapshot.applied.known.spec if snapshot.applied is not None else None
             why = await self._work(too_large, file, spec.decode(), applied)
             if why:
                 outcome = VerbOutcome(1, said=why)
             else:
                 outcome = await self._run_verb(VerbRequest(("plan", "--", file), by, files={file: spec}))
-        seen, _ = await self._states()
-        return HTMLResponse(await self._work(self._planned, visitor, seen, spec.decode(), file, outcome))
+        snapshot, _ = await self._states()
+        return HTMLResponse(await self._work(self._planned, visitor, snapshot, spec.decode(), file, outcome))
 
-    def _planned(self, visitor: Visitor, seen: Seen, spec: str, file: str, outcome: VerbOutcome) -> str:
+    def _planned(self, visitor: Visitor, snapshot: SwitchSnapshot, spec: str, file: str, outcome: VerbOutcome) -> str:
         """The page of a plan."""
         said = plain_answer(outcome.said)
         if visitor.role != "change":
             said = masked(said)
         ended = _ENDED.get(outcome.code, _ENDED[1])
-        return self._page(visitor, seen, spec, file, ended, said, outcome.code)
+        return self._page(visitor, snapshot, spec, file, ended, said, outcome.code)
 
     def _page(
         self,
         visitor: object,
-        seen: Seen,
+        snapshot: SwitchSnapshot,
         spec: str = "",
         file: str = "",
         ended: str = "",
@@ -240,7 +240,7 @@ class SpecPages:
     ) -> str:
         return self._render(
             "plan.html",
-            seen=seen,
+            snapshot=snapshot,
             visitor=visitor,
             page="changes",
             spec=spec,
@@ -259,11 +259,11 @@ def _sent(fields: Mapping[str, str]) -> bytes:
     return spec
 
 
-def _why_unread(seen: Seen) -> str:
+def _why_unread(snapshot: SwitchSnapshot) -> str:
     """Why there is no record to read states from; empty if there is one."""
-    if seen.record is not None:
+    if snapshot.record is not None:
         return ""
-    return seen.trouble or ("this agent stands by" if seen.stands_by else "they were not read yet")
+    return snapshot.trouble or ("this agent stands by" if snapshot.stands_by else "they were not read yet")
 
 
 def _as_is(text: str) -> str:

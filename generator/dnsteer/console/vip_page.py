@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from dnsteer.console.offload_page import OffloadLook, OffloadView
+from dnsteer.console.offload_page import OffloadPageData, OffloadSnapshot
 from dnsteer.console.overview_page import unannounced_vips
-from dnsteer.console.page_data import Desk, Picture
+from dnsteer.console.page_data import PageData, PageHistory
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.derived import Endpoint, endpoints
 from dnsteer.spec.model.spec import Protocol, Vip
@@ -37,40 +37,40 @@ class VipFlows:
 
 
 def vip_parts(
-    macros: Any, name: str, views: Sequence[PoolView], picture: Picture, desk: Desk, read: object
+    macros: Any, name: str, views: Sequence[PoolView], data: PageData, history: PageHistory, read: object
 ) -> tuple[str, dict[str, str], dict[str, Any]]:
     """The shape, parts and numbers of the page of a VIP."""
-    side = picture.side
-    assert side is not None
-    spec = side.known.spec
+    applied = data.applied
+    assert applied is not None
+    spec = applied.known.spec
     vip = spec.vips[name]
-    unannounced = unannounced_vips(picture.seen.agent, spec).get(name)
+    unannounced = unannounced_vips(data.snapshot.agent, spec).get(name)
     parts = {
         "vip": str(macros.facts(vip, spec.pools[vip.pool], views, unannounced, name in announced_vips(spec))),
-        "run": str(macros.run(_commands(name, vip, spec.switch.announce is not None, unannounced, desk.options))),
+        "run": str(macros.run(_commands(name, vip, spec.switch.announce is not None, unannounced, history.options))),
         "offload": str(macros.offload(_flows(name, read), _view(read), spec.switch.flavor.value)),
     }
     values: dict[str, Any] = {}
     for letter, unit in (("q", "queries"), ("p", "packets")):
-        values[letter] = wording.rounded(picture.rates.get(("vip", name, unit)))
+        values[letter] = wording.rounded(data.rates.get(("vip", name, unit)))
     services = services_of(vip)
-    rates = desk.services.rates([(name, service) for service in services])
+    rates = history.services.rates([(name, service) for service in services])
     for n, service in enumerate(services):
         values[f"s{n}"] = wording.rounded(rates.get((name, service)))
     for n, view in enumerate(views):
         listed = sorted(view.backends, key=lambda backend: backend.state == "up")[:MAX_BACKENDS]
-        parts[f"backends-{n}"] = str(macros.backends(n, view, listed, picture.seen.failing))
+        parts[f"backends-{n}"] = str(macros.backends(n, view, listed, data.snapshot.failing))
         for m, backend in enumerate(listed):
             for letter, unit in (("q", "queries"), ("p", "packets")):
-                rate = picture.rates.get(("backend", view.name, backend.name, unit))
+                rate = data.rates.get(("backend", view.name, backend.name, unit))
                 values[f"{letter}-{n}-{m}"] = wording.rounded(rate)
-    return f"{picture.seen.bridge} {side.known.state.number} {len(views)}", parts, values
+    return f"{data.snapshot.bridge} {applied.known.state.number} {len(views)}", parts, values
 
 
-def vip_values(name: str, views: Sequence[PoolView], picture: Picture, desk: Desk) -> dict[str, Any]:
+def vip_values(name: str, views: Sequence[PoolView], data: PageData, history: PageHistory) -> dict[str, Any]:
     """What the page has beside its parts: names, services with their ports, the way to a path, the line of queries."""
-    assert picture.side is not None
-    vip = picture.side.known.spec.vips[name]
+    assert data.applied is not None
+    vip = data.applied.known.spec.vips[name]
     address, end = _example(vip)
     asked = {"client": _CLIENT[address.version], "port": "40000", "vip": str(address), "service": _service(end)}
     return {
@@ -79,7 +79,7 @@ def vip_values(name: str, views: Sequence[PoolView], picture: Picture, desk: Des
         "views": views,
         "services": services_of(vip),
         "path": f"/path?{urlencode(asked)}",
-        "line": desk.traffic.lines([("vip", name, "queries")])[("vip", name, "queries")],
+        "line": history.traffic.lines([("vip", name, "queries")])[("vip", name, "queries")],
     }
 
 
@@ -117,8 +117,8 @@ def _commands(name: str, vip: Vip, announces: bool, unannounced: Any, options: s
     return found
 
 
-def _view(read: object) -> OffloadView | None:
-    return read.view if isinstance(read, OffloadLook) else None
+def _view(read: object) -> OffloadSnapshot | None:
+    return read.view if isinstance(read, OffloadPageData) else None
 
 
 def _flows(name: str, read: object) -> VipFlows | None:

@@ -14,7 +14,16 @@ from prometheus_client.metrics import MetricWrapperBase
 from dnsteer import __version__
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
-from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, Duration, KeptChange, Known, Look, PanicChange
+from dnsteer.metrics.observer import (
+    AgentObserver,
+    AppliedBridge,
+    Check,
+    CheckTurn,
+    Duration,
+    KeptChange,
+    Look,
+    PanicChange,
+)
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -35,7 +44,7 @@ class AgentMetrics(AgentObserver):
         self.registry = CollectorRegistry()
         self.common: Mapping[str, str] = {SWITCH: _THIS_MACHINE, BRIDGE: ""}
         """The labels that all metrics have. Replaced as a whole, since the thread of readings has it too."""
-        self.known: Known | None = None
+        self.known: AppliedBridge | None = None
         """None while the agent stands by: another one tells of the switch then."""
         self.record: BridgeRecord | None = None
         self._overlay = NO_OVERLAY
@@ -98,7 +107,7 @@ class AgentMetrics(AgentObserver):
         if not held:
             self.known = self.record = None
 
-    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+    def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """See AgentObserver."""
         self.known = known
         self._targets.set(len(checks))

@@ -21,7 +21,7 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
-class Known:
+class AppliedBridge:
     """What the agent works with: its bridge, the state that is applied and its spec."""
 
     bridge: str
@@ -107,7 +107,7 @@ class AgentObserver:
     def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
         """The agent is that of this bridge, and acts or stands by. *switch*: what the record calls the switch."""
 
-    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+    def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """Another state is applied, with these checks, one for each target. Those that are *failing* did so before."""
 
     def followed(self, record: BridgeRecord, decision: str = "") -> None:

@@ -16,7 +16,7 @@ from dnsteer.spec.model.query import RANDOM_LABEL
 from dnsteer.spec.model.spec import Backend, Pool, Spec
 from dnsteer.status.agent_knowledge import AgentKnowledge, FailingCheck, PoolPanic
 from dnsteer.view.attention_item import AttentionItem, Command, dnsteer, sentence
-from dnsteer.view.snapshot import Seen, Side
+from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from dnsteer.view.wording import moment
 
 MAX_BACKENDS = 20
@@ -35,37 +35,37 @@ def vips_of(spec: Spec, pool: str, service: str = "") -> tuple[str, ...]:
     )
 
 
-def all_fail(side: Side, pool: Membership) -> bool:
+def all_fail(applied: StateSnapshot, pool: Membership) -> bool:
     """Whether a pool is out of backends since all of them fail, so that none is left to which queries still go."""
-    entries = (entry for entry in side.overlay.of(pool.pool) if entry.service in ("", pool.service))
+    entries = (entry for entry in applied.overlay.of(pool.pool) if entry.service in ("", pool.service))
     ill = {entry.backend for entry in entries if entry.kind == "health" and not entry.returns}
     return ill.issuperset(name for name, weight in pool.weights.items() if weight and name not in pool.down)
 
 
-def failing_backends(seen: Seen, side: Side, options: str = "") -> Iterator[AttentionItem]:
+def failing_backends(snapshot: SwitchSnapshot, applied: StateSnapshot, options: str = "") -> Iterator[AttentionItem]:
     """Pools in panic, backends that fail their checks and are not out for it, and checks that only warn."""
-    panics = {panic.pool: panic for panic in seen.agent.panics}
+    panics = {panic.pool: panic for panic in snapshot.agent.panics}
     by_pool: dict[str, list[FailingCheck]] = {pool: [] for pool in panics}
-    for check in seen.agent.failing:
+    for check in snapshot.agent.failing:
         if not check.only_warns:
             by_pool.setdefault(check.pool, []).append(check)
     for pool in sorted(by_pool):
         checks, vips, serving = by_pool[pool], dict[str, None](), set[str]()
-        for members in side.known.state.members:
+        for members in applied.known.state.members:
             if members.pool != pool:
                 continue
-            here = in_service(members, side.overlay.of(pool))
+            here = in_service(members, applied.overlay.of(pool))
             serving |= here
             failing = {c.backend for c in checks if not c.services or members.service in c.services}
             if here and here <= failing:
-                vips |= dict.fromkeys(vips_of(side.known.spec, pool, members.service))
+                vips |= dict.fromkeys(vips_of(applied.known.spec, pool, members.service))
         failing_here = [check for check in checks if check.backend in serving]
         if pool in panics or vips:
-            yield _panic(side, pool, panics.get(pool), checks if pool in panics else failing_here, tuple(vips))
+            yield _panic(applied, pool, panics.get(pool), checks if pool in panics else failing_here, tuple(vips))
         else:
-            yield from _one_by_one(side, failing_here, "critical", seen.agent.kept)
-        yield from _one_by_one(side, _out_anyway(side, pool, checks, serving), "note")
-    yield from _warnings(seen.agent)
+            yield from _one_by_one(applied, failing_here, "critical", snapshot.agent.kept)
+        yield from _one_by_one(applied, _out_anyway(applied, pool, checks, serving), "note")
+    yield from _warnings(snapshot.agent)
 
 
 def _warnings(agent: AgentKnowledge) -> Iterator[AttentionItem]:
@@ -81,21 +81,23 @@ def _warnings(agent: AgentKnowledge) -> Iterator[AttentionItem]:
         yield AttentionItem("warning", f"Pool {pool}: checks that only warn are failing", text, pool=pool)
 
 
-def _out_anyway(side: Side, pool: str, checks: Iterable[FailingCheck], serving: Collection[str]) -> list[FailingCheck]:
+def _out_anyway(
+    applied: StateSnapshot, pool: str, checks: Iterable[FailingCheck], serving: Collection[str]
+) -> list[FailingCheck]:
     """Checks of backends that are out of service for another reason than that they fail."""
-    for_health = {entry.backend for entry in side.overlay.of(pool) if entry.kind == "health"}
+    for_health = {entry.backend for entry in applied.overlay.of(pool) if entry.kind == "health"}
     return [check for check in checks if check.backend not in serving and check.backend not in for_health]
 
 
 def _panic(
-    side: Side, pool: str, panic: PoolPanic | None, checks: list[FailingCheck], vips: tuple[str, ...]
+    applied: StateSnapshot, pool: str, panic: PoolPanic | None, checks: list[FailingCheck], vips: tuple[str, ...]
 ) -> AttentionItem:
     names = list(dict.fromkeys(check.backend for check in checks))
     each = [f"{name}: {_why(check for check in checks if check.backend == name)}" for name in names[:_NAMED]]
     more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    why, looks = f"{'; '.join(each)}{more}", ask(side, pool, names[0], checks[0].check) if names else ()
+    why, looks = f"{'; '.join(each)}{more}", ask(applied, pool, names[0], checks[0].check) if names else ()
     ill = {check.backend for check in checks}
-    idle = dict.fromkeys(e.backend for e in side.overlay.of(pool) if e.kept_out_by_people and e.backend not in ill)
+    idle = dict.fromkeys(e.backend for e in applied.overlay.of(pool) if e.kept_out_by_people and e.backend not in ill)
     if idle:
         why += f"; taken out by operators though their checks pass: {', '.join(idle)}"
     if panic is None:
@@ -111,7 +113,7 @@ def _why(checks: Iterable[FailingCheck]) -> str:
 
 
 def _one_by_one(
-    side: Side, checks: list[FailingCheck], level: str, kept: Collection[str] = ()
+    applied: StateSnapshot, checks: list[FailingCheck], level: str, kept: Collection[str] = ()
 ) -> Iterator[AttentionItem]:
     """An item for each of these backends of a pool; of many for the first ones. *kept* stay since too few are left."""
     by_name: dict[str, list[FailingCheck]] = {}
@@ -123,7 +125,7 @@ def _one_by_one(
         text = f"{_why(its)}. Since {moment(since)} UTC."
         if f"{pool}/{name}" in kept:
             text += " It stays in service, since too few others pass (keep_at_least)."
-        looks = ask(side, pool, name, its[0].check)
+        looks = ask(applied, pool, name, its[0].check)
         if level == "note":
             title = f"{pool}/{name}{about}, which is out of service anyway, fails its checks"
             yield AttentionItem("note", title, text, looks, pool, backend=name)
@@ -164,9 +166,9 @@ def trouble_items(agent: AgentKnowledge) -> list[AttentionItem]:
 _FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
 
 
-def ask(side: Side, pool: str, name: str, kind: str = "") -> tuple[Command, ...]:
+def ask(applied: StateSnapshot, pool: str, name: str, kind: str = "") -> tuple[Command, ...]:
     """The command that asks a backend as its first check of a *kind* does, such as `tcp`; without one as its first check."""
-    spec = side.known.spec
+    spec = applied.known.spec
     found = spec.pools.get(pool)
     backend = next((b for b in found.backends if b.name == name), None) if found is not None else None
     if found is None or backend is None or not found.health:

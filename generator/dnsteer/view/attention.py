@@ -18,7 +18,7 @@ from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
 from dnsteer.view.agent_attention import all_fail, announcement_items, ask, failing_backends, trouble_items, vips_of
 from dnsteer.view.attention_item import AttentionItem, Command, Level, dnsteer, sentence
-from dnsteer.view.snapshot import Seen, Side
+from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from dnsteer.view.wording import moment
 
 MAX_BACKENDS = 20
@@ -30,7 +30,7 @@ _PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
-class Reached:
+class Reachability:
     """Whether the last reading of counters got what it asked for, and whether the tables carry the record's number.
 
     None where there was no reading, or no tables to ask. *answered* is when the switch answered last.
@@ -42,13 +42,18 @@ class Reached:
     answered: datetime | None = None
 
 
-def attention(seen: Seen, reached: Reached, now: datetime, options: str = "") -> list[AttentionItem]:
+def attention(
+    snapshot: SwitchSnapshot, reachability: Reachability, now: datetime, options: str = ""
+) -> list[AttentionItem]:
     """All items. *options* are added to each command of dnsteer, such as `--bridge br-dns`."""
-    found = [*_switch(seen, reached, now, options)]
-    if seen.now is not None:
-        found += [*_pools(seen, seen.now, options), *failing_backends(seen, seen.now, options)]
-        found += [*_maintenance(seen.now, now, options), *announcement_items(seen.agent, seen.now.known.spec, options)]
-    found += trouble_items(seen.agent)
+    found = [*_switch(snapshot, reachability, now, options)]
+    if snapshot.applied is not None:
+        found += [*_pools(snapshot, snapshot.applied, options), *failing_backends(snapshot, snapshot.applied, options)]
+        found += [
+            *_maintenance(snapshot.applied, now, options),
+            *announcement_items(snapshot.agent, snapshot.applied.known.spec, options),
+        ]
+    found += trouble_items(snapshot.agent)
     order = ("critical", "warning", "note")
     return sorted(found, key=lambda item: order.index(item.level))
 
@@ -57,39 +62,43 @@ def _mend(verb: str, options: str, *more: str) -> tuple[Command, ...]:
     return (Command("To fix it", dnsteer(verb, options, *more)),)
 
 
-def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterator[AttentionItem]:
+def _switch(
+    snapshot: SwitchSnapshot, reachability: Reachability, now: datetime, options: str
+) -> Iterator[AttentionItem]:
     start = Command("If it is stopped", "systemctl start openvswitch-switch")
-    if seen.trouble:
-        since = f" Since {moment(seen.troubled)} UTC." if seen.troubled else ""
-        text = f"{seen.trouble.rstrip('.?')}.{since} The switch stays as it is; backends that fail stay in service."
+    if snapshot.trouble:
+        since = f" Since {moment(snapshot.troubled)} UTC." if snapshot.troubled else ""
+        text = f"{snapshot.trouble.rstrip('.?')}.{since} The switch stays as it is; backends that fail stay in service."
         yield AttentionItem("critical", "The agent cannot work on the switch", text,
                    (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
-    elif reached.up is False:
-        last = f"the last answer, of {moment(reached.answered)} UTC" if reached.answered else "the last answer"
+    elif reachability.up is False:
+        last = (
+            f"the last answer, of {moment(reachability.answered)} UTC" if reachability.answered else "the last answer"
+        )
         text = f"It did not answer when its counters were read; rates are those of {last}."
         yield AttentionItem("critical", "The switch does not answer", text,
                    (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
-    if seen.stands_by:
-        text = f"Another agent works on bridge {seen.bridge}. This one shows nothing until it takes over."
+    if snapshot.stands_by:
+        text = f"Another agent works on bridge {snapshot.bridge}. This one shows nothing until it takes over."
         yield AttentionItem("note", "This agent is on standby", text)
         return
-    if reached.extension is False:
+    if reachability.extension is False:
         text = "VIPs that it serves have no answers until it is back; the switch drops their queries."
         yield AttentionItem("critical", "The extension does not answer", text,
                    (Command("To see what is wrong", dnsteer("status", options)),
                     Command("If it is stopped", "systemctl start dnsteer-ext")))  # fmt: skip
-    record = seen.record
-    pending = seen.pending is not None and (now - seen.pending).total_seconds() > _PATIENCE
+    record = snapshot.record
+    pending = snapshot.pending is not None and (now - snapshot.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
         yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _mend("restore", options),
                    said=NOT_FORWARDING, differs=True)  # fmt: skip
-    if pending and seen.pending is not None:
+    if pending and snapshot.pending is not None:
         text = (
-            f"A change of bridge {seen.bridge} is pending since {moment(seen.pending)} UTC; "
+            f"A change of bridge {snapshot.bridge} is pending since {moment(snapshot.pending)} UTC; "
             "the next command that changes the switch completes or undoes it."
         )
         yield AttentionItem("critical", "A change was interrupted", text, _mend("reconcile", options), differs=True)
-    elif reached.as_recorded is False and record is not None:
+    elif reachability.as_recorded is False and record is not None:
         yield AttentionItem(
             "critical",
             "The flow tables are not as applied",
@@ -98,7 +107,7 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
             said=TABLES_DIFFER,
             differs=True,
         )
-    drift = seen.drift
+    drift = snapshot.drift
     if not drift.repaired and drift.flows + drift.settings:
         flows = counted(drift.flows, "flow or group", "flows and groups")
         text = (
@@ -107,37 +116,37 @@ def _switch(seen: Seen, reached: Reached, now: datetime, options: str) -> Iterat
         )
         yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options), differs=True)
     if drift.foreign:
-        bridge = shlex.quote(seen.bridge)
+        bridge = shlex.quote(snapshot.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
         yield AttentionItem("note", f"{counted(drift.foreign, 'flow', 'flows')} on the bridge that are not dnsteer's",
                    "They are left as they are.", (Command("To see them", show),))  # fmt: skip
 
 
-def _pools(seen: Seen, side: Side, options: str) -> Iterator[AttentionItem]:
-    pools = Assignment(side.known.state.members, side.overlay)
+def _pools(snapshot: SwitchSnapshot, applied: StateSnapshot, options: str) -> Iterator[AttentionItem]:
+    pools = Assignment(applied.known.state.members, applied.overlay)
     for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
-        entries = [entry for entry in side.overlay.of(members.pool) if entry.kind in ("drain", "down")]
+        entries = [entry for entry in applied.overlay.of(members.pool) if entry.kind in ("drain", "down")]
         verb = _end(entries[-1], options) if entries else ()
-        lost = members.on_all_down == "drop" or all_fail(side, members)
-        vips = vips_of(side.known.spec, members.pool, members.service) if lost else ()
+        lost = members.on_all_down == "drop" or all_fail(applied, members)
+        vips = vips_of(applied.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
-    for last in pools.with_one_backend(backups_of(side.known.spec)):
+    for last in pools.with_one_backend(backups_of(applied.known.spec)):
         members, level = last.members, _level(last)
         title = f"{sentence(members.title)}: one backend is left in service"
-        vips = vips_of(side.known.spec, members.pool, members.service)
+        vips = vips_of(applied.known.spec, members.pool, members.service)
         more = f" and {len(vips) - _NAMED} more" if len(vips) > _NAMED else ""
         of = f" It serves {', '.join(vips[:_NAMED])}{more}." if vips else ""
         yield AttentionItem(level, title, f"{sentence(last.text)}.{of}", pool=members.pool, said=last.text)
-    unhealthy = [entry for entry in side.overlay if entry.kind == "health"]
+    unhealthy = [entry for entry in applied.overlay if entry.kind == "health"]
     for entry in unhealthy[:MAX_BACKENDS]:
-        yield _unhealthy(side, entry, options)
+        yield _unhealthy(applied, entry, options)
     if len(unhealthy) > MAX_BACKENDS:
         text = "They are named on the pages of their pools."
         yield AttentionItem("warning", f"{len(unhealthy) - MAX_BACKENDS} more backends are unhealthy", text)
-    in_use = {entry.pool: entry.decision for entry in reversed(side.overlay.entries) if entry.kind == "backup"}
-    pools_in_use = dict.fromkeys(entry.pool for entry in side.overlay if entry.kind == "backup")
-    for pool, text in zip(pools_in_use, backups_in_use(side.overlay), strict=True):
+    in_use = {entry.pool: entry.decision for entry in reversed(applied.overlay.entries) if entry.kind == "backup"}
+    pools_in_use = dict.fromkeys(entry.pool for entry in applied.overlay if entry.kind == "backup")
+    for pool, text in zip(pools_in_use, backups_in_use(applied.overlay), strict=True):
         yield AttentionItem(
             "warning",
             f"Pool {pool} is served by its backup",
@@ -153,7 +162,7 @@ def _level(last: LastBackend) -> Level:
     return "note" if last.planned else "warning"
 
 
-def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
+def _unhealthy(applied: StateSnapshot, entry: Maintenance, options: str) -> AttentionItem:
     about = f" ({entry.service})" if entry.service else ""
     if entry.returns:
         title, text = (
@@ -167,21 +176,21 @@ def _unhealthy(side: Side, entry: Maintenance, options: str) -> AttentionItem:
     text = (
         f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back once its checks pass."
     )
-    looks = ask(side, entry.pool, entry.backend, entry.note.partition(" ")[0])
+    looks = ask(applied, entry.pool, entry.backend, entry.note.partition(" ")[0])
     title, commands = f"{entry.name} is unhealthy{about}", (*looks, keep)
     return AttentionItem(
         "warning", title, text, commands, entry.pool, entry.decision, listed=True, backend=entry.backend
     )
 
 
-def _maintenance(side: Side, now: datetime, options: str) -> Iterator[AttentionItem]:
-    late = [entry for entry in side.overlay if entry.expired(now)]
-    for entry, text in zip(late, overdue(side.overlay, now), strict=True):
+def _maintenance(applied: StateSnapshot, now: datetime, options: str) -> Iterator[AttentionItem]:
+    late = [entry for entry in applied.overlay if entry.expired(now)]
+    for entry, text in zip(late, overdue(applied.overlay, now), strict=True):
         title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
         yield AttentionItem(
             "warning", title, sentence(text), mend, entry.pool, entry.decision, said=text, backend=entry.backend
         )
-    for entry in side.overlay:
+    for entry in applied.overlay:
         if entry.kind in OF_THE_AGENT or entry in late:
             continue
         until = f", until {moment(entry.until)} UTC" if entry.until else ""

@@ -15,11 +15,11 @@ from typing import Any
 from dnsteer.deploy.times import now
 from dnsteer.metrics.observer import (
     AgentObserver,
+    AppliedBridge,
     Check,
     CheckTurn,
     Duration,
     KeptChange,
-    Known,
     Look,
     PanicChange,
     Severity,
@@ -38,10 +38,10 @@ from dnsteer.switch.state import PENDING_KEY, BridgeRecord, DamagedError
 
 
 @dataclass(frozen=True)
-class Side:
+class StateSnapshot:
     """The applied state and the overlay on it, at a time."""
 
-    known: Known
+    known: AppliedBridge
     overlay: Overlay
     time: datetime
     decision: str = ""
@@ -59,8 +59,8 @@ class DriftCounts:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What is known at a time. *now* is None as long as no state is followed.
+class SwitchSnapshot:
+    """What is known at a time. *applied* is None as long as no state is followed.
 
     *trouble* is why the agent cannot work on the switch, since *troubled*. *pending* is since when a change is begun and not
     ended. *agent* is what the agent knows beside all that.
@@ -69,7 +69,7 @@ class Seen:
     started: datetime
     bridge: str = ""
     stands_by: bool = False
-    now: Side | None = None
+    applied: StateSnapshot | None = None
     record: BridgeRecord | None = None
     trouble: str = ""
     troubled: datetime | None = None
@@ -80,7 +80,7 @@ class Seen:
     @property
     def vips(self) -> Mapping[str, Vip]:
         """The VIPs of the applied spec; none if it is not known."""
-        return self.now.known.spec.vips if self.now is not None else {}
+        return self.applied.known.spec.vips if self.applied is not None else {}
 
     @cached_property
     def panics(self) -> frozenset[str]:
@@ -93,15 +93,15 @@ class Seen:
         return {key: {c.check: c.why for c in checks} for key, checks in self.agent.by_backend.items()}
 
 
-class SeenRecorder(AgentObserver):
+class SnapshotRecorder(AgentObserver):
     """Keeps what the agent knows. *changed* is called on the event loop when any of it changes."""
 
     def __init__(self, clock: Callable[[], datetime] = now) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._clock = clock
         self.started = clock()
-        self._side: Side | None = None
-        self._followed: tuple[str, Known | None, BridgeRecord | None] = ("", None, None)
+        self._applied: StateSnapshot | None = None
+        self._followed: tuple[str, AppliedBridge | None, BridgeRecord | None] = ("", None, None)
         """The bridge, the state that is followed, and the record that was read last."""
         self._trouble: tuple[str, datetime | None] = ("", None)
         self._failed_now = False
@@ -115,12 +115,20 @@ class SeenRecorder(AgentObserver):
         """Since when checks failed when another state was adopted: those that go on failing did not begin anew."""
         self._stands_by = False
 
-    def seen(self) -> Seen:
+    def snapshot(self) -> SwitchSnapshot:
         """What is known now."""
         bridge, _, record = self._followed
-        side = None if self._stands_by else self._side
-        return Seen(
-            self.started, bridge, self._stands_by, side, record, *self._trouble, self._pending, self._drift, self._agent
+        applied = None if self._stands_by else self._applied
+        return SwitchSnapshot(
+            self.started,
+            bridge,
+            self._stands_by,
+            applied,
+            record,
+            *self._trouble,
+            self._pending,
+            self._drift,
+            self._agent,
         )
 
     def tell(self, bridge: str) -> Any:
@@ -142,7 +150,7 @@ class SeenRecorder(AgentObserver):
             self._stands_by = not held
             self.changed()
 
-    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+    def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """See AgentObserver."""
         bridge, _, record = self._followed
         self._followed = bridge, known, record
@@ -164,15 +172,15 @@ class SeenRecorder(AgentObserver):
         if known is None or known.state.number != number:
             return
         pending = (self._pending or self._clock()) if record.ids.get(PENDING_KEY) else None
-        side = self._side
-        if side is None or side.known is not known or side.overlay != overlay:
-            self._side = Side(known, overlay, self._clock(), decision)
-            self.stepped(self._side)
-        if self._side is not side or pending != self._pending:
+        applied = self._applied
+        if applied is None or applied.known is not known or applied.overlay != overlay:
+            self._applied = StateSnapshot(known, overlay, self._clock(), decision)
+            self.stepped(self._applied)
+        if self._applied is not applied or pending != self._pending:
             self._pending = pending
             self.changed()
 
-    def stepped(self, side: Side) -> None:
+    def stepped(self, applied: StateSnapshot) -> None:
         """The overlay or the state that is applied has changed."""
 
     def turned(self, turn: CheckTurn) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView
 from dnsteer.status.report import Status
-from dnsteer.view.attention import Reached, attention
+from dnsteer.view.attention import Reachability, attention
 from dnsteer.view.attention_item import AttentionItem, Command, Level, dnsteer, sentence
-from dnsteer.view.snapshot import Seen, Side
+from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 
 _ORDER: tuple[Level, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")
@@ -26,8 +26,8 @@ def status_items(status: Status, time: datetime, options: str = "") -> list[Atte
 
     *options* are added to commands, such as `--bridge br-dns`.
     """
-    side = _side(status, time)
-    found = [*_own(status, options), *attention(_seen(status, side, time), _reached(status), time, options)]
+    applied = _applied(status, time)
+    found = [*_own(status, options), *attention(_seen(status, applied, time), _reached(status), time, options)]
     told = {item.said for item in found} | set(status.extension.warnings if status.extension is not None else ())
     found += [_warning(status, text) for text in status.warnings if text not in told]
     return sorted(found, key=lambda item: _ORDER.index(item.level))
@@ -129,18 +129,20 @@ def _warning(status: Status, text: str) -> AttentionItem:
     return AttentionItem(level, sentence(title), sentence(detail), said=text)
 
 
-def _side(status: Status, time: datetime) -> Side | None:
+def _applied(status: Status, time: datetime) -> StateSnapshot | None:
     reading, loaded = status.reading, status.loaded
     if reading.state is None or reading.overlay is None or loaded is None:
         return None
-    return Side(Known(reading.record.bridge, reading.state, loaded.spec), reading.overlay, time)
+    return StateSnapshot(AppliedBridge(reading.record.bridge, reading.state, loaded.spec), reading.overlay, time)
 
 
-def _seen(status: Status, side: Side | None, time: datetime) -> Seen:
+def _seen(status: Status, applied: StateSnapshot | None, time: datetime) -> SwitchSnapshot:
     record = status.reading.record
-    return Seen(time, record.bridge, now=side, record=record, agent=status.agent.knowledge or NOTHING_KNOWN)
+    return SwitchSnapshot(
+        time, record.bridge, applied=applied, record=record, agent=status.agent.knowledge or NOTHING_KNOWN
+    )
 
 
-def _reached(status: Status) -> Reached:
+def _reached(status: Status) -> Reachability:
     settled = status.tables_match is not None and not status.reading.cut_off
-    return Reached(None, status.tables_match == "recorded" if settled else None)
+    return Reachability(None, status.tables_match == "recorded" if settled else None)
