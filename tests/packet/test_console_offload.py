@@ -18,7 +18,7 @@ from scapy.layers.l2 import ARP, Ether
 from dnsteer.checks.load import check_document
 from dnsteer.cli.prediction import predict
 from dnsteer.console import offload_page
-from dnsteer.console.offload_page import AGAIN, RARELY, OffloadPoller, OffloadSnapshot
+from dnsteer.console.offload_page import MAX_INTERVAL, MIN_INTERVAL, OffloadPoller, OffloadSnapshot
 from dnsteer.console.prediction import Prediction
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
@@ -135,12 +135,12 @@ def test_many_flows_are_read_rarely_and_too_many_not_at_all(
     watch = OffloadPoller(TargetSwitch(shared.database), lambda: None)
     send(shared)
     few = watch._read(known(shared))
-    assert few.reading is not None and few.again == AGAIN and few.reading.total > 20 and not few.error
-    monkeypatch.setattr(offload_page, "MANY", 20)
-    assert watch._read(known(shared)).again == RARELY
-    monkeypatch.setattr(offload_page, "TOO_MANY", 20)
+    assert few.reading is not None and few.again == MIN_INTERVAL and few.reading.total > 20 and not few.error
+    monkeypatch.setattr(offload_page, "MANY_FLOWS", 20)
+    assert watch._read(known(shared)).again == MAX_INTERVAL
+    monkeypatch.setattr(offload_page, "MAX_DUMPED_FLOWS", 20)
     many = watch._read(known(shared))
-    assert (many.reading, many.again, many.error) == (None, RARELY, "") and many.figures["megaflows"] > 20
+    assert (many.reading, many.again, many.error) == (None, MAX_INTERVAL, "") and many.figures["megaflows"] > 20
     watch.close()
 
 
@@ -169,7 +169,7 @@ class Watch(OffloadPoller):
         return OffloadSnapshot(None, known, again=self.again)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("again", [AGAIN, RARELY])
+@pytest.mark.parametrize("again", [MIN_INTERVAL, MAX_INTERVAL])
 def test_a_reading_begins_when_it_is_due(again: float) -> None:
     clock = [100.0]
     watch = Watch(clock, again)
@@ -178,11 +178,11 @@ def test_a_reading_begins_when_it_is_due(again: float) -> None:
         here: Any = type("Side", (), {"known": AppliedBridge("br-dns", type("S", (), {})(), None)})  # type: ignore[arg-type]
         for at, begun in ((0.0, 1), (again - 0.1, 1), (again, 2), (2 * again - 0.1, 2), (2 * again, 3)):
             clock[0] = 100.0 + at
-            await watch.look(here, wait=True)
+            await watch.latest(here, wait=True)
             while watch._reading is not None:
                 await asyncio.sleep(0)
             assert watch.begun == begun, at
-        assert (await watch.look(here, wait=True)).prediction == Prediction(masks=3)
+        assert (await watch.latest(here, wait=True)).prediction == Prediction(masks=3)
         watch.close()
 
     asyncio.run(looks())

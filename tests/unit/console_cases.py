@@ -95,7 +95,7 @@ class Console:
             checks = [("farm", f"ns{n}", "dns") for n in (1, 2, 3)]
             self.recorder.adopted(of, checks)
             self.recorder.followed(record(of.state.number, *entries, **more))
-        self.live = LivePages(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), ConsolePages(), say=say)
+        self.live = LivePages(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), ConsolePages(), log=say)
         self.app = console_application(self.live, self._scraped, host)
 
     async def _scraped(self, accept: str) -> tuple[bytes, str]:

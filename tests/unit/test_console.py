@@ -255,7 +255,7 @@ def test_only_pools_that_changed_are_made_anew(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_page_of_a_pool() -> None:
     console = Console(known())
-    console.live._history.page_data(console.recorder.snapshot(), console.recorder.steps(), START)
+    console.live._history.page_data(console.recorder.snapshot(), console.recorder.take_changes(), START)
     console.passes(10)
     console.recorder.followed(record(1, entry("ns1", note="CHG-1")))
     page = console.get("/pools/farm")

@@ -216,7 +216,7 @@ def test_a_spec_that_is_not_planned_stays_in_its_form(tmp_path: Path, monkeypatc
     of = Changing(tmp_path)
 
     async def test() -> None:
-        monkeypatch.setattr(spec_pages, "MAX_SPEC", 100)
+        monkeypatch.setattr(spec_pages, "MAX_SPEC_BYTES", 100)
         answer = await of.send({"spec": SPEC, "file": "mine.yaml"}, "/plan", "bob")
         assert answer.status_code == 413 and "expected a spec of at most" in answer.text
         assert SPEC.splitlines()[1] in unescape(answer.text) and 'value="mine.yaml"' in answer.text

@@ -142,7 +142,7 @@ def test_what_is_too_large_for_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert too_large("x", SPEC, None) == too_large("x", "a: [", None) == too_large("x", "[1]", None) == ""
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{f'*a{n}, ' * 9}]\n" for n in range(9))
     assert too_large("x", bomb, None) == "", "aliases are refused before anything is made of them, as the plan says"
-    monkeypatch.setattr(spec_pages, "MAX", SpecSize(10, 10))
+    monkeypatch.setattr(spec_pages, "MAX_PLANNED", SpecSize(10, 10))
     assert "expected at most 10 for a plan" in too_large("x", SPEC, None)
     assert too_large("x", SPEC, Spec.model_validate(parse_document("x", SPEC).value)) == ""
 

@@ -186,7 +186,7 @@ def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest
         go.wait(20)
         return OffloadSnapshot(at, of, profile("ovs-doca"), "", read(offloaded=[flow(1)]), {"megaflows": 1.0})
 
-    monkeypatch.setattr(OffloadPoller, "_look", late)
+    monkeypatch.setattr(OffloadPoller, "_read_datapath", late)
     live = Console(known(DOCA)).live
 
     async def test() -> None:

@@ -13,11 +13,11 @@ from bench.specs import many_vips
 from dnsteer.console import live, page_reading, path_page
 from dnsteer.console.offload_page import OffloadPoller
 from dnsteer.console.path_page import (
-    AGAIN,
     KEY,
     MAX_FOLLOWED,
+    MAX_INTERVAL,
     MAX_LISTED,
-    RARELY,
+    MIN_INTERVAL,
     PathPoller,
     PathReader,
     PathReading,
@@ -201,7 +201,14 @@ class Reader(PathReader):
 def test_a_path_is_traced_so_often_and_no_more() -> None:
     clock = [100.0]
     reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
-    for at, count in ((0.0, 1), (0.1, 1), (AGAIN - 0.1, 1), (AGAIN, 2), (AGAIN + 0.1, 2), (2 * AGAIN, 3)):
+    for at, count in (
+        (0.0, 1),
+        (0.1, 1),
+        (MIN_INTERVAL - 0.1, 1),
+        (MIN_INTERVAL, 2),
+        (MIN_INTERVAL + 0.1, 2),
+        (2 * MIN_INTERVAL, 3),
+    ):
         clock[0] = 100.0 + at
         reader.read("path?a", side, ["path?a"])
         assert len(reader.traced) == count, at
@@ -211,7 +218,7 @@ def test_a_path_is_traced_so_often_and_no_more() -> None:
 
 @pytest.mark.parametrize(
     ("takes", "followed", "again"),
-    [(0.02, 1, AGAIN), (0.1, 1, 5.0), (0.03, 4, 6.0), (0.03, 9, 6.0), (5.0, 1, RARELY)],
+    [(0.02, 1, MIN_INTERVAL), (0.1, 1, 5.0), (0.03, 4, 6.0), (0.03, 9, 6.0), (5.0, 1, MAX_INTERVAL)],
 )
 def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int, again: float) -> None:
     clock = [100.0]
@@ -229,11 +236,11 @@ def test_so_many_paths_are_followed() -> None:
     reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
     keys = [f"path?{n}" for n in range(MAX_FOLLOWED + 2)]
     for turn in range(3):
-        clock[0] = 100.0 + turn * AGAIN
+        clock[0] = 100.0 + turn * MIN_INTERVAL
         readings: dict[str, Any] = {key: reader.read(key, side, keys) for key in keys}
     assert [reader.traced.count(key) for key in keys] == [3] * MAX_FOLLOWED + [1, 1]
     assert [readings[key].followed for key in keys] == [True] * MAX_FOLLOWED + [False] * 2
-    clock[0] += AGAIN
+    clock[0] += MIN_INTERVAL
     reader.read(keys[-1], side, keys[3:])
     assert reader.traced.count(keys[-1]) == 2, "there is room again"
 
@@ -303,7 +310,7 @@ def test_a_defect_of_one_page_is_said_there_and_the_others_go_on(monkeypatch: py
 
     monkeypatch.setattr(page_reading, "WAIT", 20.0)
     monkeypatch.setattr(PathReader, "_tracer_of", broken)
-    monkeypatch.setattr(OffloadPoller, "_look", broken)
+    monkeypatch.setattr(OffloadPoller, "_read_datapath", broken)
     for path, module in (("/path?client=198.51.100.7&port=7&vip=dns", "path"), ("/offload", "offload")):
         console = Console(known(), say=said.append)
         for _ in range(2):

@@ -256,7 +256,7 @@ def test_a_panic_is_sent_though_nothing_moves() -> None:
 
 
 def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "BEAT", 0.05)
+    monkeypatch.setattr(live_module, "HEARTBEAT", 0.05)
     console = Console(known())
 
     async def test(of: LivePages) -> None:

@@ -87,7 +87,7 @@ def test_what_is_wrong_with_a_pool_is_no_banner() -> None:
 
 
 def test_a_reading_that_hangs_is_said_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "LATE", 0.01)
+    monkeypatch.setattr(live_module, "SLOW_READING", 0.01)
     console = Console(known())
     console.reads()
     answered, reading = asyncio.Event(), console.reading

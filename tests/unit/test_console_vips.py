@@ -270,7 +270,7 @@ def test_a_long_list_of_changes_is_folded() -> None:
     for n in range(30):
         console.recorder.followed(record(2, *entries[: n + 1]))
         console.live._history.page_data(
-            console.recorder.snapshot(), console.recorder.steps(), datetime.now(START.tzinfo)
+            console.recorder.snapshot(), console.recorder.take_changes(), datetime.now(START.tzinfo)
         )
     page = console.get("/changes")
     seen = page[page.index('id="seen"') :]
@@ -296,6 +296,6 @@ def test_the_page_of_a_state_is_folded() -> None:
 
 
 def test_a_defect_in_reading_datapath_flows_leaves_the_page_of_a_vip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OffloadPoller, "_look", lambda *_: 1 / 0)
+    monkeypatch.setattr(OffloadPoller, "_read_datapath", lambda *_: 1 / 0)
     page = text_of(Console(known()).get("/vips/dns"))
     assert "cannot be read because of a defect of dnsteer" in page and "ns1 up" in page

@@ -243,7 +243,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "MAX_PICTURES", 3)
     monkeypatch.setattr(content, "MAX_ENTRIES", 10)
     monkeypatch.setattr(content, "MAX_ITEMS", 10)
-    monkeypatch.setattr(content, "MAX_SPEC", 1000)
+    monkeypatch.setattr(content, "MAX_SPEC_CHARACTERS", 1000)
     out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
     text = report_page(facts(many_vips(40, pools=10), *out))
     assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5

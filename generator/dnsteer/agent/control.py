@@ -28,7 +28,7 @@ from dnsteer.deploy.caller import Basis
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
-from dnsteer.events.event import Say
+from dnsteer.events.event import EventSink
 from dnsteer.metrics.tasks import start_task
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
@@ -170,7 +170,7 @@ class Control:
         remote: str,
         bridge: str,
         run: RunRequest,
-        say: Say,
+        say: EventSink,
         tell: Callable[[str], Any] = lambda bridge: None,
         acts: Callable[[], bool] = lambda: True,
     ) -> None:

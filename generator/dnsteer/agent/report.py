@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.overlay_change import OverlayChange
-from dnsteer.events.event import Level, Name, Say
+from dnsteer.events.event import EventLevel, EventName, EventSink
 from dnsteer.metrics.observer import AgentObserver, AppliedBridge, Check, CheckTurn, KeptChange, Look, PanicChange
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -19,7 +19,7 @@ _NAMED = 3
 class Reporter(AgentObserver):
     """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: EventSink) -> None:
         self._say = say
         self._bridge = ""
         self._known: set[str] = set()
@@ -28,7 +28,7 @@ class Reporter(AgentObserver):
         self._trouble: dict[str, str] = {}
         """What does not work, by what it is about."""
 
-    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+    def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
         """See AgentObserver."""
         self._say(text, event, level, bridge=self._bridge, **fields)
 
@@ -53,7 +53,7 @@ class Reporter(AgentObserver):
         (pool, backend, kind), services = turn.check, [*filter(None, turn.services)]
         about = f" ({', '.join(services)})" if services else ""
         to, why, reason = ("healthy", "", "") if turn.healthy else ("unhealthy", turn.why, f": {turn.why}")
-        level: Level = "info" if turn.healthy else "warning"
+        level: EventLevel = "info" if turn.healthy else "warning"
         text = f"{pool}/{backend} is {to}{about}{reason}"
         if kind.endswith(WARNS):
             text = f"{pool}/{backend} {'passes' if turn.healthy else 'fails'} a check that only warns{about}{reason}"
@@ -148,7 +148,7 @@ class Reporter(AgentObserver):
         """See AgentObserver."""
         self.fails("the switch", f"the switch stays as it is: {why}", "error")
 
-    def fails(self, what: str, said: str, level: Level = "warning") -> None:
+    def fails(self, what: str, said: str, level: EventLevel = "warning") -> None:
         """See AgentObserver."""
         if self._trouble.get(what) != said:
             self._trouble[what] = said

@@ -42,7 +42,7 @@ from dnsteer.agent.world import World
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.events.event import Say
+from dnsteer.events.event import EventSink
 from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, Observers
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BusyError
@@ -60,7 +60,7 @@ class Agent:
     """
 
     def __init__(
-        self, switch: TargetSwitch, bridge: str | None, say: Say, run_request: RunRequestOn,
+        self, switch: TargetSwitch, bridge: str | None, say: EventSink, run_request: RunRequestOn,
         seen: SnapshotRecorder | None = None, observers: Sequence[AgentObserver] = (),
     ) -> None:  # fmt: skip
         self._seen = seen or SnapshotRecorder()

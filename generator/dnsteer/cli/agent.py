@@ -26,7 +26,7 @@ from dnsteer.events.formats import Format
 
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
-    from dnsteer.events.event import Say
+    from dnsteer.events.event import EventSink
     from dnsteer.metrics.observer import AgentObserver
     from dnsteer.view.snapshot import SnapshotRecorder
 
@@ -166,7 +166,7 @@ class Served:
 
 
 def _served(
-    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given, say: Say
+    switch: TargetSwitch, bridge: str | None, metrics: At | None, console: At | None, given: Given, say: EventSink
 ) -> Served:
     """Prepare what is to be served. Imported here: no other verb needs it."""
     if metrics is None and console is None:
@@ -232,7 +232,7 @@ def _served(
     return Served(seen, (counted,), serving, begin, read_again, pages.close)
 
 
-def _takes_loads(at: At | None, say: Say) -> Serving:
+def _takes_loads(at: At | None, say: EventSink) -> Serving:
     """What serves the address for loads of backends, if there is one."""
     if at is None:
         return {}
@@ -259,7 +259,7 @@ def _takes_loads(at: At | None, say: Say) -> Serving:
     return {"loads of backends": serve}
 
 
-def _said_of_server(say: Say, text: str) -> None:
+def _said_of_server(say: EventSink, text: str) -> None:
     """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
     if text.startswith("no "):
         say(text, "not_listening", "warning", reason=text.partition(": ")[2])

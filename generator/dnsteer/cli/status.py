@@ -221,7 +221,7 @@ def items_of(found: Status) -> list[AttentionItem]:
 
 def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
     """The exit code that says how a switch is, by what needs attention of it. Notes and settings of others do not count."""
-    from dnsteer.view.status_attention import needs_look
+    from dnsteer.view.status_attention import needs_attention
 
     if found.unreachable:
         return Exit.UNAVAILABLE
@@ -229,7 +229,7 @@ def exit_code(found: Status, items: Sequence[AttentionItem]) -> Exit:
         return Exit.NOT_SERVING
     if found.errors:
         return Exit.ERROR
-    if needs_look(found, items):
+    if needs_attention(found, items):
         return Exit.ATTENTION
     return Exit.DIFFERENT if found.different else Exit.OK
 

@@ -19,8 +19,8 @@ from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
-from dnsteer.view.attention_item import AttentionItem, Level
-from dnsteer.view.status_attention import needs_look, unreachable_text
+from dnsteer.view.attention_item import AttentionItem, AttentionLevel
+from dnsteer.view.status_attention import needs_attention, unreachable_text
 
 _COLORS: Mapping[str, str] = {
     "up": "green",
@@ -38,7 +38,7 @@ _TABLES_MATCH = {
     "other": "different from the record",
     None: "not known",
 }
-LEVEL_STYLES: Mapping[Level, str] = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
+LEVEL_STYLES: Mapping[AttentionLevel, str] = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _SHORT = 12
 _T = TypeVar("_T")
 _Shown = Callable[[PoolView], list[BackendView]]
@@ -346,7 +346,7 @@ def _verdict(status: Status, items: Sequence[AttentionItem]) -> Text:
         more = f" and {len(vips) - _MAX_VIPS} more" if len(vips) > _MAX_VIPS else ""
         how += f"; {'a VIP does' if len(vips) == 1 else 'VIPs do'} not serve: {', '.join(vips[:_MAX_VIPS])}{more}"
         return Text(f"{bridge}: {how}", style="bold red")
-    if needs_look(status, items):
+    if needs_attention(status, items):
         return Text(f"{bridge}: {how}; something needs attention", style="bold yellow" if fine else "bold red")
     return Text(f"{bridge}: {how}", style="" if fine else "bold red")
 

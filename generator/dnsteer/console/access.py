@@ -12,7 +12,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from dnsteer.console.forms import MAX_BYTES, FormError, is_of_session, is_same_origin, read_form
+from dnsteer.console.forms import MAX_FORM_BYTES, FormError, has_session_token, is_same_origin, read_form
 from dnsteer.console.rate_limits import AllowedRate, DelayedAnswers, RateLimit, caller_of
 from dnsteer.console.sessions import LONGEST, ConsoleSession, Sessions
 from dnsteer.console.tokens import ROLES, Role, Token, TokenFile
@@ -64,7 +64,6 @@ _WRONG = "This is not a token of this console."
 _WRONG_AND_LATE = (
     f"{_WRONG} There were many wrong ones, so this was said late on purpose; a right one is let in at once."
 )
-Say = Callable[[str], None]
 
 
 class Access:
@@ -72,10 +71,12 @@ class Access:
     to sign in.
     """
 
-    def __init__(self, tokens: TokenFile | None, say: Say, *, secure: bool = False, browsers: bool = True) -> None:
-        self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
+    def __init__(
+        self, tokens: TokenFile | None, log: Callable[[str], None], *, secure: bool = False, browsers: bool = True
+    ) -> None:
+        self._tokens, self._log, self._secure, self._browsers = tokens, log, secure, browsers
         self.sessions = Sessions()
-        self._failures, self._late, self._unlogged = RateLimit(*_FAILURES), DelayedAnswers(), 0
+        self._failures, self._delayed, self._unlogged = RateLimit(*_FAILURES), DelayedAnswers(), 0
         self._posts = {role: RateLimit(*_POSTS) for role in ROLES}
 
     @property
@@ -125,7 +126,7 @@ class Access:
             return Visitor(token)
         wait = self._failed(request, "a wrong token")
         if wait:
-            return self._late.late(_caller(request), PlainTextResponse(_TOO_MANY, 429, _try_again(wait)))
+            return self._delayed.delay(_caller(request), PlainTextResponse(_TOO_MANY, 429, _try_again(wait)))
         return PlainTextResponse(_HOW, 401, {"www-authenticate": 'Bearer error="invalid_token"'})
 
     def _known(self, secret: str) -> Token | None:
@@ -140,7 +141,7 @@ class Access:
         self._failures.count(_caller(request))
         more = f"; {self._unlogged} more since the last one that was logged" if self._unlogged else ""
         self._unlogged = 0
-        self._say(f"console: {what} from {_address(request)}{more}")
+        self._log(f"console: {what} from {_address(request)}{more}")
         return 0.0
 
     def _cookie(self, request: Request) -> str:
@@ -150,7 +151,7 @@ class Access:
         return f"__Host-{name}" if self._secure else name
 
     async def posted(
-        self, request: Request, most: int = MAX_BYTES, thread: Executor | None = None
+        self, request: Request, most: int = MAX_FORM_BYTES, thread: Executor | None = None
     ) -> tuple[Visitor, Mapping[str, str]]:
         """Who sent a form, and its fields, as `read_form`. Raises FormError unless a page of theirs sent it."""
         visitor = visitor_of(request)
@@ -164,7 +165,7 @@ class Access:
             raise FormError(429, f"too many forms; try again in {math.ceil(wait)} s")
         posts.count(caller)
         fields = await read_form(request, most, thread)
-        if not is_of_session(fields, visitor.csrf):
+        if not has_session_token(fields, visitor.csrf):
             raise FormError(403, "the form is not of this session: open its page again; nothing was changed")
         return visitor, fields
 
@@ -189,12 +190,12 @@ class Access:
             page = self.sign_in_page(fields.get("next", ""), render, why, status)
             if wait:
                 page.headers.update(_try_again(wait))
-            return self._late.late(_caller(request), page) if wait else page
+            return self._delayed.delay(_caller(request), page) if wait else page
         before = visitor_of(request).session
         if before is not None:
             self.sessions.end(before)
         name = self.sessions.begin(token)
-        self._say(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
+        self._log(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
         answer = RedirectResponse(local_path(fields.get("next", "")), 303)
         self._set_cookie(answer, request, name, int(LONGEST))
         return answer

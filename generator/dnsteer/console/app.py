@@ -27,7 +27,7 @@ from dnsteer.console.path_page import key_of
 from dnsteer.console.spec_pages import SpecPages
 from dnsteer.deploy.verb_request import RunVerb
 from dnsteer.view.html_file import ASSETS
-from dnsteer.view.wording import why_nothing
+from dnsteer.view.wording import no_page_reason
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
@@ -221,7 +221,7 @@ class _Requests:
             if snapshot.applied is not None:
                 raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
             # Whether there is one is not known here.
-            raise PageError(503, snapshot.trouble or why_nothing(snapshot.stands_by)) from None
+            raise PageError(503, snapshot.trouble or no_page_reason(snapshot.stands_by)) from None
 
     async def _page(self, request: Request) -> Response:
         key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)

@@ -15,29 +15,29 @@ from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
 from dnsteer.view.snapshot import SnapshotRecorder, StateSnapshot
 
-_MAX_STEPS = 1000
-"""Steps that wait to be read; older ones are then left out, as the first and the last tell what has changed."""
+_MAX_CHANGES = 1000
+"""Changes that wait to be read; older ones are left out then: the first and the last say what has changed."""
 
 
 class ConsoleRecorder(SnapshotRecorder):
     """Keeps what the console shows. *changed* is called on the event loop when any of it does."""
 
-    _steps: tuple[StateSnapshot, ...] = ()
+    _changes: tuple[StateSnapshot, ...] = ()
 
-    def stepped(self, applied: StateSnapshot) -> None:
+    def state_changed(self, applied: StateSnapshot) -> None:
         """See SnapshotRecorder."""
-        self._steps = (*self._steps[-_MAX_STEPS:], applied)
+        self._changes = (*self._changes[-_MAX_CHANGES:], applied)
 
-    def steps(self) -> list[StateSnapshot]:
-        """The sides since the last call, each another than the one before it."""
-        found, self._steps = self._steps, ()
+    def take_changes(self) -> list[StateSnapshot]:
+        """What was applied since the last call, each other than the one before it."""
+        found, self._changes = self._changes, ()
         return list(found)
 
 
 MAX_CHANGES = 200
 MAX_DECISIONS = 50
 """Ids of a change that are kept, the first ones."""
-MAX_TURNS = 50
+MAX_PERIODS = 50
 """States of a backend that are kept."""
 
 
@@ -83,12 +83,12 @@ class ChangeLog:
 
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     pools: dict[str, PoolChange] = field(default_factory=dict)
-    turns: dict[tuple[str, str], deque[StatePeriod]] = field(default_factory=dict)
+    periods: dict[tuple[str, str], deque[StatePeriod]] = field(default_factory=dict)
     _applied: StateSnapshot | None = None
 
-    def add(self, steps: Iterable[StateSnapshot]) -> None:
-        """Add what the agent saw, in order."""
-        for applied in steps:
+    def add(self, changes: Iterable[StateSnapshot]) -> None:
+        """Add the changes that the agent has seen, in order."""
+        for applied in changes:
             before, self._applied = self._applied, applied
             if before is not None:
                 self._add(before, applied)
@@ -119,24 +119,24 @@ class ChangeLog:
         titles = {m.title for m in after.known.state.members}
         self.pools = {title: found for title, found in self.pools.items() if title in titles}
 
-    def turned(
+    def record_states(
         self, pools: Sequence[PoolView], failing: Mapping[tuple[str, str], Mapping[str, str]], time: datetime
     ) -> None:
-        """Take notice of the states of all backends at a time."""
-        there: set[tuple[str, str]] = set()
+        """Record the states of all backends at a time."""
+        present: set[tuple[str, str]] = set()
         for pool in pools:
             for backend in pool.backends:
                 key = pool.title, backend.name
-                there.add(key)
+                present.add(key)
                 whys = failing.get((pool.name, backend.name), {})
                 word, why = str(backend.state), backend.entry.note if backend.entry else ""
                 if word == "up" and whys:
                     word, why = "failing", next(iter(whys.values()))
-                turns = self.turns.setdefault(key, deque(maxlen=MAX_TURNS))
-                if not turns or turns[-1].word != word:
-                    turns.append(StatePeriod(time, word, why))
-        for key in self.turns.keys() - there:
-            del self.turns[key]
+                periods = self.periods.setdefault(key, deque(maxlen=MAX_PERIODS))
+                if not periods or periods[-1].word != word:
+                    periods.append(StatePeriod(time, word, why))
+        for key in self.periods.keys() - present:
+            del self.periods[key]
 
 
 def _change(before: StateSnapshot, after: StateSnapshot, applied: int) -> Change:

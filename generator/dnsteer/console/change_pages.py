@@ -211,7 +211,7 @@ def _end(run: VerbRun, done: asyncio.Task[VerbOutcome]) -> None:
 
 
 PREVIEW, CONFIRM = "/changes/preview", "/changes/confirm"
-PATIENCE, GRADUAL = 10.0, 1.0
+WAIT, GRADUAL_WAIT = 10.0, 1.0
 """Seconds for which a browser waits for a change, and for a gradual one; after that a page says that it is under way."""
 OFF = "the applied spec does not allow it: switch.console: {allow_changes: true}"
 _ROLE = "it needs a token of the role change"
@@ -245,7 +245,7 @@ class ChangePages:
 
     def backends(self, pool: str) -> list[tuple[str, list[str]]]:
         """The backends of a pool of the applied spec, as POOL/BACKEND, each with the maintenance that it is in."""
-        snapshot = self._seen()
+        snapshot = self._snapshot()
         overlay = snapshot.applied.overlay.of(pool) if snapshot.applied is not None else ()
         names = [name for name in backends_of(snapshot) if name.startswith(f"{pool}/")]
         return [(name, [entry.state for entry in overlay if entry.name == name]) for name in names]
@@ -253,20 +253,20 @@ class ChangePages:
     async def _preview_form(self, request: Request) -> Response:
         visitor, fields = await self._posted(request)
         try:
-            return await self._preview(visitor, request_of(fields, backends_of(self._seen())))
+            return await self._preview(visitor, request_of(fields, backends_of(self._snapshot())))
         except WrongRequestError as error:
             return self._wrong(visitor, fields, error)
 
     async def _confirm_form(self, request: Request) -> Response:
         visitor, fields = await self._posted(request)
         try:
-            asked, basis = request_of(fields, backends_of(self._seen())), fields.get("basis", "")
+            asked, basis = request_of(fields, backends_of(self._snapshot())), fields.get("basis", "")
         except WrongRequestError as error:
             return self._wrong(visitor, fields, error)
         if not basis:
             return await self._preview(visitor, asked)
-        name = self._runs.begin(asked, asked.asked(_by(visitor), self._seen().bridge, basis))
-        run = await self._runs.wait(name, GRADUAL if "over" in asked.options else PATIENCE)
+        name = self._runs.begin(asked, asked.asked(_by(visitor), self._snapshot().bridge, basis))
+        run = await self._runs.wait(name, GRADUAL_WAIT if "over" in asked.options else WAIT)
         if run.outcome is not None and run.outcome.outdated:
             return await self._preview(visitor, asked, outdated=True)
         return RedirectResponse(f"/changes/runs/{name}", 303)
@@ -300,7 +300,7 @@ class ChangePages:
         return HTMLResponse(page, 400)
 
     async def _preview(self, visitor: Visitor, asked: ChangeRequest, *, outdated: bool = False) -> Response:
-        outcome = await self._run_verb(asked.asked(_by(visitor), self._seen().bridge))
+        outcome = await self._run_verb(asked.asked(_by(visitor), self._snapshot().bridge))
         preview = preview_of(outcome)
         given = {**asked.options, "about": asked.about}
         page = self._page(
@@ -323,9 +323,9 @@ class ChangePages:
         return HTMLResponse(self._page("run.html", visitor, run=run, said=run.said))
 
     def _page(self, name: str, visitor: Visitor, **more: Any) -> str:
-        return self._render(name, **{"seen": self._seen(), "visitor": visitor, "page": "changes", **more})
+        return self._render(name, **{"seen": self._snapshot(), "visitor": visitor, "page": "changes", **more})
 
-    def _seen(self) -> SwitchSnapshot:
+    def _snapshot(self) -> SwitchSnapshot:
         return self._recorder.snapshot()
 
 

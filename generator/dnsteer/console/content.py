@@ -32,7 +32,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.view import drawing, wording
-from dnsteer.view.attention_item import AttentionItem, count
+from dnsteer.view.attention_item import AttentionItem, count_levels
 from dnsteer.view.html_file import PAGES
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -190,7 +190,7 @@ class ConsolePages:
         more: Mapping[str, Any] = {}
         if shape != DEFECT:
             more = _PAGES[name](data, history, key)
-        counts = count(data.items)
+        counts = count_levels(data.items)
         return self._env.get_template(f"{DEFECT if shape == DEFECT else name}.html").render(
             page="overview" if name in _BELOW_OVERVIEW else name,
             key=key,
@@ -225,7 +225,7 @@ class ConsolePages:
         Beside it, why what the page shows may be old.
         """
         address = f"/{_OF_POOL}{quote(pool, safe='')}" if pool else f"/{_ATTENTION}"
-        attention = str(self._macros.attention(items, count(items), most, address, data.snapshot.vips, own_page))
+        attention = str(self._macros.attention(items, count_levels(items), most, address, data.snapshot.vips, own_page))
         return {
             "attention": attention,
             "stale": str(self._macros.stale(data.stale)) if data.stale is not None else "",
@@ -378,13 +378,13 @@ class OnDemand:
             return None
         if key.startswith(f"{PATH}?"):
             followed = [each for each in watched if each.startswith(f"{PATH}?")]
-            path = await self._paths.look(key, applied, followed, wait=wait)
+            path = await self._paths.latest(key, applied, followed, wait=wait)
             if path is not None and path.defect is not None:
                 raise DefectError(path.defect)
             return path
         if key != OFFLOAD and not key.startswith(VIP):
             return None
-        look = await self._offload.look(applied, wait=wait, predict=key == OFFLOAD)
+        look = await self._offload.latest(applied, wait=wait, predict=key == OFFLOAD)
         if key == OFFLOAD and look.view is not None and look.view.defect is not None:
             raise DefectError(look.view.defect)
         return look

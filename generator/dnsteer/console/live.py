@@ -94,7 +94,7 @@ class Topic:
 
 INTERVAL, IDLE = 2.0, 15.0
 """Seconds between readings while somebody looks, where they cost little; and while nobody does, or they cost much."""
-BEAT = 5.0
+HEARTBEAT = 5.0
 """Seconds without a message after which one is sent all the same, so that the browser knows that the agent is there."""
 MAX_STREAMS = 64
 """Browsers that are served at once."""
@@ -106,7 +106,7 @@ _MAX_TOPICS = 64
 _TOGETHER = 0.1
 """Seconds within which changes are sent together."""
 _TIMEOUT = 5.0
-LATE = 8.0
+SLOW_READING = 8.0
 """Seconds that a reading may wait for the switch until pages say that it does not answer."""
 T = TypeVar("T")
 Other = TypeVar("Other")
@@ -135,7 +135,7 @@ class LiveState:
     data: PageData | None = None
     changes: int = 0
     """How often what pages show has changed."""
-    pictured: int = 0
+    data_changes: int = 0
     """How often it had when the picture was made."""
     not_read: tuple[AttentionItem, ...] = ()
     """That counters are not read, where a defect prevents it."""
@@ -180,9 +180,9 @@ class LivePages:
 
     def __init__(
         self, recorder: ConsoleRecorder, readings: SharedReadings, switch: TargetSwitch, pages: ConsolePages,
-        options: str = "", predict: Predict | None = None, say: Callable[[str], None] = lambda _: None,
+        options: str = "", predict: Predict | None = None, log: Callable[[str], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        self.recorder, self._readings, self._defects = recorder, readings, Defects(say)
+        self.recorder, self._readings, self._defects = recorder, readings, Defects(log)
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
         self.pages = pages
         self._history = PageHistory(options)
@@ -247,7 +247,9 @@ class LivePages:
         """Read counters again and again."""
         while True:
             began = _cpu()
-            failed = await self._attempt(self._read_counters(), lambda err: self._met("counters are not read", err))
+            failed = await self._attempt(
+                self._read_counters(), lambda err: self._defect_item("counters are not read", err)
+            )
             self._state.not_read = (failed,) if failed is not None else ()
             self.changed()
             cost = _cpu() - began
@@ -271,7 +273,7 @@ class LivePages:
         """A reading of counters. Where it waits for long, pages say so meanwhile."""
         reading = asyncio.ensure_future(self._readings.reading())
         try:
-            done, _ = await asyncio.wait([reading], timeout=LATE)
+            done, _ = await asyncio.wait([reading], timeout=SLOW_READING)
             if not done:
                 self._history.not_answered()
                 self.changed()
@@ -279,9 +281,9 @@ class LivePages:
         finally:
             reading.cancel()
 
-    def _met(self, what: str, err: Exception) -> AttentionItem:
+    def _defect_item(self, what: str, err: Exception) -> AttentionItem:
         """Say a defect, by which all pages lack something."""
-        text = f"{self._defects.met(what, err)}."
+        text = f"{self._defects.record(what, err)}."
         return AttentionItem("critical", f"A defect of dnsteer: {what}", text, stale=True)
 
     def _read_slots(self, snapshot: SwitchSnapshot, pools: list[str]) -> dict[str, dict[int, int]]:
@@ -304,16 +306,16 @@ class LivePages:
         """The picture as it is now, made anew if something has changed; who asks meanwhile waits for it."""
         state = self._state
         async with self._making:
-            if state.data is None or state.pictured != state.changes:
+            if state.data is None or state.data_changes != state.changes:
                 at, snapshot, time_now = state.changes, self.recorder.snapshot(), now()
                 data = await self._attempt(
-                    self._work(self._history.page_data, snapshot, self.recorder.steps(), time_now),
+                    self._work(self._history.page_data, snapshot, self.recorder.take_changes(), time_now),
                     lambda err: PageData(
-                        time_now, snapshot, items=(self._met("the present state cannot be shown", err),)
+                        time_now, snapshot, items=(self._defect_item("the present state cannot be shown", err),)
                     ),
                 )
                 state.data = replace(data, items=(*state.not_read, *data.items))
-                state.pictured = at
+                state.data_changes = at
             return state.data
 
     async def _refresh(self) -> None:
@@ -419,23 +421,23 @@ class LivePages:
         self._state.topics[topic.key] = topic
         self._looked.set()
         try:
-            yield b"retry: 2000\n" + self._beat()  # it is connected
+            yield b"retry: 2000\n" + self._heartbeat()  # it is connected
             while not self._state.ended:
                 if topic.version > version:
                     message = topic.since(version, self.epoch)
                     version = topic.version
                     yield message
-                elif not await self._news(topic, version):
-                    yield self._beat()
+                elif not await self._wait_for_update(topic, version):
+                    yield self._heartbeat()
         finally:
             topic.watchers -= 1
 
-    def _beat(self) -> bytes:
+    def _heartbeat(self) -> bytes:
         """That the agent is there, and how many seconds ago it made what browsers see: a part of it may hang."""
         age = int(time.monotonic() - self._state.made)
         return f'event: beat\ndata: {{"age":{age}}}\n\n'.encode()
 
-    async def _news(self, topic: Topic, version: int) -> bool:
+    async def _wait_for_update(self, topic: Topic, version: int) -> bool:
         """Wait until there is something newer; False if there is none for a while."""
 
         async def newer() -> None:
@@ -443,7 +445,7 @@ class LivePages:
                 await self._sent.wait_for(lambda: self._state.ended or topic.version > version)
 
         try:
-            await asyncio.wait_for(newer(), BEAT)
+            await asyncio.wait_for(newer(), HEARTBEAT)
         except asyncio.TimeoutError:
             return False
         return True

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from dnsteer.console.page_data import PageData
-from dnsteer.console.page_reading import Defect, briefly, defect_of, next_pause, vswitchd
+from dnsteer.console.page_reading import Defect, defect_of, next_pause, vswitchd, wait_for_reading
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -39,9 +39,9 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.view import wording
 from dnsteer.view.snapshot import StateSnapshot
 
-AGAIN, RARELY = 10.0, 60.0
+MIN_INTERVAL, MAX_INTERVAL = 10.0, 60.0
 """Seconds between two readings, and where there are many flows."""
-MANY, TOO_MANY = 2_000, 20_000
+MANY_FLOWS, MAX_DUMPED_FLOWS = 2_000, 20_000
 """Datapath flows from which they are read rarely, and from which they are not dumped: that holds the switch up."""
 
 
@@ -62,7 +62,7 @@ class OffloadSnapshot:
     figures: Mapping[str, float] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     error: str = ""
-    again: float = AGAIN
+    again: float = MIN_INTERVAL
     late: frozenset[tuple[str, str]] = frozenset()
     defect: Defect | None = None
 
@@ -94,7 +94,7 @@ class OffloadPoller:
         self._predicted: tuple[AppliedBridge | None, Prediction | None] = (None, None)
         self._computing: asyncio.Task[None] | None = None
 
-    async def look(self, applied: StateSnapshot, *, wait: bool, predict: bool = True) -> OffloadPageData:
+    async def latest(self, applied: StateSnapshot, *, wait: bool, predict: bool = True) -> OffloadPageData:
         """The last reading; a new one begins when it is due. With *wait*, wait a little where there is none yet.
 
         *predict*: have the capacity predicted too, which takes seconds for each applied state.
@@ -104,7 +104,7 @@ class OffloadPoller:
         if self._reading is None and (stale or self._clock() >= self._due):
             self._begin(known)
         if wait and stale and self._reading is not None:
-            await briefly(self._reading)
+            await wait_for_reading(self._reading)
         if predict and self._predicted[0] is not known:
             self._begin_prediction(known)
         return OffloadPageData(self._view, self._predicted[1])
@@ -143,14 +143,14 @@ class OffloadPoller:
         """Read the datapath flows, in the thread."""
         at, cpu = now(), time.thread_time()
         try:
-            view = self._look(at, known)
+            view = self._read_datapath(at, known)
         except (SwitchError, SpecError, OSError) as err:
             return OffloadSnapshot(at, known, error=str(err))
         except Exception as err:  # noqa: BLE001 what the switch prints may be what nobody foresaw
             return OffloadSnapshot(at, known, defect=defect_of(err))
-        return replace(view, again=next_pause(time.thread_time() - cpu, view.again, RARELY))
+        return replace(view, again=next_pause(time.thread_time() - cpu, view.again, MAX_INTERVAL))
 
-    def _look(self, at: datetime, known: AppliedBridge) -> OffloadSnapshot:
+    def _read_datapath(self, at: datetime, known: AppliedBridge) -> OffloadSnapshot:
         flavor = known.spec.switch.flavor.value
         judged_as = JUDGED_AS.get(flavor, "")
         found = profile(judged_as or flavor)
@@ -162,13 +162,13 @@ class OffloadPoller:
             figures = read_figures(commands, kind).gauges
             flows = figures.get("megaflows", 0.0)
             view = OffloadSnapshot(at, known, found, judged_as, None, figures, settings)
-            if flows > TOO_MANY:
-                return replace(view, again=RARELY)
+            if flows > MAX_DUMPED_FLOWS:
+                return replace(view, again=MAX_INTERVAL)
             datapath = actual_name(commands, running.datapath)
             reading = self._reader.read(commands, datapath, self._judge_of(known, loaded, found, running))
         missing = frozenset((each.flow.thread, each.flow.ufid) for each in reading.flows if each.missing)
         late, self._missing = missing & self._missing, missing
-        again = RARELY if reading.total + reading.elsewhere > MANY else AGAIN
+        again = MAX_INTERVAL if reading.total + reading.elsewhere > MANY_FLOWS else MIN_INTERVAL
         return replace(view, reading=reading, again=again, late=late)
 
     def _load(self, known: AppliedBridge) -> Loaded:
@@ -251,14 +251,14 @@ class OffloadParts:
 def _parts(macros: Any, flavor: str, read: OffloadPageData) -> tuple[dict[str, str], dict[str, Any]]:
     view = read.view
     parts = {
-        "read": str(macros.read(view, MANY)),
+        "read": str(macros.read(view, MANY_FLOWS)),
         "basis": str(macros.basis(flavor, view)),
         "load": str(macros.load(view, read.prediction)),
         "prediction": str(macros.prediction(read.prediction)),
     }
     reading = view.reading if view is not None else None
     if view is None or view.profile is None or reading is None:
-        parts["totals"] = str(macros.unread(view, TOO_MANY))
+        parts["totals"] = str(macros.unread(view, MAX_DUMPED_FLOWS))
         return parts, {}  # and no tables, which would be empty
     rows = list(_rows(view, view.profile, reading.flows[:MAX_ROWS]))
     masks = reading.masks[:MAX_MASKS]

@@ -37,7 +37,7 @@ class VipFilter:
     all: bool = False
 
     @property
-    def chooses(self) -> bool:
+    def is_restrictive(self) -> bool:
         """Whether it leaves VIPs out."""
         return bool(self.text or self.pool or self.trouble)
 
@@ -277,7 +277,7 @@ def overview_values(data: PageData, history: PageHistory, key: str) -> dict[str,
     rows = len(vips) >= ROWS_FROM
     # A filter in force is always shown, also one that came with a link to a pool that is gone.
     pools = sorted({vip.pool for vip in vips.values()} | ({wanted.pool} if wanted.pool else set()))
-    page.update(rows=rows, filtered=len(vips) > _FILTERED_FROM or wanted.chooses, pools=pools)
+    page.update(rows=rows, filtered=len(vips) > _FILTERED_FROM or wanted.is_restrictive, pools=pools)
     if not rows:
         page["tiles"] = list(enumerate(vips.items()))
         page["across"] = _across(sum(wanted.matches(name, vip) for name, vip in vips.items()))

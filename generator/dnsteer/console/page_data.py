@@ -104,9 +104,9 @@ class PageHistory:
             if packets:
                 self.slots[title].add(time, {slot: float(n) for slot, n in sorted(packets.items())})
 
-    def page_data(self, snapshot: SwitchSnapshot, steps: Iterable[StateSnapshot], now: datetime) -> PageData:
+    def page_data(self, snapshot: SwitchSnapshot, changes: Iterable[StateSnapshot], now: datetime) -> PageData:
         """The picture of now."""
-        self.log.add(steps)
+        self.log.add(changes)
         applied = snapshot.applied
         if self._pools[0] is not applied:
             views = (
@@ -114,7 +114,7 @@ class PageHistory:
             )
             self._pools = applied, views
         pools = self._pools[1]
-        self.log.turned(pools, snapshot.failing, now)
+        self.log.record_states(pools, snapshot.failing, now)
         if self._reached.up:
             self._answered = now
         reachability = self._reached if applied is not None else Reachability(self._reached.up)

@@ -26,7 +26,7 @@ def next_pause(cost: float, least: float, most: float) -> float:
     return max(least, min(cost / SHARE, most))
 
 
-async def briefly(reading: asyncio.Future[Any]) -> None:
+async def wait_for_reading(reading: asyncio.Future[Any]) -> None:
     """Wait for a reading that is under way, as long as a page may."""
     await asyncio.wait([reading], timeout=WAIT)
 
@@ -71,18 +71,18 @@ def defect_of(err: Exception) -> Defect:
 class Defects:
     """Says each defect once: by its place, since its text may differ from packet to packet."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
         self._said: set[str] = set()
 
     def page(self, key: str, err: Exception) -> Defect:
         """Return what is known of an exception that ended the making of the page *key*; say it if it is new."""
-        return self.met(f"the page {key.partition('?')[0]} cannot be made", err)
+        return self.record(f"the page {key.partition('?')[0]} cannot be made", err)
 
-    def met(self, what: str, err: Exception) -> Defect:
+    def record(self, what: str, err: Exception) -> Defect:
         """Return what is known of an exception, because of which there is not *what* should be; say it if it is new."""
         defect = defect_of(err)
         if defect.place not in self._said:
             self._said.add(defect.place)
-            self._say(f"a defect of the console: {what}: {defect}")
+            self._log(f"a defect of the console: {what}: {defect}")
         return defect

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from dnsteer.console.page_data import PageData
-from dnsteer.console.page_reading import Defect, briefly, defect_of, next_pause, vswitchd
+from dnsteer.console.page_reading import Defect, defect_of, next_pause, vswitchd, wait_for_reading
 from dnsteer.console.rates import Series
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -178,7 +178,7 @@ def _shown(text: str) -> str:
     return repr(text) if text else "nothing"
 
 
-AGAIN, RARELY = 2.0, 10.0
+MIN_INTERVAL, MAX_INTERVAL = 2.0, 10.0
 """Seconds between two traces of one path, at least, and where one takes long."""
 MAX_FOLLOWED = 4
 """Paths that are traced again while somebody looks; further ones are traced once."""
@@ -242,7 +242,7 @@ class PathReader:
             path.known, began = applied.known, self._clock()
             path.reading = self._read(key, applied, path.series)
             cost = (self._clock() - began) * min(MAX_FOLLOWED, max(1, len(followed)))
-            path.due = began + next_pause(cost, AGAIN, RARELY)
+            path.due = began + next_pause(cost, MIN_INTERVAL, MAX_INTERVAL)
         path.reading.followed = again
         return path.reading
 
@@ -304,7 +304,7 @@ class PathPoller:
         self._last: OrderedDict[str, PathReading] = OrderedDict()
         self._under_way: dict[str, asyncio.Future[PathReading]] = {}
 
-    async def look(
+    async def latest(
         self, key: str, applied: StateSnapshot, followed: Collection[str], *, wait: bool
     ) -> PathReading | None:
         """The last reading of a path, None for none yet; a newer one begins when it is due.
@@ -318,7 +318,7 @@ class PathPoller:
         if key not in self._under_way and len(self._under_way) < _MAX_UNDER_WAY:
             self._begin(key, applied, followed)
         if wait and key in self._under_way:
-            await briefly(self._under_way[key])
+            await wait_for_reading(self._under_way[key])
         return self._last.get(key)
 
     def _begin(self, key: str, applied: StateSnapshot, followed: Collection[str]) -> None:

@@ -100,7 +100,7 @@ def _rows(
         spec_of = known.get(backend.name)
         addresses = [str(a) for a in (spec_of.ipv4, spec_of.ipv6) if a is not None] if spec_of is not None else []
         whys = data.snapshot.failing.get((view.name, backend.name), {})
-        turns = list(history.log.turns.get((view.title, backend.name), ()))
+        periods = list(history.log.periods.get((view.title, backend.name), ()))
         rows.append(
             BackendRow(
                 number,
@@ -108,7 +108,7 @@ def _rows(
                 tuple(addresses),
                 ranges(held.get(backend.name, ())),
                 len(held.get(backend.name, ())) / view.slots,
-                tuple(segments(turns, begin, end)),
+                tuple(segments(periods, begin, end)),
                 "; ".join(whys.values()),
             )
         )
@@ -119,7 +119,8 @@ def _span(data: PageData, history: PageHistory, view: PoolView) -> tuple[datetim
     """The time that is drawn: since the agent saw the pool first, at most LONGEST, to a multiple of _STEP."""
     now = data.time
     first = min(
-        (turns[0].time for (title, _), turns in history.log.turns.items() if title == view.title and turns), default=now
+        (periods[0].time for (title, _), periods in history.log.periods.items() if title == view.title and periods),
+        default=now,
     )
     since = datetime.min.replace(tzinfo=now.tzinfo)
     end = since + -(-(now - since) // _STEP) * _STEP
@@ -146,16 +147,16 @@ class Segment:
 
     x: float
     width: float
-    turn: StatePeriod
+    period: StatePeriod
 
 
-def segments(turns: Sequence[StatePeriod], begin: datetime, end: datetime) -> list[Segment]:
+def segments(periods: Sequence[StatePeriod], begin: datetime, end: datetime) -> list[Segment]:
     """The states of a backend between two times."""
     whole = max((end - begin).total_seconds(), 1.0)
     out = []
-    for turn, later in zip(turns, [*(t.time for t in turns[1:]), end], strict=True):
-        a = max(0.0, (turn.time - begin).total_seconds() / whole)
+    for period, later in zip(periods, [*(t.time for t in periods[1:]), end], strict=True):
+        a = max(0.0, (period.time - begin).total_seconds() / whole)
         b = min(1.0, (later - begin).total_seconds() / whole)
         if b > 0 and b >= a:
-            out.append(Segment(round(1000 * a, 1), max(2.0, round(1000 * (b - a), 1)), turn))
+            out.append(Segment(round(1000 * a, 1), max(2.0, round(1000 * (b - a), 1)), period))
     return out

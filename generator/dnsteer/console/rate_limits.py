@@ -76,9 +76,9 @@ def caller_of(address: str) -> str:
     return str(found)
 
 
-LATE = 2.0
+DELAY = 2.0
 """Seconds by which an answer is late."""
-MAX_LATE, MAX_LATE_OF_CALLER = 32, 4
+MAX_DELAYED, MAX_DELAYED_OF_CALLER = 32, 4
 """Late answers at once: of all callers, and of one. Further ones are sent at once: each holds a request and a connection."""
 
 
@@ -89,26 +89,26 @@ class DelayedAnswers:
         self._sleep = sleep
         self._waiting: Counter[str] = Counter()
 
-    def late(self, caller: str, answer: Response) -> Response:
+    def delay(self, caller: str, answer: Response) -> Response:
         """An answer for a caller, to be sent late."""
-        return _LateAnswer(self, caller, answer)
+        return _DelayedAnswer(self, caller, answer)
 
     async def wait(self, caller: str) -> None:
         """Wait, unless too many do."""
-        if self._waiting[caller] < MAX_LATE_OF_CALLER and sum(self._waiting.values()) < MAX_LATE:
+        if self._waiting[caller] < MAX_DELAYED_OF_CALLER and sum(self._waiting.values()) < MAX_DELAYED:
             self._waiting[caller] += 1
             try:
-                await self._sleep(LATE)
+                await self._sleep(DELAY)
             finally:
                 self._waiting[caller] -= 1
         if not self._waiting[caller]:
             del self._waiting[caller]
 
 
-class _LateAnswer(Response):
-    def __init__(self, late: DelayedAnswers, caller: str, answer: Response) -> None:
+class _DelayedAnswer(Response):
+    def __init__(self, delay: DelayedAnswers, caller: str, answer: Response) -> None:
         super().__init__(status_code=answer.status_code)
-        self._late, self._caller, self._answer = late, caller, answer
+        self._delayed, self._caller, self._answer = delay, caller, answer
 
     async def __call__(
         self,
@@ -117,5 +117,5 @@ class _LateAnswer(Response):
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
     ) -> None:
         """Wait, and send the answer."""
-        await self._late.wait(self._caller)
+        await self._delayed.wait(self._caller)
         await self._answer(scope, receive, send)

@@ -22,7 +22,7 @@ from dnsteer.console.access import Access, Visitor, visitor_of
 from dnsteer.console.change_pages import ChangePages, plain_answer
 from dnsteer.console.content import RecordedStates
 from dnsteer.console.error_pages import PageError
-from dnsteer.console.forms import MAX_BYTES, FormError
+from dnsteer.console.forms import MAX_FORM_BYTES, FormError
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
@@ -35,7 +35,7 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.view.masking import masked
 from dnsteer.view.snapshot import SwitchSnapshot
 
-MAX = SpecSize(200_000, 4_000_000)
+MAX_PLANNED = SpecSize(200_000, 4_000_000)
 """Flows, and choices of slots by backends; or twice those of the applied spec, where that is more."""
 
 
@@ -47,8 +47,8 @@ def too_large(file: str, text: str, applied: Spec | None) -> str:
         return ""
     size, now = size_of_spec(spec), size_of_spec(applied) if applied is not None else SpecSize(0, 0)
     for what, found, most in (
-        ("flows", size.flows, max(MAX.flows, 2 * now.flows)),
-        ("choices of slots (slots times backends)", size.choices, max(MAX.choices, 2 * now.choices)),
+        ("flows", size.flows, max(MAX_PLANNED.flows, 2 * now.flows)),
+        ("choices of slots (slots times backends)", size.choices, max(MAX_PLANNED.choices, 2 * now.choices)),
     ):
         if found > most:
             return (
@@ -59,7 +59,7 @@ def too_large(file: str, text: str, applied: Spec | None) -> str:
 
 
 PLAN = "/plan"
-MAX_SPEC = 1 << 20
+MAX_SPEC_BYTES = 1 << 20
 """Bytes of a spec that is sent. As a form it may take three times as many."""
 MAX_LINES = 5000
 """Lines of a difference that are shown."""
@@ -69,7 +69,7 @@ MAX_OPEN = 60
 """Lines that are not folded away."""
 MAX_VIEWS = 10
 """Pages of states that are kept: as many as there are states."""
-FILE = "spec.yaml"
+DEFAULT_FILE = "spec.yaml"
 T = TypeVar("T")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
 _ENDED = {
@@ -195,9 +195,9 @@ class SpecPages:
         return HTMLResponse(await self._work(self._page, visitor, snapshot))
 
     async def _plan(self, request: Request) -> Response:
-        visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
+        visitor, fields = await self._access.posted(request, 3 * MAX_SPEC_BYTES + MAX_FORM_BYTES, self._thread)
         named = fields.get("file", "")
-        file = named if _FILE.fullmatch(named) else FILE
+        file = named if _FILE.fullmatch(named) else DEFAULT_FILE
         try:
             spec = await self._work(_sent, fields)
             if self._plans.locked():
@@ -254,8 +254,8 @@ class SpecPages:
 def _sent(fields: Mapping[str, str]) -> bytes:
     """The spec of a form. Raises FormError."""
     spec = fields.get("spec", "").replace("\r\n", "\n").encode()
-    if len(spec) > MAX_SPEC:
-        raise FormError(413, f"expected a spec of at most {MAX_SPEC >> 20} MiB")
+    if len(spec) > MAX_SPEC_BYTES:
+        raise FormError(413, f"expected a spec of at most {MAX_SPEC_BYTES >> 20} MiB")
     return spec
 
 

@@ -17,7 +17,7 @@ from dnsteer.spec.model.spec import Protocol, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.status.pools import PoolView
 from dnsteer.view import wording
-from dnsteer.view.attention_item import Command, dnsteer
+from dnsteer.view.attention_item import Command, dnsteer_command
 
 PREFIX = "vip/"
 """How the key of such a page begins; the name follows."""
@@ -107,13 +107,13 @@ def _commands(name: str, vip: Vip, announces: bool, unannounced: Any, options: s
     host = f"[{address}]" if address.version == 6 else str(address)
     client = f"[{_CLIENT[6]}]" if address.version == 6 else _CLIENT[4]
     ends = "--live", "--client", f"{client}:40000", "--vip", f"{host}:{_service(end)}"
-    found.append(Command("To see which backend a client gets", dnsteer("explain", options, *ends)))
-    found.append(Command("To see its packets for 30 s", dnsteer("capture", options, name)))
+    found.append(Command("To see which backend a client gets", dnsteer_command("explain", options, *ends)))
+    found.append(Command("To see its packets for 30 s", dnsteer_command("capture", options, name)))
     if announces and vip.announce != "never":
         if unannounced is not None and unannounced.by_people:
-            found.append(Command("To announce it again", dnsteer("announce", options, name)))
+            found.append(Command("To announce it again", dnsteer_command("announce", options, name)))
         else:
-            found.append(Command("To send clients to another site", dnsteer("withdraw", options, name)))
+            found.append(Command("To send clients to another site", dnsteer_command("withdraw", options, name)))
     return found
 
 

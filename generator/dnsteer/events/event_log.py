@@ -15,12 +15,12 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TextIO
 
-from dnsteer.events.event import Event, Level, Name
+from dnsteer.events.event import Event, EventLevel, EventName
 from dnsteer.events.formats import LINE, Format, value_text, values
 
 SOCKET = "/run/systemd/journal/socket"
 IDENTIFIER = "dnsteer"
-PRIORITY: Mapping[Level, int] = {"error": 3, "warning": 4, "info": 6}
+PRIORITY: Mapping[EventLevel, int] = {"error": 3, "warning": 4, "info": 6}
 """Of syslog."""
 _PATIENCE = 0.2
 """Seconds for the journal to take an event: health checks must not wait for it."""
@@ -83,7 +83,7 @@ class Log:
     ) -> None:
         self._stream, self._line, self._journal, self._clock = stream, LINE[format], journal, clock
 
-    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+    def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
         """See Say."""
         found = Event(self._clock(), level, event, text, fields)
         line = self._line(found)
@@ -104,6 +104,6 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say a message of a library, each line of it."""
-        level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+        level: EventLevel = "error" if record.levelno >= logging.ERROR else "warning"
         for line in self.format(record).splitlines():
             self._log.say(line, "library", level, logger=record.name)

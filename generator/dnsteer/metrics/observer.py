@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dnsteer.events.event import Level, Name
+from dnsteer.events.event import EventLevel, EventName
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -92,7 +92,7 @@ class AgentObserver:
     alike. *what* names it, such as `the balance`; telling the same again changes nothing.
     """
 
-    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+    def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
         """A line for people about what none of the others is about. By any thread."""
 
     def fails(self, what: str, said: str, level: Severity = "warning") -> None:

@@ -21,7 +21,7 @@ from dnsteer.status.report import Status
 from dnsteer.status.vips import VipView
 from dnsteer.switch.captures import capture_warning
 from dnsteer.switch.state import AppliedState
-from dnsteer.view.attention_item import AttentionItem, count
+from dnsteer.view.attention_item import AttentionItem, count_levels
 from dnsteer.view.drawing import SlotMap, slot_map
 from dnsteer.view.html_file import make_html
 from dnsteer.view.status_attention import database_away, status_items
@@ -32,7 +32,7 @@ MAX_VIPS, MAX_BACKENDS = 2000, 2000
 """Rows of the tables; of more VIPs the busiest are listed, of more backends those of pools with somebody out first."""
 MAX_PICTURES = 24
 """Pools whose slots are drawn; those with somebody out first."""
-MAX_SPEC = 1 << 19
+MAX_SPEC_CHARACTERS = 1 << 19
 """Characters of a spec that is printed."""
 _OPEN_LINES = 300
 """Lines of a spec up to which it is shown without a click."""
@@ -91,7 +91,7 @@ def report_items(facts: ReportFacts, options: str = "") -> list[AttentionItem]:
 
 def state_line(facts: ReportFacts) -> str:
     """How the switch is, in a line."""
-    counts = {level: n for level, n in count(report_items(facts)).items() if n}
+    counts = {level: n for level, n in count_levels(report_items(facts)).items() if n}
     words = ", ".join(f"{n} {level}{'s' if n > 1 and level != 'critical' else ''}" for level, n in counts.items())
     return words or "nothing needs attention"
 
@@ -123,8 +123,8 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
         "more_drift": (status.drift_count or 0) - len(status.drift or ()),
         "warnings": status.warnings[:MAX_WARNINGS],
         "more_warnings": len(status.warnings) - MAX_WARNINGS,
-        "spec": spec if len(spec) <= MAX_SPEC else "",
-        "spec_is_long": len(spec) > MAX_SPEC,
+        "spec": spec if len(spec) <= MAX_SPEC_CHARACTERS else "",
+        "spec_is_long": len(spec) > MAX_SPEC_CHARACTERS,
         "spec_left_out": state is not None and not spec,
         "open": spec.count("\n") <= _OPEN_LINES,
     }

@@ -15,7 +15,7 @@ from dnsteer.spec.model.health import CheckKind, HealthCheck
 from dnsteer.spec.model.query import RANDOM_LABEL
 from dnsteer.spec.model.spec import Backend, Pool, Spec
 from dnsteer.status.agent_knowledge import AgentKnowledge, FailingCheck, PoolPanic
-from dnsteer.view.attention_item import AttentionItem, Command, dnsteer, sentence
+from dnsteer.view.attention_item import AttentionItem, Command, dnsteer_command, sentence
 from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from dnsteer.view.wording import moment
 
@@ -35,7 +35,7 @@ def vips_of(spec: Spec, pool: str, service: str = "") -> tuple[str, ...]:
     )
 
 
-def all_fail(applied: StateSnapshot, pool: Membership) -> bool:
+def all_backends_fail(applied: StateSnapshot, pool: Membership) -> bool:
     """Whether a pool is out of backends since all of them fail, so that none is left to which queries still go."""
     entries = (entry for entry in applied.overlay.of(pool.pool) if entry.service in ("", pool.service))
     ill = {entry.backend for entry in entries if entry.kind == "health" and not entry.returns}
@@ -95,7 +95,7 @@ def _panic(
     names = list(dict.fromkeys(check.backend for check in checks))
     each = [f"{name}: {_why(check for check in checks if check.backend == name)}" for name in names[:_NAMED]]
     more = f"; and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    why, looks = f"{'; '.join(each)}{more}", ask(applied, pool, names[0], checks[0].check) if names else ()
+    why, looks = f"{'; '.join(each)}{more}", question_command(applied, pool, names[0], checks[0].check) if names else ()
     ill = {check.backend for check in checks}
     idle = dict.fromkeys(e.backend for e in applied.overlay.of(pool) if e.kept_out_by_people and e.backend not in ill)
     if idle:
@@ -125,7 +125,7 @@ def _one_by_one(
         text = f"{_why(its)}. Since {moment(since)} UTC."
         if f"{pool}/{name}" in kept:
             text += " It stays in service, since too few others pass (keep_at_least)."
-        looks = ask(applied, pool, name, its[0].check)
+        looks = question_command(applied, pool, name, its[0].check)
         if level == "note":
             title = f"{pool}/{name}{about}, which is out of service anyway, fails its checks"
             yield AttentionItem("note", title, text, looks, pool, backend=name)
@@ -143,7 +143,7 @@ def announcement_items(agent: AgentKnowledge, spec: Spec, options: str = "") -> 
         if one.by_people or one.vip not in spec.vips:
             continue
         held = f"; held until {moment(one.until)} UTC at least, since it failed again and again" if one.until else ""
-        looks = (Command("To see what is wrong", dnsteer("status", options)),)
+        looks = (Command("To see what is wrong", dnsteer_command("status", options)),)
         title = f"VIP {one.vip} is {'withdrawn' if one.withdrawn else 'not announced'}"
         text = f"{sentence(one.why)}. Since {moment(one.since)} UTC{held}."
         yield AttentionItem("critical", title, text, looks, spec.vips[one.vip].pool, vips=(one.vip,))
@@ -166,7 +166,7 @@ def trouble_items(agent: AgentKnowledge) -> list[AttentionItem]:
 _FLAGS = {CheckKind.TCP: ["+tcp"], CheckKind.TLS: ["+tls"], CheckKind.HTTPS: ["+https"], CheckKind.QUIC: ["+quic"]}
 
 
-def ask(applied: StateSnapshot, pool: str, name: str, kind: str = "") -> tuple[Command, ...]:
+def question_command(applied: StateSnapshot, pool: str, name: str, kind: str = "") -> tuple[Command, ...]:
     """The command that asks a backend as its first check of a *kind* does, such as `tcp`; without one as its first check."""
     spec = applied.known.spec
     found = spec.pools.get(pool)

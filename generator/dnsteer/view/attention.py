@@ -16,8 +16,15 @@ from dnsteer.spec.errors import counted
 from dnsteer.status.pools import backups_in_use, backups_of, overdue
 from dnsteer.status.report import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
-from dnsteer.view.agent_attention import all_fail, announcement_items, ask, failing_backends, trouble_items, vips_of
-from dnsteer.view.attention_item import AttentionItem, Command, Level, dnsteer, sentence
+from dnsteer.view.agent_attention import (
+    all_backends_fail,
+    announcement_items,
+    failing_backends,
+    question_command,
+    trouble_items,
+    vips_of,
+)
+from dnsteer.view.attention_item import AttentionItem, AttentionLevel, Command, dnsteer_command, sentence
 from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from dnsteer.view.wording import moment
 
@@ -58,8 +65,8 @@ def attention(
     return sorted(found, key=lambda item: order.index(item.level))
 
 
-def _mend(verb: str, options: str, *more: str) -> tuple[Command, ...]:
-    return (Command("To fix it", dnsteer(verb, options, *more)),)
+def _fix_command(verb: str, options: str, *more: str) -> tuple[Command, ...]:
+    return (Command("To fix it", dnsteer_command(verb, options, *more)),)
 
 
 def _switch(
@@ -70,14 +77,14 @@ def _switch(
         since = f" Since {moment(snapshot.troubled)} UTC." if snapshot.troubled else ""
         text = f"{snapshot.trouble.rstrip('.?')}.{since} The switch stays as it is; backends that fail stay in service."
         yield AttentionItem("critical", "The agent cannot work on the switch", text,
-                   (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
+                   (Command("To see what is wrong", dnsteer_command("status", options)), start), stale=True)  # fmt: skip
     elif reachability.up is False:
         last = (
             f"the last answer, of {moment(reachability.answered)} UTC" if reachability.answered else "the last answer"
         )
         text = f"It did not answer when its counters were read; rates are those of {last}."
         yield AttentionItem("critical", "The switch does not answer", text,
-                   (Command("To see what is wrong", dnsteer("status", options)), start), stale=True)  # fmt: skip
+                   (Command("To see what is wrong", dnsteer_command("status", options)), start), stale=True)  # fmt: skip
     if snapshot.stands_by:
         text = f"Another agent works on bridge {snapshot.bridge}. This one shows nothing until it takes over."
         yield AttentionItem("note", "This agent is on standby", text)
@@ -85,25 +92,27 @@ def _switch(
     if reachability.extension is False:
         text = "VIPs that it serves have no answers until it is back; the switch drops their queries."
         yield AttentionItem("critical", "The extension does not answer", text,
-                   (Command("To see what is wrong", dnsteer("status", options)),
+                   (Command("To see what is wrong", dnsteer_command("status", options)),
                     Command("If it is stopped", "systemctl start dnsteer-ext")))  # fmt: skip
     record = snapshot.record
     pending = snapshot.pending is not None and (now - snapshot.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
-        yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _mend("restore", options),
+        yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _fix_command("restore", options),
                    said=NOT_FORWARDING, differs=True)  # fmt: skip
     if pending and snapshot.pending is not None:
         text = (
             f"A change of bridge {snapshot.bridge} is pending since {moment(snapshot.pending)} UTC; "
             "the next command that changes the switch completes or undoes it."
         )
-        yield AttentionItem("critical", "A change was interrupted", text, _mend("reconcile", options), differs=True)
+        yield AttentionItem(
+            "critical", "A change was interrupted", text, _fix_command("reconcile", options), differs=True
+        )
     elif reachability.as_recorded is False and record is not None:
         yield AttentionItem(
             "critical",
             "The flow tables are not as applied",
             "The switch has other flow tables than those of the applied state.",
-            _mend("restore", options),
+            _fix_command("restore", options),
             said=TABLES_DIFFER,
             differs=True,
         )
@@ -114,7 +123,9 @@ def _switch(
             f"{flows} and {counted(drift.settings, 'setting', 'settings')} "
             "differ from what was applied. They are not repaired by the agent, since the spec has repair: report."
         )
-        yield AttentionItem("critical", "The switch is not as applied", text, _mend("restore", options), differs=True)
+        yield AttentionItem(
+            "critical", "The switch is not as applied", text, _fix_command("restore", options), differs=True
+        )
     if drift.foreign:
         bridge = shlex.quote(snapshot.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
@@ -127,7 +138,7 @@ def _pools(snapshot: SwitchSnapshot, applied: StateSnapshot, options: str) -> It
     for members, text in zip(pools.without_backends(), pools_without_backends(pools), strict=True):
         entries = [entry for entry in applied.overlay.of(members.pool) if entry.kind in ("drain", "down")]
         verb = _end(entries[-1], options) if entries else ()
-        lost = members.on_all_down == "drop" or all_fail(applied, members)
+        lost = members.on_all_down == "drop" or all_backends_fail(applied, members)
         vips = vips_of(applied.known.spec, members.pool, members.service) if lost else ()
         title = f"{sentence(members.title)} has no backend"
         yield AttentionItem("critical", title, sentence(text), verb, members.pool, vips=vips, said=text)
@@ -157,7 +168,7 @@ def _pools(snapshot: SwitchSnapshot, applied: StateSnapshot, options: str) -> It
         )
 
 
-def _level(last: LastBackend) -> Level:
+def _level(last: LastBackend) -> AttentionLevel:
     """That of a backend which is in service alone: maintenance that people planned pages nobody."""
     return "note" if last.planned else "warning"
 
@@ -172,11 +183,11 @@ def _unhealthy(applied: StateSnapshot, entry: Maintenance, options: str) -> Atte
         return AttentionItem(
             "note", title, text, pool=entry.pool, decision=entry.decision, listed=True, backend=entry.backend
         )
-    keep = Command("To keep it out while it is repaired", dnsteer("drain", options, entry.name))
+    keep = Command("To keep it out while it is repaired", dnsteer_command("drain", options, entry.name))
     text = (
         f"{entry.note}. Out of service since {moment(entry.since)} UTC; the agent brings it back once its checks pass."
     )
-    looks = ask(applied, entry.pool, entry.backend, entry.note.partition(" ")[0])
+    looks = question_command(applied, entry.pool, entry.backend, entry.note.partition(" ")[0])
     title, commands = f"{entry.name} is unhealthy{about}", (*looks, keep)
     return AttentionItem(
         "warning", title, text, commands, entry.pool, entry.decision, listed=True, backend=entry.backend
@@ -186,7 +197,7 @@ def _unhealthy(applied: StateSnapshot, entry: Maintenance, options: str) -> Atte
 def _maintenance(applied: StateSnapshot, now: datetime, options: str) -> Iterator[AttentionItem]:
     late = [entry for entry in applied.overlay if entry.expired(now)]
     for entry, text in zip(late, overdue(applied.overlay, now), strict=True):
-        title, mend = f"{entry.name}: maintenance is overdue", _mend("reconcile", options)
+        title, mend = f"{entry.name}: maintenance is overdue", _fix_command("reconcile", options)
         yield AttentionItem(
             "warning", title, sentence(text), mend, entry.pool, entry.decision, said=text, backend=entry.backend
         )
@@ -210,5 +221,5 @@ def _maintenance(applied: StateSnapshot, now: datetime, options: str) -> Iterato
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
     """How maintenance by people is ended."""
     if entry.weight is not None:
-        return (Command("To end it", dnsteer("weight", options, entry.name, "--undo")),)
-    return (Command("To end it", dnsteer("up" if entry.kind == "down" else "undrain", options, entry.name)),)
+        return (Command("To end it", dnsteer_command("weight", options, entry.name, "--undo")),)
+    return (Command("To end it", dnsteer_command("up" if entry.kind == "down" else "undrain", options, entry.name)),)

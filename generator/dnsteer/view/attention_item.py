@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Level = Literal["critical", "warning", "note"]
+AttentionLevel = Literal["critical", "warning", "note"]
 """critical: queries are lost or may be. warning: less is in service than should be. note: what people did on purpose."""
 
 
@@ -26,7 +26,7 @@ class AttentionItem:
     title and detail.
     """
 
-    level: Level
+    level: AttentionLevel
     title: str
     detail: str = ""
     commands: tuple[Command, ...] = ()
@@ -62,7 +62,7 @@ def _within(text: str) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
 
 
-def dnsteer(verb: str, options: str, *more: str) -> str:
+def dnsteer_command(verb: str, options: str, *more: str) -> str:
     """A command of dnsteer."""
     return " ".join(filter(None, ["dnsteer", verb, *map(shlex.quote, more), options]))
 
@@ -72,6 +72,6 @@ def sentence(text: str) -> str:
     return text if "/" in text.partition(" ")[0] else text[:1].upper() + text[1:]
 
 
-def count(items: Sequence[AttentionItem]) -> dict[str, int]:
+def count_levels(items: Sequence[AttentionItem]) -> dict[str, int]:
     """How many there are of each level."""
     return {level: sum(item.level == level for item in items) for level in ("critical", "warning", "note")}

@@ -175,12 +175,12 @@ class SnapshotRecorder(AgentObserver):
         applied = self._applied
         if applied is None or applied.known is not known or applied.overlay != overlay:
             self._applied = StateSnapshot(known, overlay, self._clock(), decision)
-            self.stepped(self._applied)
+            self.state_changed(self._applied)
         if self._applied is not applied or pending != self._pending:
             self._pending = pending
             self.changed()
 
-    def stepped(self, applied: StateSnapshot) -> None:
+    def state_changed(self, applied: StateSnapshot) -> None:
         """The overlay or the state that is applied has changed."""
 
     def turned(self, turn: CheckTurn) -> None:

@@ -9,10 +9,10 @@ from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentView
 from dnsteer.status.report import Status
 from dnsteer.view.attention import Reachability, attention
-from dnsteer.view.attention_item import AttentionItem, Command, Level, dnsteer, sentence
+from dnsteer.view.attention_item import AttentionItem, AttentionLevel, Command, dnsteer_command, sentence
 from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 
-_ORDER: tuple[Level, ...] = ("critical", "warning", "note")
+_ORDER: tuple[AttentionLevel, ...] = ("critical", "warning", "note")
 _START = Command("If it is stopped", "systemctl start openvswitch-switch")
 
 
@@ -27,13 +27,13 @@ def status_items(status: Status, time: datetime, options: str = "") -> list[Atte
     *options* are added to commands, such as `--bridge br-dns`.
     """
     applied = _applied(status, time)
-    found = [*_own(status, options), *attention(_seen(status, applied, time), _reached(status), time, options)]
+    found = [*_own(status, options), *attention(_snapshot(status, applied, time), _reachability(status), time, options)]
     told = {item.said for item in found} | set(status.extension.warnings if status.extension is not None else ())
     found += [_warning(status, text) for text in status.warnings if text not in told]
     return sorted(found, key=lambda item: _ORDER.index(item.level))
 
 
-def needs_look(status: Status, items: Iterable[AttentionItem]) -> bool:
+def needs_attention(status: Status, items: Iterable[AttentionItem]) -> bool:
     """Whether one of the *items* needs attention for another reason than that the switch is not as it was applied.
 
     Notes are of what people did on purpose, and so may be settings of others.
@@ -54,12 +54,12 @@ def _own(status: Status, options: str) -> Iterator[AttentionItem]:
     """What the console's list has in other words, as an agent says it."""
     if status.unreachable:
         yield AttentionItem("critical", "The switch does not answer", sentence(status.unreachable),
-                   (_START, Command("If it was started anew", dnsteer("restore", options))),
+                   (_START, Command("If it was started anew", dnsteer_command("restore", options))),
                    said=unreachable_text(status))  # fmt: skip
     for error in status.errors:
         yield AttentionItem("critical", "Something cannot be read or checked", sentence(error), said=error)
     if status.interrupted:
-        mend = Command("To fix it", dnsteer("reconcile", options))
+        mend = Command("To fix it", dnsteer_command("reconcile", options))
         yield AttentionItem(
             "critical",
             "A change was interrupted",
@@ -72,7 +72,7 @@ def _own(status: Status, options: str) -> Iterator[AttentionItem]:
         number = f"{status.drift_count:,} difference{'s' if status.drift_count > 1 else ''}"
         text = f"{number} between the switch and what was applied; they are listed below."
         left = status.drift_of_others
-        commands: tuple[Command, ...] = (Command("To fix it", dnsteer("restore", options)),)
+        commands: tuple[Command, ...] = (Command("To fix it", dnsteer_command("restore", options)),)
         how = "dnsteer restore puts it right"
         if left == status.drift_count:
             commands, how = (), "not dnsteer's, so restore leaves it: what to do is said with each"
@@ -124,7 +124,7 @@ def _agent(agent: AgentView, options: str) -> Iterator[AttentionItem]:
 def _warning(status: Status, text: str) -> AttentionItem:
     """A warning of `dnsteer status`: what it is about, and what is said of it."""
     about, colon, said = text.partition(": ")
-    level: Level = "note" if text in status.on_purpose else "warning"
+    level: AttentionLevel = "note" if text in status.on_purpose else "warning"
     title, detail = (about, said) if colon else ("Warning", text)
     return AttentionItem(level, sentence(title), sentence(detail), said=text)
 
@@ -136,13 +136,13 @@ def _applied(status: Status, time: datetime) -> StateSnapshot | None:
     return StateSnapshot(AppliedBridge(reading.record.bridge, reading.state, loaded.spec), reading.overlay, time)
 
 
-def _seen(status: Status, applied: StateSnapshot | None, time: datetime) -> SwitchSnapshot:
+def _snapshot(status: Status, applied: StateSnapshot | None, time: datetime) -> SwitchSnapshot:
     record = status.reading.record
     return SwitchSnapshot(
         time, record.bridge, applied=applied, record=record, agent=status.agent.knowledge or NOTHING_KNOWN
     )
 
 
-def _reached(status: Status) -> Reachability:
+def _reachability(status: Status) -> Reachability:
     settled = status.tables_match is not None and not status.reading.cut_off
     return Reachability(None, status.tables_match == "recorded" if settled else None)
