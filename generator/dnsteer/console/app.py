@@ -66,9 +66,14 @@ class RequestGuard:
     """
 
     def __init__(
-        self, app: Asgi, host: str, access: Access, names: Callable[[], Collection[str]], posts: Collection[str] = (),
+        self,
+        app: Asgi,
+        host: str,
+        access: Access,
+        names: Callable[[], Collection[str]],
+        posts: Collection[str] = (),
         errors: ErrorPages | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._errors = errors or ErrorPages(access)
         self._app, self._access, self._names, self._posts = app, access, names, posts
         self._hosts = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host}

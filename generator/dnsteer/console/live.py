@@ -179,9 +179,15 @@ class LivePages:
     """The pages of the console. `run` must run while they are served."""
 
     def __init__(
-        self, recorder: ConsoleRecorder, readings: SharedReadings, switch: TargetSwitch, pages: ConsolePages,
-        options: str = "", predict: Predict | None = None, log: Callable[[str], None] = lambda _: None,
-    ) -> None:  # fmt: skip
+        self,
+        recorder: ConsoleRecorder,
+        readings: SharedReadings,
+        switch: TargetSwitch,
+        pages: ConsolePages,
+        options: str = "",
+        predict: Predict | None = None,
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.recorder, self._readings, self._defects = recorder, readings, Defects(log)
         self._switch = TargetSwitch(switch.remote, switch.openflow, min(switch.timeout, _TIMEOUT), switch.extension)
         self.pages = pages

@@ -79,9 +79,12 @@ class OffloadPoller:
     """Reads while `look` is called. *changed* is called on the event loop when there is something new."""
 
     def __init__(
-        self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None,
+        self,
+        switch: TargetSwitch,
+        changed: Callable[[], None],
+        predict: Predict | None = None,
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._switch, self._changed, self._predict, self._clock = switch, changed, predict, clock
         self._thread = ThreadPoolExecutor(1, "console-offload")
         self._reader = OffloadReader()

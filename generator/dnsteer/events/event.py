@@ -8,14 +8,39 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 EventLevel = Literal["info", "warning", "error"]
-# fmt: off
 EventName = Literal[
-    "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "too_few", "enough", "repaired", "differs",
-    "foreign_flows", "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening",
-    "mirrors_removed", "access", "announced", "vip_announced", "vip_withdrawn", "vip_held", "vip_kept", "role", "progress",
-    "library", "ends",
+    "adopted",
+    "check",
+    "decision",
+    "moved",
+    "effect",
+    "panic",
+    "panic_over",
+    "too_few",
+    "enough",
+    "repaired",
+    "differs",
+    "foreign_flows",
+    "setting",
+    "trouble",
+    "trouble_over",
+    "verb",
+    "verb_ended",
+    "verb_failed",
+    "listens",
+    "not_listening",
+    "mirrors_removed",
+    "access",
+    "announced",
+    "vip_announced",
+    "vip_withdrawn",
+    "vip_held",
+    "vip_kept",
+    "role",
+    "progress",
+    "library",
+    "ends",
 ]
-# fmt: on
 """The kinds of events."""
 
 

@@ -76,29 +76,51 @@ def _switch(
     if snapshot.trouble:
         since = f" Since {moment(snapshot.troubled)} UTC." if snapshot.troubled else ""
         text = f"{snapshot.trouble.rstrip('.?')}.{since} The switch stays as it is; backends that fail stay in service."
-        yield AttentionItem("critical", "The agent cannot work on the switch", text,
-                   (Command("To see what is wrong", dnsteer_command("status", options)), start), stale=True)  # fmt: skip
+        yield AttentionItem(
+            "critical",
+            "The agent cannot work on the switch",
+            text,
+            (Command("To see what is wrong", dnsteer_command("status", options)), start),
+            stale=True,
+        )
     elif reachability.up is False:
         last = (
             f"the last answer, of {moment(reachability.answered)} UTC" if reachability.answered else "the last answer"
         )
         text = f"It did not answer when its counters were read; rates are those of {last}."
-        yield AttentionItem("critical", "The switch does not answer", text,
-                   (Command("To see what is wrong", dnsteer_command("status", options)), start), stale=True)  # fmt: skip
+        yield AttentionItem(
+            "critical",
+            "The switch does not answer",
+            text,
+            (Command("To see what is wrong", dnsteer_command("status", options)), start),
+            stale=True,
+        )
     if snapshot.stands_by:
         text = f"Another agent works on bridge {snapshot.bridge}. This one shows nothing until it takes over."
         yield AttentionItem("note", "This agent is on standby", text)
         return
     if reachability.extension is False:
         text = "VIPs that it serves have no answers until it is back; the switch drops their queries."
-        yield AttentionItem("critical", "The extension does not answer", text,
-                   (Command("To see what is wrong", dnsteer_command("status", options)),
-                    Command("If it is stopped", "systemctl start dnsteer-ext")))  # fmt: skip
+        yield AttentionItem(
+            "critical",
+            "The extension does not answer",
+            text,
+            (
+                Command("To see what is wrong", dnsteer_command("status", options)),
+                Command("If it is stopped", "systemctl start dnsteer-ext"),
+            ),
+        )
     record = snapshot.record
     pending = snapshot.pending is not None and (now - snapshot.pending).total_seconds() > _PATIENCE
     if record is not None and record.waits:
-        yield AttentionItem("critical", "The switch does not forward", NOT_FORWARDING, _fix_command("restore", options),
-                   said=NOT_FORWARDING, differs=True)  # fmt: skip
+        yield AttentionItem(
+            "critical",
+            "The switch does not forward",
+            NOT_FORWARDING,
+            _fix_command("restore", options),
+            said=NOT_FORWARDING,
+            differs=True,
+        )
     if pending and snapshot.pending is not None:
         text = (
             f"A change of bridge {snapshot.bridge} is pending since {moment(snapshot.pending)} UTC; "
@@ -129,8 +151,12 @@ def _switch(
     if drift.foreign:
         bridge = shlex.quote(snapshot.bridge)
         show = f"ovs-ofctl -O OpenFlow15 --names dump-flows {bridge}"
-        yield AttentionItem("note", f"{counted(drift.foreign, 'flow', 'flows')} on the bridge that are not dnsteer's",
-                   "They are left as they are.", (Command("To see them", show),))  # fmt: skip
+        yield AttentionItem(
+            "note",
+            f"{counted(drift.foreign, 'flow', 'flows')} on the bridge that are not dnsteer's",
+            "They are left as they are.",
+            (Command("To see them", show),),
+        )
 
 
 def _pools(snapshot: SwitchSnapshot, applied: StateSnapshot, options: str) -> Iterator[AttentionItem]:

@@ -51,10 +51,14 @@ class AttentionItem:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
-            "level": self.level, "title": self.title, "detail": self.detail or None, "pool": self.pool or None,
-            "vips_that_do_not_serve": [*self.vips], "decision": self.decision or None,
+            "level": self.level,
+            "title": self.title,
+            "detail": self.detail or None,
+            "pool": self.pool or None,
+            "vips_that_do_not_serve": [*self.vips],
+            "decision": self.decision or None,
             "commands": [{"purpose": c.purpose, "command": c.line} for c in self.commands],
-        }  # fmt: skip
+        }
 
 
 def _within(text: str) -> str:

@@ -53,9 +53,13 @@ def unreachable_text(status: Status) -> str:
 def _own(status: Status, options: str) -> Iterator[AttentionItem]:
     """What the console's list has in other words, as an agent says it."""
     if status.unreachable:
-        yield AttentionItem("critical", "The switch does not answer", sentence(status.unreachable),
-                   (_START, Command("If it was started anew", dnsteer_command("restore", options))),
-                   said=unreachable_text(status))  # fmt: skip
+        yield AttentionItem(
+            "critical",
+            "The switch does not answer",
+            sentence(status.unreachable),
+            (_START, Command("If it was started anew", dnsteer_command("restore", options))),
+            said=unreachable_text(status),
+        )
     for error in status.errors:
         yield AttentionItem("critical", "Something cannot be read or checked", sentence(error), said=error)
     if status.interrupted:
