@@ -252,7 +252,7 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
         record = session.record_of("br-dns")
         known = AppliedBridge("br-dns", session.state(record, record.number), first.spec)
     agent = AgentMetrics()
-    agent.bridge_is("br-dns", held=True)
+    agent.claim_changed("br-dns", held=True)
     agent.adopted(known, ())
     agent.followed(record)
 

@@ -180,7 +180,7 @@ def test_metrics_do_not_say_of_another_table_what_it_drops(plain: TargetSwitch, 
     with plain.session() as session:
         record = session.record_of("br-dns")
         known = AppliedBridge("br-dns", session.state(record, record.number), loaded.spec)
-    agent.bridge_is("br-dns", held=True)
+    agent.claim_changed("br-dns", held=True)
     agent.adopted(known, ())
     agent.followed(record)
 

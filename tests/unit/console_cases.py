@@ -90,7 +90,7 @@ class Console:
         self.packets: dict[tuple[str, str], float] = {}
         self.up, self.as_recorded = True, True
         self.recorder = ConsoleRecorder(lambda: self.time)
-        self.recorder.bridge_is("br-dns" if of else "", held=True)
+        self.recorder.claim_changed("br-dns" if of else "", held=True)
         if of is not None:
             checks = [("farm", f"ns{n}", "dns") for n in (1, 2, 3)]
             self.recorder.adopted(of, checks)

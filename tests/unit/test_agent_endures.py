@@ -20,7 +20,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.run import Agent
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.observer import AgentObserver, Look
+from dnsteer.metrics.observer import AgentObserver, SwitchInspection
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
@@ -82,7 +82,7 @@ class Case:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.looks, self.found = 0, Look()
+        self.looks, self.found = 0, SwitchInspection()
         self.source = Source()
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
@@ -102,7 +102,7 @@ class Case:
         self.decided.append({one.pool for one in rules})
         return Effect(None, {})
 
-    def look(self, *_: object, **__: object) -> Look:
+    def look(self, *_: object, **__: object) -> SwitchInspection:
         self.looks += 1
         if "look" in self.fails:
             raise self.fails["look"]
@@ -386,16 +386,16 @@ def test_troubles_end_in_status_with_what_they_are_about(looks_at_once: None) ->
         case = Case()
 
         def troubles() -> list[str]:
-            return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
+            return [one["about"] for one in case.agent._seen.knowledge_of("br-dns")["troubles"]]
 
         with case.at_work():
-            case.found = Look(other_version="99.0")
+            case.found = SwitchInspection(other_version="99.0")
             await case.turn()
             assert troubles() == ["version"]
-            case.found, case.agent._state.looks = Look(), look_times.LookTimes()
+            case.found, case.agent._state.looks = SwitchInspection(), look_times.LookTimes()
             await case.turn()
             assert (troubles(), case.said[-1]) == ([], "the tables are watched")
-            case.agent._observer.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
+            case.agent._observer.report_trouble("the metric of farm/ns1", "what farm/ns1 bears is not known")
             case.agent.supervisor.failed("deciding about farm", KeyError("x"))
             assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
             case.source.now = record_of(2)
@@ -442,7 +442,7 @@ def test_what_fails_when_a_state_is_adopted_is_known_at_once_and_not_said_anew()
             said = len(case.said)
             await case.turn()  # decides
             await case.turn()
-            (failing,) = case.agent._seen.tell("br-dns")["failing"]
+            (failing,) = case.agent._seen.knowledge_of("br-dns")["failing"]
             assert (failing["backend"], failing["why"]) == (target.backend, "no answer")
             assert not any("unhealthy" in text for text in case.said[said:])
             assert any("state 2," in text for text in case.said[said:])

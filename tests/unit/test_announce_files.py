@@ -111,7 +111,7 @@ def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
     """Another one announces now, and says itself what does not work."""
     seen = SnapshotRecorder()
     for what in ("the announcement of VIPs", "the guard", "OpenFlow", "the withdrawn VIPs", "the former routes", "x"):
-        seen.fails(what, "it does not work")
+        seen.report_trouble(what, "it does not work")
     one = Announcer("unix:/nowhere", seen)
     one.record(record(dnsteer_withdrawn="{"))
     assert len(seen.seen().agent.troubles) == 7

@@ -169,7 +169,7 @@ class Told:
     def __init__(self) -> None:
         self.time = START
         self.recorder = SnapshotRecorder(lambda: self.time)
-        self.recorder.bridge_is("br-dns", held=True)
+        self.recorder.claim_changed("br-dns", held=True)
         self.adopt()
 
     def adopt(self) -> None:
@@ -178,7 +178,7 @@ class Told:
 
     @property
     def knows(self) -> AgentKnowledge:
-        return AgentKnowledge.from_value(self.recorder.tell("br-dns"))
+        return AgentKnowledge.from_value(self.recorder.knowledge_of("br-dns"))
 
 
 def test_a_check_fails_until_all_of_its_targets_pass_and_since_the_first_failure() -> None:
@@ -220,9 +220,9 @@ def test_a_panic_is_told_with_its_services() -> None:
 
 def test_nothing_is_told_of_another_bridge_or_while_standing_by() -> None:
     of = Told()
-    assert of.recorder.tell("br-other") is None
-    of.recorder.bridge_is("br-dns", held=False)
-    assert of.recorder.tell("br-dns") is None
+    assert of.recorder.knowledge_of("br-other") is None
+    of.recorder.claim_changed("br-dns", held=False)
+    assert of.recorder.knowledge_of("br-dns") is None
 
 
 def test_trouble_with_the_switch_is_told_until_a_turn_goes_well() -> None:

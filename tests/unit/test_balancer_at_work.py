@@ -29,7 +29,7 @@ class Case:
         self.acts, self.fails, self.looks, self.moves, self.asked = True, False, 0, 0, 0
         self.said: list[str] = []
         self.recorder = SnapshotRecorder()
-        self.recorder.bridge_is("br-dns", held=True)
+        self.recorder.claim_changed("br-dns", held=True)
         reporter = Reporter(lambda text, *_, **__: self.said.append(text))
         self.balancer = made(Observers(self.recorder, reporter))
         self.balancer.adopt(following(spec("client-hash")), 0.0)
@@ -55,7 +55,7 @@ class Case:
         return Effect(None, {})
 
     def troubles(self) -> set[str]:
-        return {one["about"] for one in self.recorder.tell("br-dns")["troubles"]}
+        return {one["about"] for one in self.recorder.knowledge_of("br-dns")["troubles"]}
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:

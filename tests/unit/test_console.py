@@ -11,7 +11,7 @@ import pytest
 
 from dnsteer.console import live as live_module
 from dnsteer.deploy.movement import Assignment, pools_without_backends
-from dnsteer.metrics.observer import CheckTurn, Look
+from dnsteer.metrics.observer import CheckTurn, SwitchInspection
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
@@ -132,7 +132,7 @@ def test_of_many_unhealthy_backends_some_are_named() -> None:
 
 def test_drift_that_is_not_repaired_needs_attention() -> None:
     console = Console(known())
-    console.recorder.looked(Look(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
+    console.recorder.inspected(SwitchInspection(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
     found = items(console.get())
     assert [(level, command) for level, _, command in found] == [
         ("critical", "dnsteer restore"),
@@ -140,7 +140,7 @@ def test_drift_that_is_not_repaired_needs_attention() -> None:
     ]
     assert "3 flows and groups and 1 setting differ" in found[0][1]
     repaired = Console(known())
-    repaired.recorder.looked(Look(flows=3, settings=1), repaired=True, seconds=0.0)
+    repaired.recorder.inspected(SwitchInspection(flows=3, settings=1), repaired=True, seconds=0.0)
     assert items(repaired.get()) == []
 
 
@@ -186,7 +186,7 @@ def test_empty_states() -> None:
         nothing.get(path)
     assert "No spec is applied yet" in nothing.get()
     standby = Console(known())
-    standby.recorder.bridge_is("br-dns", held=False)
+    standby.recorder.claim_changed("br-dns", held=False)
     page = standby.get()
     assert "This agent is on standby" in page and '<article class="tile"' not in page
     assert nothing.ask("/pools/farm").status_code == 503

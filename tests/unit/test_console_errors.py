@@ -63,7 +63,7 @@ def test_a_page_that_is_not_there(path: str, status: int, back: str) -> None:
 @pytest.mark.parametrize("path", ["/pools/farm", "/vips/dns", "/attention?pool=farm"])
 def test_pages_are_not_denied_where_the_spec_is_not_known(path: str) -> None:
     standby = Console(known())
-    standby.recorder.bridge_is("br-dns", held=False)
+    standby.recorder.claim_changed("br-dns", held=False)
     for console, why in ((standby, "This agent is on standby"), (Console(), "No spec is applied yet")):
         answer = console.ask(path, **PAGE)
         assert (answer.status_code, why in answer.text, "no pool" in answer.text.lower()) == (503, True, False)

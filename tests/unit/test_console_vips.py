@@ -226,7 +226,9 @@ def test_whether_a_vip_is_announced(more: dict[str, Any] | None, said: str, comm
     announce = "announce: {via: bird}"
     console = Console(known(SPEC.replace("uplinks: {p0: }}", f"uplinks: {{p0: }}, {announce}}}")))
     if more is not None:
-        console.recorder.announces({}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)})
+        console.recorder.announcements_changed(
+            {}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)}
+        )
     page = console.get("/vips/dns")
     assert said in text_of(page)
     assert f"<code>{command}</code>" in page

@@ -42,7 +42,7 @@ class Case:
         self.tries = 0
         self.said: list[str] = []
         self.recorder = SnapshotRecorder()
-        self.recorder.bridge_is("br-dns", held=True)
+        self.recorder.claim_changed("br-dns", held=True)
         self.notices = NeighborNotices(SimpleNamespace(client=lambda _: self))  # type: ignore[arg-type]
 
     def ports(self) -> set[str]:
@@ -55,7 +55,7 @@ class Case:
         self.sent.update(re.findall(r"output:(\w+)", lines[0]))
 
     def troubles(self) -> list[str]:
-        return [one["text"] for one in self.recorder.tell("br-dns")["troubles"]]
+        return [one["text"] for one in self.recorder.knowledge_of("br-dns")["troubles"]]
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:

@@ -21,7 +21,7 @@ from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
-from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, Look
+from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, SwitchInspection
 from dnsteer.metrics.switch_readings import read_ports
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
@@ -334,9 +334,9 @@ def test_changes_are_counted_by_kind_and_not_what_was_there_at_the_start() -> No
 
 def test_differences_that_stay_and_those_that_were_repaired() -> None:
     metrics = AgentMetrics()
-    metrics.looked(Look(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
+    metrics.inspected(SwitchInspection(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
     assert "dnsteer_drift_differences 4.0" in text_of(metrics) and "dnsteer_foreign_flows 2.0" in text_of(metrics)
-    metrics.looked(Look(flows=3, settings=1), repaired=True, seconds=0.0)
+    metrics.inspected(SwitchInspection(flows=3, settings=1), repaired=True, seconds=0.0)
     text = text_of(metrics)
     assert "dnsteer_drift_differences 0.0" in text
     assert 'dnsteer_drift_found_total{kind="flows"} 6.0' in text
@@ -400,13 +400,13 @@ def test_one_of_several_services_is_a_panic_of_the_pool() -> None:
 
 def test_vips_that_are_announced_and_the_role() -> None:
     metrics = AgentMetrics()
-    metrics.announces({"dns": True, "dot": False}, {"dot": 1.5e9}, {})
+    metrics.announcements_changed({"dns": True, "dot": False}, {"dot": 1.5e9}, {})
     metrics.role(standby=True)
     value = metrics.registry.get_sample_value
     found = [value("dnsteer_vip_announced", {"vip": vip}) for vip in ("dns", "dot", "other")]
     assert (found, value("dnsteer_switch_standby")) == ([1.0, 0.0, None], 1.0)
     held = [value("dnsteer_vip_held_until_timestamp_seconds", {"vip": vip}) for vip in ("dns", "dot")]
     assert held == [None, 1.5e9]
-    metrics.announces({}, {}, {})
+    metrics.announcements_changed({}, {}, {})
     assert value("dnsteer_vip_announced", {"vip": "dns"}) is None
     assert value("dnsteer_vip_held_until_timestamp_seconds", {"vip": "dot"}) is None

@@ -8,7 +8,15 @@ import pytest
 
 from dnsteer.agent.report import Reporter
 from dnsteer.metrics.agent_metrics import AgentMetrics
-from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
+from dnsteer.metrics.observer import (
+    CALLBACKS,
+    AgentObserver,
+    CheckTurn,
+    KeptChange,
+    Observers,
+    PanicChange,
+    SwitchInspection,
+)
 from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.console_cases import known
 
@@ -33,7 +41,7 @@ class Case:
         self.fields: list[dict[str, object]] = []
         self.seen, self.metrics = SnapshotRecorder(), AgentMetrics()
         self.all = Observers(self.metrics, self.seen, Reporter(self._say))
-        self.all.bridge_is("br-dns", held=True)
+        self.all.claim_changed("br-dns", held=True)
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.lines.append((event, level, text))
@@ -46,7 +54,7 @@ class Case:
         return self.metrics.registry.get_sample_value(name, labels)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", CALLBACKS)
 def test_each_event_reaches_all_observers_as_it_is_told(event: str) -> None:
     one, other = Keeps(), Keeps()
     getattr(Observers(one, other), event)("a", 1, b=2)  # type: ignore[arg-type]
@@ -96,10 +104,10 @@ def test_a_trouble_is_said_and_known_once_until_it_is_over() -> None:
     case, changes = Case(), list[int]()
     case.seen.changed = lambda: changes.append(1)
     for said in ("gone", "gone", "away"):
-        case.all.fails("the monitor", said)
+        case.all.report_trouble("the monitor", said)
     assert (case.troubles(), len(changes)) == ([("monitor", "away")], 2)
     for _ in range(2):
-        case.all.works("the monitor", "back")
+        case.all.end_trouble("the monitor", "back")
     assert (case.troubles(), len(changes)) == ([], 3)
     assert [(event, text) for event, _, text in case.lines] == [
         ("trouble", "gone"), ("trouble", "away"), ("trouble_over", "back"),
@@ -109,8 +117,8 @@ def test_a_trouble_is_said_and_known_once_until_it_is_over() -> None:
 def test_a_trouble_that_is_forgotten_ends_without_a_word() -> None:
     case = Case()
     for what in ("the metric of farm/ns1", "the metric of farm/ns2", "OpenFlow", "the monitor"):
-        case.all.fails(what, "gone")
-    case.all.forget("the metric of ", "OpenFlow")
+        case.all.report_trouble(what, "gone")
+    case.all.forget_troubles("the metric of ", "OpenFlow")
     assert [about for about, _ in case.troubles()] == ["monitor"] and len(case.lines) == 4
 
 
@@ -118,13 +126,13 @@ def test_what_other_events_tell_already_is_no_trouble_of_its_own() -> None:
     """The claim and the switch: whether the agent stands by, and what keeps it from its work, are told by these."""
     case = Case()
     case.all.failed("OVSDB is away")
-    case.all.bridge_is("br-dns", held=False)
+    case.all.claim_changed("br-dns", held=False)
     assert case.lines == [
         ("trouble", "error", "the switch stays as it is: OVSDB is away"),
         ("trouble", "info", "another agent works on bridge br-dns; standing by"),
     ]
     assert case.troubles() == [] and case.seen.seen().trouble == "OVSDB is away" and case.seen.seen().stands_by
-    case.all.bridge_is("br-dns", held=True)
+    case.all.claim_changed("br-dns", held=True)
     assert case.lines[2:] == [("trouble_over", "info", "this agent now works on bridge br-dns")]
 
 
@@ -133,7 +141,9 @@ def test_what_other_events_tell_already_is_no_trouble_of_its_own() -> None:
     [
         (lambda of, on: of.unrecorded("a full disk" if on else ""), "record", ("dnsteer_agent_unrecorded", 1, 0)),
         (
-            lambda of, on: of.looked(Look(other_version="9" if on else ""), repaired=True, seconds=0.5), "version",
+            lambda of, on: of.inspected(
+                SwitchInspection(other_version="9" if on else ""), repaired=True, seconds=0.5
+            ), "version",
             ("dnsteer_agent_look_duration_seconds_count", 1, 2),
         ),
     ],

@@ -36,7 +36,7 @@ async def keep_note(switch: TargetSwitch, bridge: str, seen: SnapshotRecorder) -
     """Keep the note on a bridge until cancelled."""
     written: Any = ...
     while True:
-        known = seen.tell(bridge)
+        known = seen.knowledge_of(bridge)
         note = essentials(known)
         if known is not None and note != written:
             try:

@@ -7,7 +7,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.overlay_change import OverlayChange
 from dnsteer.events.event import EventLevel, EventName, EventSink
-from dnsteer.metrics.observer import AgentObserver, AppliedBridge, Check, CheckTurn, KeptChange, Look, PanicChange
+from dnsteer.metrics.observer import (
+    AgentObserver,
+    AppliedBridge,
+    Check,
+    CheckTurn,
+    KeptChange,
+    PanicChange,
+    SwitchInspection,
+)
 from dnsteer.slots.decisions import is_decided, same_entry
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.status.agent_knowledge import WARNS
@@ -32,13 +40,13 @@ class Reporter(AgentObserver):
         """See AgentObserver."""
         self._say(text, event, level, bridge=self._bridge, **fields)
 
-    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+    def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
         """See AgentObserver."""
         self._bridge = name
         if held:
-            self.works("the claim", f"this agent now works on bridge {name}")
+            self.end_trouble("the claim", f"this agent now works on bridge {name}")
         else:
-            self.fails("the claim", f"another agent works on bridge {name}; standing by", "info")
+            self.report_trouble("the claim", f"another agent works on bridge {name}; standing by", "info")
 
     def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """See AgentObserver."""
@@ -118,9 +126,9 @@ class Reporter(AgentObserver):
             text = f"decision {decision}: on the switch after {seconds:.3f} s"
             self.say(text, "effect", decision=decision, duration_s=round(seconds, 6), moved=moved)
 
-    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+    def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""
-        super().looked(found, repaired=repaired, seconds=seconds, decision=decision)
+        super().inspected(found, repaired=repaired, seconds=seconds, decision=decision)
         for words in found.words:
             if repaired:
                 self.say(f"repaired: {words}", "repaired", "warning", decision=decision, difference=words)
@@ -146,20 +154,20 @@ class Reporter(AgentObserver):
 
     def failed(self, why: str) -> None:
         """See AgentObserver."""
-        self.fails("the switch", f"the switch stays as it is: {why}", "error")
+        self.report_trouble("the switch", f"the switch stays as it is: {why}", "error")
 
-    def fails(self, what: str, said: str, level: EventLevel = "warning") -> None:
+    def report_trouble(self, what: str, said: str, level: EventLevel = "warning") -> None:
         """See AgentObserver."""
         if self._trouble.get(what) != said:
             self._trouble[what] = said
             self.say(said, "trouble", level, about=what.removeprefix("the "), reason=said)
 
-    def works(self, what: str, said: str) -> None:
+    def end_trouble(self, what: str, said: str) -> None:
         """See AgentObserver."""
         if self._trouble.pop(what, ""):
             self.say(said, "trouble_over", about=what.removeprefix("the "))
 
-    def forget(self, *begins: str) -> None:
+    def forget_troubles(self, *begins: str) -> None:
         """See AgentObserver."""
         for what in [what for what in self._trouble if what.startswith(begins)]:
             del self._trouble[what]

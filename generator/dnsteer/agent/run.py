@@ -66,7 +66,7 @@ class Agent:
         self._seen = seen or SnapshotRecorder()
         observer = self._observer = Observers(*observers, self._seen, Reporter(say))
         self.supervisor = Supervisor(observer)
-        self._memory = SwitchMemory(switch.remote, self._seen.tell)
+        self._memory = SwitchMemory(switch.remote, self._seen.knowledge_of)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
@@ -132,7 +132,7 @@ class Agent:
             state.begin_turn(loop.time())
             await self._do_steps(work, loop)
             if not state.looks.failing:
-                self._observer.works("the switch", "the switch can be reached again")
+                self._observer.end_trouble("the switch", "the switch can be reached again")
             self.supervisor.works("the main loop")
         except (SwitchError, PermissionError) as err:
             why = str(err) or type(err).__name__
@@ -225,7 +225,7 @@ class Agent:
         state = self._state
         state.read_first, state.read_at = False, loop.time()
         record = await work(self._claim.record)
-        self._observer.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
+        self._observer.claim_changed(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
         state.stands_by = not self._claim.held
         if state.stands_by:
             self._announcer.stand_by()
@@ -243,7 +243,7 @@ class Agent:
         state.record, state.overlay = record, overlay
         state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
         if not state.timed:
-            self._observer.works("the maintenance", "maintenance ends and goes on as it should")
+            self._observer.end_trouble("the maintenance", "maintenance ends and goes on as it should")
         state.captured = capture_of(record) is not None
         with self.supervisor.guarded("following the record"):
             self._role.record(record, self._world)
@@ -264,7 +264,7 @@ class Agent:
             effect = await work(partial(advance_maintenance, self._switch, world.bridge))
         except UnwrittenError as err:
             text = f"maintenance whose time has come does not end or go on, since it cannot be recorded: {err}"
-            self._observer.fails("the maintenance", text, "error")
+            self._observer.report_trouble("the maintenance", text, "error")
             return
         self._note_effect(effect, loop.time() - began)
 
@@ -325,7 +325,7 @@ class Agent:
             state.looks.failed(loop.time())
             state.busy_since = began if state.busy_since is None else state.busy_since
             if loop.time() - state.busy_since > _LONG:
-                self._observer.fails("the lock", f"not compared with the record: {err}")
+                self._observer.report_trouble("the lock", f"not compared with the record: {err}")
             return
         except Exception as err:
             state.looks.failed(loop.time())
@@ -333,7 +333,7 @@ class Agent:
             self._announcer.wake()
             raise
         state.busy_since = None
-        self._observer.works("the lock", "compared with the record again")
+        self._observer.end_trouble("the lock", "compared with the record again")
         differed = bool(found.words)
         self._memory.looked(len(found.words), found.other_version, repaired=repair)
         self._announcer.wake()
@@ -344,14 +344,14 @@ class Agent:
         state.differences += found.flows + found.settings
         if differed and repair:
             self._notices.begin(world)
-        self._observer.looked(found, repaired=repair, seconds=seconds, decision=decision)
+        self._observer.inspected(found, repaired=repair, seconds=seconds, decision=decision)
 
     def datapath_read(self, not_understood: str) -> None:
         """The datapath was read for the metrics: what it told in a form that is not known; empty: nothing."""
         if not_understood:
-            self._observer.fails("the datapath", not_understood)
+            self._observer.report_trouble("the datapath", not_understood)
         else:
-            self._observer.works("the datapath", "what the datapath tells is understood again")
+            self._observer.end_trouble("the datapath", "what the datapath tells is understood again")
 
     @property
     def _world(self) -> World | None:
@@ -361,11 +361,11 @@ class Agent:
     def _tell_monitor(self, why: str) -> None:
         """The monitor of flows does not work, and why; empty: it works again."""
         if why:
-            self._observer.fails(
+            self._observer.report_trouble(
                 "the monitor", f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}"
             )
         else:
-            self._observer.works("the monitor", "changes of flows are noticed at once again")
+            self._observer.end_trouble("the monitor", "changes of flows are noticed at once again")
 
     def _tell_adopted(self, world: World) -> None:
         """Tell the other parts of the agent of the state that is followed now."""
@@ -374,7 +374,7 @@ class Agent:
         with self.supervisor.guarded("adopting metrics and announcements"):
             self._notices.begin(world)
             self._panics.adopt(world.rules)
-            self._observer.forget("the metric of ", "the part deciding about ")
+            self._observer.forget_troubles("the metric of ", "the part deciding about ")
             known = AppliedBridge(world.bridge, world.state, world.spec)
             turns = [self._turn_of(target) for target in world.targets]
             failing = [turn for turn in turns if not turn.healthy]

@@ -24,7 +24,7 @@ class VerbServer:
         applied: Callable[[], Spec | None], acts: Callable[[], bool],
     ) -> None:  # fmt: skip
         self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied
-        self._tell, self._acts = seen.tell, acts
+        self._tell, self._acts = seen.knowledge_of, acts
         self._control: Control | None = None
 
     def begin(self, bridge: str, supervisor: Supervisor) -> None:

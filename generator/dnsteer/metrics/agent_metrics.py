@@ -21,8 +21,8 @@ from dnsteer.metrics.observer import (
     CheckTurn,
     Duration,
     KeptChange,
-    Look,
     PanicChange,
+    SwitchInspection,
 )
 from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedVip
@@ -98,7 +98,7 @@ class AgentMetrics(AgentObserver):
         """The bridge; empty while it is not known."""
         return self.common[BRIDGE]
 
-    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+    def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
         """See AgentObserver."""
         common = {SWITCH: switch or _THIS_MACHINE, BRIDGE: name}
         if common != self.common:
@@ -182,13 +182,13 @@ class AgentMetrics(AgentObserver):
         self._keeping[pool] = len(backends)
         self._kept.labels(pool).set(len(backends))
 
-    def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
+    def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
         """See AgentObserver."""
         self._metric.clear()
         for backend, value in metric.items():
             self._metric.labels(*backend).set(value)
 
-    def announces(
+    def announcements_changed(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
     ) -> None:
         """See AgentObserver."""
@@ -211,7 +211,7 @@ class AgentMetrics(AgentObserver):
         """See AgentObserver."""
         self._moved.inc(sum(move.moved for move in change.moves))
 
-    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+    def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""
         self._times["look_duration"].observe(seconds, _exemplar(decision))
         self._differences.set(0 if repaired else found.flows + found.settings)

@@ -70,7 +70,7 @@ class KeptChange:
 
 
 @dataclass(frozen=True)
-class Look:
+class SwitchInspection:
     """What a look found: what differs in words, what is only warned of, and the flows of others.
 
     *flows* is how many flows and groups differ, *settings* how many other things. Tables that an *other_version* of dnsteer
@@ -95,16 +95,16 @@ class AgentObserver:
     def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
         """A line for people about what none of the others is about. By any thread."""
 
-    def fails(self, what: str, said: str, level: Severity = "warning") -> None:
+    def report_trouble(self, what: str, said: str, level: Severity = "warning") -> None:
         """Something does not work, as is *said*. It stays so until it works or is forgotten."""
 
-    def works(self, what: str, said: str) -> None:
+    def end_trouble(self, what: str, said: str) -> None:
         """It works; *said* if it did not."""
 
-    def forget(self, *begins: str) -> None:
+    def forget_troubles(self, *begins: str) -> None:
         """What begins so is no longer anybody's business: it does not fail any more, and nothing is said."""
 
-    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+    def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
         """The agent is that of this bridge, and acts or stands by. *switch*: what the record calls the switch."""
 
     def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
@@ -136,10 +136,10 @@ class AgentObserver:
     def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
         """The agent has changed the overlay by a decision; until flows and record had it took so many *seconds*."""
 
-    def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
+    def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
         """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
 
-    def announces(
+    def announcements_changed(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
     ) -> None:
         """These VIPs are announced to routers, or withdrawn; all others are not to be announced. Those that work, but are
@@ -148,13 +148,13 @@ class AgentObserver:
     def role(self, *, standby: bool) -> None:
         """The record says that the switch is on standby, or active."""
 
-    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+    def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """A look at the switch took so many *seconds*; what it found was *repaired* by a decision, if it was."""
         if found.other_version:
             said = f"dnsteer {found.other_version} made the tables; apply the spec to have them watched"
-            self.fails("the version", said)
+            self.report_trouble("the version", said)
         else:
-            self.works("the version", "the tables are watched")
+            self.end_trouble("the version", "the tables are watched")
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """Something took so long, for a decision if it was for one."""
@@ -166,14 +166,14 @@ class AgentObserver:
         """A part of the agent has failed in a way that nobody foresaw, and is tried again. Without *said* that is only
         counted: it is told otherwise."""
         if said:
-            self.fails(f"the part {part}", said, "error")
+            self.report_trouble(f"the part {part}", said, "error")
 
     def unrecorded(self, said: str) -> None:
         """Flows have decisions about health that the record could not be given, as is *said*; empty: the record has all."""
         if said:
-            self.fails("the record", said, "error")
+            self.report_trouble("the record", said, "error")
         else:
-            self.works("the record", "the record has all that was decided")
+            self.end_trouble("the record", "the record has all that was decided")
 
 
 class Observers(AgentObserver):
@@ -183,8 +183,8 @@ class Observers(AgentObserver):
         self._observers = observers
 
 
-def _told_to_all(name: str) -> Callable[..., None]:
-    def tell(self: Observers, *args: Any, **named: Any) -> None:
+def _notify_all(name: str) -> Callable[..., None]:
+    def notify(self: Observers, *args: Any, **named: Any) -> None:
         failed: Exception | None = None
         for observer in self._observers:
             try:
@@ -194,10 +194,10 @@ def _told_to_all(name: str) -> Callable[..., None]:
         if failed is not None:
             raise failed
 
-    return tell
+    return notify
 
 
-EVENTS = tuple(name for name in vars(AgentObserver) if not name.startswith("_"))
+CALLBACKS = tuple(name for name in vars(AgentObserver) if not name.startswith("_"))
 """The methods of an observer."""
-for _name in EVENTS:
-    setattr(Observers, _name, _told_to_all(_name))
+for _name in CALLBACKS:
+    setattr(Observers, _name, _notify_all(_name))

@@ -20,9 +20,9 @@ from dnsteer.metrics.observer import (
     CheckTurn,
     Duration,
     KeptChange,
-    Look,
     PanicChange,
     Severity,
+    SwitchInspection,
 )
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.model.spec import Vip
@@ -131,7 +131,7 @@ class SnapshotRecorder(AgentObserver):
             self._agent,
         )
 
-    def tell(self, bridge: str) -> Any:
+    def knowledge_of(self, bridge: str) -> Any:
         """What is known of a bridge, as the control socket tells it, by any thread; None where nothing is, or of another
         bridge than the agent's."""
         if bridge != self._followed[0] or self._stands_by:
@@ -142,7 +142,7 @@ class SnapshotRecorder(AgentObserver):
         )
         return replace(self._agent, troubles=(*troubles, *self._agent.troubles)).to_value()
 
-    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+    def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
         """See AgentObserver."""
         _, known, record = self._followed
         self._followed = (name, known, record) if held else (name, None, None)
@@ -220,14 +220,14 @@ class SnapshotRecorder(AgentObserver):
         others = [name for name in self._agent.kept if name.partition("/")[0] != pool]
         self._know(kept=(*others, *(f"{pool}/{name}" for name in backends)))
 
-    def announces(
+    def announcements_changed(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
     ) -> None:
         """See AgentObserver."""
         if tuple(unannounced.values()) != self._agent.unannounced:
             self._know(unannounced=tuple(unannounced.values()))
 
-    def fails(self, what: str, said: str, level: Severity = "warning") -> None:
+    def report_trouble(self, what: str, said: str, level: Severity = "warning") -> None:
         """See AgentObserver."""
         about = _about(what)
         before = next((one for one in self._agent.troubles if one.about == about), None)
@@ -235,11 +235,11 @@ class SnapshotRecorder(AgentObserver):
             others = tuple(one for one in self._agent.troubles if one is not before)
             self._know(troubles=(*others, Trouble(about, said, self._clock(), level)))
 
-    def works(self, what: str, said: str) -> None:
+    def end_trouble(self, what: str, said: str) -> None:
         """See AgentObserver."""
         self._relieve(lambda about: about == _about(what))
 
-    def forget(self, *begins: str) -> None:
+    def forget_troubles(self, *begins: str) -> None:
         """See AgentObserver."""
         self._relieve(lambda about: about.startswith(tuple(map(_about, begins))))
 
@@ -248,9 +248,9 @@ class SnapshotRecorder(AgentObserver):
         if left != self._agent.troubles:
             self._know(troubles=left)
 
-    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+    def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""
-        super().looked(found, repaired=repaired, seconds=seconds, decision=decision)
+        super().inspected(found, repaired=repaired, seconds=seconds, decision=decision)
         drift = DriftCounts(found.flows, found.settings, len(found.foreign), repaired)
         if drift != self._drift:
             self._drift = drift
