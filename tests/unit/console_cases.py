@@ -15,8 +15,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from dnsteer.checks.load import check_document
 from dnsteer.console.app import console_application
 from dnsteer.console.change_log import ConsoleRecorder
-from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
+from dnsteer.console.page_content import ConsolePages
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan

@@ -6,7 +6,7 @@ import re
 
 from bench.specs import many_vips
 
-from dnsteer.console.content import RecordedStates
+from dnsteer.console.page_content import RecordedStates
 from dnsteer.spec.model.types import MAX_NAME
 from tests.unit.console_cases import Console, entry, known
 

@@ -21,8 +21,8 @@ from dnsteer.console.change_pages import (
     preview_of,
     request_of,
 )
-from dnsteer.console.content import ConsolePages
 from dnsteer.console.forms import is_same_origin
+from dnsteer.console.page_content import ConsolePages
 from dnsteer.console.rate_limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.sessions import IDLE, LONGEST, ConsoleSession, Sessions
 from dnsteer.console.spec_pages import state_view

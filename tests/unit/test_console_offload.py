@@ -14,8 +14,8 @@ import pytest
 
 from dnsteer.checks.load import check_document
 from dnsteer.console import offload_page, page_reading
-from dnsteer.console.content import ConsolePages, RecordedStates
 from dnsteer.console.offload_page import OffloadPageData, OffloadPoller, OffloadSnapshot
+from dnsteer.console.page_content import ConsolePages, RecordedStates
 from dnsteer.console.page_data import PageData, PageHistory
 from dnsteer.console.prediction import PredictedRate, Prediction
 from dnsteer.metrics.observer import AppliedBridge

@@ -15,8 +15,8 @@ from dnsteer.console import app as app_module
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
 from dnsteer.console.change_pages import MAX_RUNS, ChangeRequest, ChangeRuns
-from dnsteer.console.content import NoPageError
 from dnsteer.console.live import LivePages, TooManyStreamsError
+from dnsteer.console.page_content import NoPageError
 from dnsteer.console.page_data import PageData
 from dnsteer.console.rates import POINTS, Series
 from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest

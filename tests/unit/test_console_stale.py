@@ -12,8 +12,8 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from dnsteer.console import live as live_module
-from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
+from dnsteer.console.page_content import ConsolePages
 from tests.unit.console_cases import Console, known
 from tests.unit.test_console_server import Events, live, since
 

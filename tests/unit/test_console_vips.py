@@ -11,9 +11,9 @@ import pytest
 from bench.specs import many_vips
 
 from dnsteer.console import live as live_module
-from dnsteer.console.content import RecordedStates, link_vips
 from dnsteer.console.offload_page import OffloadPoller
 from dnsteer.console.overview_page import filter_key, is_overview
+from dnsteer.console.page_content import RecordedStates, link_vips
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record
 from tests.unit.many_vips import two_hundred_vips

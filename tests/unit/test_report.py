@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document
 from dnsteer.metrics.datapath import Datapath
-from dnsteer.report import content
-from dnsteer.report.content import report_page, state_line
+from dnsteer.report import report_content
 from dnsteer.report.gather import ReportFacts
 from dnsteer.report.masking import AddressMask, Maskable
-from dnsteer.report.ovsdb import SwitchFacts
+from dnsteer.report.ovsdb_facts import SwitchFacts
+from dnsteer.report.report_content import report_page, state_line
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.status.pools import view_pools
@@ -238,12 +238,12 @@ def test_a_warning_says_what_it_is_about() -> None:
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "MAX_VIPS", 20)
-    monkeypatch.setattr(content, "MAX_BACKENDS", 5 * 16)
-    monkeypatch.setattr(content, "MAX_PICTURES", 3)
-    monkeypatch.setattr(content, "MAX_ENTRIES", 10)
-    monkeypatch.setattr(content, "MAX_ITEMS", 10)
-    monkeypatch.setattr(content, "MAX_SPEC_CHARACTERS", 1000)
+    monkeypatch.setattr(report_content, "MAX_VIPS", 20)
+    monkeypatch.setattr(report_content, "MAX_BACKENDS", 5 * 16)
+    monkeypatch.setattr(report_content, "MAX_PICTURES", 3)
+    monkeypatch.setattr(report_content, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(report_content, "MAX_ITEMS", 10)
+    monkeypatch.setattr(report_content, "MAX_SPEC_CHARACTERS", 1000)
     out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
     text = report_page(facts(many_vips(40, pools=10), *out))
     assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5

@@ -47,9 +47,9 @@ def report(
     Changes nothing, and needs no agent. What cannot be read is named in it. The exit code is that of status.
     """
     from dnsteer.render.atomic_files import write_file
-    from dnsteer.report.content import report_items, state_line
-    from dnsteer.report.content import report_page as make
     from dnsteer.report.gather import gather
+    from dnsteer.report.report_content import report_items, state_line
+    from dnsteer.report.report_content import report_page as make
 
     standard = output == Path("-")
     if not standard:

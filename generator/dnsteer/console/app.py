@@ -19,10 +19,10 @@ from starlette.routing import Route
 
 from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, Visitor, visitor_of
 from dnsteer.console.change_pages import ChangePages
-from dnsteer.console.content import FOLDER, NoPageError
 from dnsteer.console.error_pages import ErrorPages, PageError
 from dnsteer.console.live import LivePages, TooManyStreamsError
 from dnsteer.console.overview_page import filter_key
+from dnsteer.console.page_content import FOLDER, NoPageError
 from dnsteer.console.path_page import key_of
 from dnsteer.console.spec_pages import SpecPages
 from dnsteer.deploy.verb_request import RunVerb

@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from dnsteer.console.access import ANYBODY, VISITOR, Access, Visitor, local_path, wants_page
 from dnsteer.console.change_log import ConsoleRecorder
-from dnsteer.console.content import NoPageError
 from dnsteer.console.forms import FormError
+from dnsteer.console.page_content import NoPageError
 from dnsteer.view.attention_item import sentence
 from dnsteer.view.snapshot import SwitchSnapshot
 

@@ -21,7 +21,15 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import Metric
 
 from dnsteer.console.change_log import ConsoleRecorder
-from dnsteer.console.content import DEFECT, ConsolePages, Content, NoPageError, OnDemand, RecordedStates, defect_content
+from dnsteer.console.page_content import (
+    DEFECT,
+    ConsolePages,
+    Content,
+    NoPageError,
+    OnDemand,
+    RecordedStates,
+    defect_content,
+)
 from dnsteer.console.page_data import PageData, PageHistory
 from dnsteer.console.page_reading import Defects, next_pause
 from dnsteer.console.path_page import REFUSED

@@ -14,15 +14,14 @@ from typing import Any
 from dnsteer.console.access import Access
 from dnsteer.console.app import SERVER, RequestGuard, console_application
 from dnsteer.console.change_log import ConsoleRecorder
-from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
+from dnsteer.console.page_content import ConsolePages
 from dnsteer.console.prediction import Predict
 from dnsteer.console.tls import ServerTls
 from dnsteer.console.tokens import TokenFile
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.verb_request import RunVerb
-from dnsteer.metrics.server import RETRY_INTERVAL, LogLine, MetricsPages, serve_application
-from dnsteer.metrics.server import metrics_application as metrics_application
+from dnsteer.metrics.server import RETRY_INTERVAL, LogLine, MetricsPages, metrics_application, serve_application
 from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.tools import SwitchError
 

@@ -20,9 +20,9 @@ from starlette.routing import Route
 
 from dnsteer.console.access import Access, Visitor, visitor_of
 from dnsteer.console.change_pages import ChangePages, plain_answer
-from dnsteer.console.content import RecordedStates
 from dnsteer.console.error_pages import PageError
 from dnsteer.console.forms import MAX_FORM_BYTES, FormError
+from dnsteer.console.page_content import RecordedStates
 from dnsteer.deploy.recorded import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest

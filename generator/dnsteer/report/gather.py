@@ -13,7 +13,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import MAX_DUMPED, Datapath, DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.report.ovsdb import SwitchFacts, read_facts
+from dnsteer.report.ovsdb_facts import SwitchFacts, read_facts
 from dnsteer.status.report import Observer, Status
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.switch.tools import SwitchError, UnavailableError
