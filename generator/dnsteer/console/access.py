@@ -1,4 +1,4 @@
-"""Who may ask for what: tokens in the request, sessions of browsers that signed in, and neither where none are wanted."""
+"""Access control of the console: bearer tokens of programs, sessions of browsers that signed in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dnsteer.console.tokens import ROLES, Role, Token, TokenFile
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody with a token, by a session or with the request itself; or anybody, where no tokens are asked for."""
+    """Who sends a request: the holder of a token, sent or of a session; or anybody, where there are no tokens."""
 
     token: Token | None = None
     session: ConsoleSession | None = None
@@ -67,9 +67,7 @@ _WRONG_AND_LATE = (
 
 
 class Access:
-    """Who may ask for what. Without *tokens* anybody may read. *secure*: the server speaks TLS; *browsers*: it has a page
-    to sign in.
-    """
+    """Admits requests. Without *tokens* anybody may read. *secure*: it is served by TLS; *browsers*: there is a sign-in page."""
 
     def __init__(
         self, tokens: TokenFile | None, log: Callable[[str], None], *, secure: bool = False, browsers: bool = True
@@ -86,11 +84,11 @@ class Access:
 
     @property
     def serves_browsers(self) -> bool:
-        """Whether browsers may be among those who ask: without tokens, or where they can sign in."""
+        """Whether browsers are served: without tokens, or where they can sign in."""
         return self._browsers or self._tokens is None
 
     def admit(self, scope: MutableMapping[str, Any]) -> Visitor | Response:
-        """Who asks; or the answer for those who may not."""
+        """The visitor of a request; or the answer that refuses it."""
         if self._tokens is None:
             return ANYBODY
         request = Request(scope)
@@ -112,7 +110,7 @@ class Access:
         return PlainTextResponse(_HOW, 401, {"www-authenticate": "Bearer"})
 
     def is_valid(self, visitor: Visitor) -> bool:
-        """Whether one who was admitted would be now. An open page keeps its session in use."""
+        """Whether a visitor that was admitted would be admitted now. An open page keeps its session in use."""
         if self._tokens is None:
             return True
         if visitor.token is None or not self._tokens.has(visitor.token):
@@ -222,13 +220,13 @@ class Access:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Who asks, as was found when the request was admitted."""
+    """The visitor that was found when the request was admitted."""
     found: Visitor = request.scope[VISITOR]
     return found
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks for a page, and no program or script for something to read."""
+    """Whether a browser asks for a page, rather than a program or script for data."""
     path = request.scope["path"]
     return (
         "text/html" in request.headers.get("accept", "")

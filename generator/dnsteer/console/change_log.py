@@ -1,4 +1,4 @@
-"""What the agent saw change since it started: states applied, maintenance, the slots that each moved. In bounded memory."""
+"""Changes since the agent started: states applied, maintenance, and the slots that each moved. In bounded memory."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class ChangePreview:
 
 
 def preview_of(outcome: VerbOutcome) -> ChangePreview:
-    """What a preview has found."""
+    """Parse the outcome of a preview."""
     try:
         value: dict[str, Any] = json.loads(outcome.out)
     except ValueError:

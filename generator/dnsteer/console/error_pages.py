@@ -1,4 +1,4 @@
-"""Errors: for a browser a page in the frame of all pages, with the way back; for a program a line of text."""
+"""Error answers: for a browser a page with a link back, for a program a line of text."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ErrorPages:
         return HTMLResponse(page, status, dict(headers))
 
     def handlers(self) -> Mapping[Any, Handler]:
-        """What answers the exceptions of requests."""
+        """The handlers of the exceptions of requests."""
 
         async def of_page(request: Request, error: Exception) -> Response:
             assert isinstance(error, PageError)

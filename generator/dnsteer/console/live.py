@@ -68,7 +68,7 @@ class Topic:
     data: PageData | None = None
 
     def update(self, content: Content, version: int) -> None:
-        """Take what is new."""
+        """Take over what differs, with its version."""
         changed = content.shape != self.shape
         if changed:
             self.shape, self.shaped, self.parts, self.numbers = content.shape, version, {}, {}
@@ -133,7 +133,7 @@ class TooManyStreamsError(Exception):
 
 @dataclass
 class LiveState:
-    """What is kept of the pages between two looks at them."""
+    """What is kept of the pages between two refreshes."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     """The pages that somebody has looked at, by their key."""
@@ -142,9 +142,9 @@ class LiveState:
     """The recorded states, as they were read last."""
     data: PageData | None = None
     changes: int = 0
-    """How often what pages show has changed."""
+    """How often the data of pages has changed."""
     data_changes: int = 0
-    """How often it had when the picture was made."""
+    """The value of *changes* when *data* was made."""
     not_read: tuple[AttentionItem, ...] = ()
     """That counters are not read, where a defect prevents it."""
     made: float = field(default_factory=time.monotonic)
@@ -226,7 +226,7 @@ class LivePages:
             self._on_demand.close()
 
     async def _make(self) -> None:
-        """Make pages anew again and again, whenever what they show has changed."""
+        """Refresh pages whenever their data has changed."""
         await self._attempt(self.page(FIRST), lambda _: None)  # a defect was said, and is shown to whoever asks
         while True:
             await self._changed.wait()
@@ -247,7 +247,7 @@ class LivePages:
             return instead(err)
 
     def changed(self) -> None:
-        """Note that what pages show is no longer so."""
+        """Mark the data of pages as changed, so that they are made anew."""
         self._state.changes += 1
         self._changed.set()
 
@@ -258,7 +258,7 @@ class LivePages:
             self._sent.notify_all()
 
     async def _read(self) -> None:
-        """Read counters again and again."""
+        """Read counters, at a pace that keeps the cost low."""
         while True:
             began = _cpu()
             failed = await self._attempt(
@@ -296,7 +296,7 @@ class LivePages:
             reading.cancel()
 
     def _defect_item(self, what: str, err: Exception) -> AttentionItem:
-        """Say a defect, by which all pages lack something."""
+        """Log a defect because of which all pages lack something, and return its item."""
         text = f"{self._defects.record(what, err)}."
         return AttentionItem("critical", f"A defect of dnsteer: {what}", text, stale=True)
 
@@ -317,7 +317,7 @@ class LivePages:
         return await asyncio.get_running_loop().run_in_executor(self._threads.pages, do, *args)
 
     async def _page_data(self) -> PageData:
-        """The picture as it is now, made anew if something has changed; who asks meanwhile waits for it."""
+        """The data of now, made anew if something has changed; callers meanwhile wait for it."""
         state = self._state
         async with self._making:
             if state.data is None or state.data_changes != state.changes:
@@ -333,7 +333,7 @@ class LivePages:
             return state.data
 
     async def _refresh(self) -> None:
-        """Make what browsers look at anew."""
+        """Refresh the pages that browsers have open."""
         await self._page_data()
         for topic in [t for t in self._state.topics.values() if t.watchers or t.key == FIRST]:
             await self._update(topic)
@@ -353,7 +353,7 @@ class LivePages:
         topic.data = None if content.shape == DEFECT else data
 
     async def _content(self, key: str, data: PageData, *, wait: bool) -> Content:
-        """What a page consists of; of one that there is not any more, that it is gone."""
+        """The content of a page; its shape is `gone` where there is no such page any more."""
         try:
             if key == "changes":
                 await self._read_states(data.snapshot)
@@ -423,7 +423,7 @@ class LivePages:
         return topic.page[1]
 
     async def stream(self, key: str, since: str) -> AsyncIterator[bytes]:
-        """What changes on a page after a version, as server-sent events. Raises NoPageError and FullError at once."""
+        """The changes of a page since a version, as server-sent events. Raises NoPageError or TooManyStreamsError."""
         if self.watchers >= MAX_STREAMS:
             raise TooManyStreamsError
         return self._follow(await self._topic(key), _version(since, self.epoch))
@@ -447,7 +447,7 @@ class LivePages:
             topic.watchers -= 1
 
     def _heartbeat(self) -> bytes:
-        """That the agent is there, and how many seconds ago it made what browsers see: a part of it may hang."""
+        """A heartbeat event, with the age of what browsers see in seconds: a part of the agent may hang."""
         age = int(time.monotonic() - self._state.made)
         return f'event: beat\ndata: {{"age":{age}}}\n\n'.encode()
 

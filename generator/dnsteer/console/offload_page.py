@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from dnsteer.console.page_data import PageData
-from dnsteer.console.page_reading import Defect, defect_of, next_pause, vswitchd, wait_for_reading
+from dnsteer.console.page_reading import Defect, connect_vswitchd, defect_of, next_pause, wait_for_reading
 from dnsteer.console.prediction import Predict, Prediction
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -76,7 +76,7 @@ class OffloadPageData:
 
 
 class OffloadPoller:
-    """Reads while `look` is called. *changed* is called on the event loop when there is something new."""
+    """Reads the datapath flows while `latest` is called. *changed* is called on the event loop when there is a reading."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class OffloadPoller:
         kind = running.datapath.partition("@")[0]
         loaded = self._load(known)
         settings = () if judged_as else tuple(wrong_settings(loaded, found, running))
-        with vswitchd(self._switch) as commands:
+        with connect_vswitchd(self._switch) as commands:
             figures = read_figures(commands, kind).gauges
             flows = figures.get("megaflows", 0.0)
             view = OffloadSnapshot(at, known, found, judged_as, None, figures, settings)

@@ -1,4 +1,4 @@
-"""The pages: their parts as HTML, the numbers in them, and pages as a whole. The templates, all escaped, are in pages/."""
+"""Pages from templates: their parts as HTML, the numbers in them, and whole pages. All that templates print is escaped."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ _SINGLE = _PAGES.keys() - {"vip", "pool"}
 
 
 class OnDemand:
-    """Reads for pages that are looked at. *changed* is called on the event loop when there is something new."""
+    """Reads what a page alone needs, while browsers have it open. *changed* is called on the event loop when it is read."""
 
     def __init__(self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None) -> None:
         self._offload = OffloadPoller(switch, changed, predict)

@@ -1,4 +1,4 @@
-"""What the pages show, brought together from the agent's work, the readings of metrics and the change log."""
+"""The data of pages: the snapshot of the agent, the rates of the last minutes, the change log, and what needs attention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True)
 class PageData:
-    """All that pages are made of, at a time."""
+    """The data that pages are made of, at a time."""
 
     time: datetime
     snapshot: SwitchSnapshot
@@ -44,7 +44,7 @@ class PageData:
 
 
 class PageHistory:
-    """Keeps the past, and makes the picture of now. Used by one thread at a time."""
+    """Keeps the counters of the last minutes and the change log, and makes the data of now. Used by one thread at a time."""
 
     def __init__(self, options: str = "") -> None:
         self.log = ChangeLog()
@@ -60,7 +60,7 @@ class PageHistory:
         """Packets of each slot, by the title of the pool; of pools that are looked at alone."""
 
     def read(self, metrics: Iterable[Metric], time: float) -> None:
-        """Take in a reading, *time* seconds on the clock of the rates."""
+        """Add a reading, made at *time* in seconds on the clock of the rates."""
         if time == self._read_at:
             return  # a reading that was shared
         self._read_at = time
@@ -94,18 +94,18 @@ class PageHistory:
             self.services.add(time, services)
 
     def not_answered(self) -> None:
-        """Take in that a reading has waited for the switch for too long."""
+        """Record that the switch did not answer in time."""
         self._reached = replace(self._reached, up=False, as_recorded=None)
 
     def read_slots(self, found: Mapping[str, Mapping[int, int]], time: float) -> None:
-        """Take in packets by slot of the pools that are looked at, by title; forget the others."""
+        """Add packets by slot of the pools that are open in browsers, by title; forget the others."""
         self.slots = {title: self.slots.get(title) or Series(60) for title in found}
         for title, packets in found.items():
             if packets:
                 self.slots[title].add(time, {slot: float(n) for slot, n in sorted(packets.items())})
 
     def page_data(self, snapshot: SwitchSnapshot, changes: Iterable[StateSnapshot], now: datetime) -> PageData:
-        """The picture of now."""
+        """The data of now, with the *changes* since the last call."""
         self.log.add(changes)
         applied = snapshot.applied
         if self._pools[0] is not applied:

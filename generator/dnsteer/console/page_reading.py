@@ -1,7 +1,4 @@
-"""What readings for one page have in common: how often they are made, how long a page waits, and what becomes of defects.
-
-They cost little, and pages come at once.
-"""
+"""Readings of the switch for one page: how often they are made, how long a page waits for one, and defects in them."""
 
 from __future__ import annotations
 
@@ -31,8 +28,11 @@ async def wait_for_reading(reading: asyncio.Future[Any]) -> None:
     await asyncio.wait([reading], timeout=WAIT)
 
 
-def vswitchd(switch: TargetSwitch) -> Unixctl:
-    """A connection, to be closed. Raises SwitchError where it is on another machine, UnavailableError where it is away."""
+def connect_vswitchd(switch: TargetSwitch) -> Unixctl:
+    """Connect to the control socket of ovs-vswitchd; the caller closes the connection.
+
+    Raises SwitchError where it is on another machine, UnavailableError where nothing answers.
+    """
     if not switch.remote.startswith("unix:"):
         raise SwitchError(
             "this is read through the control socket of ovs-vswitchd, which only an agent on the switch itself reaches; "
@@ -60,7 +60,7 @@ class DefectError(Exception):
 
 
 def defect_of(err: Exception) -> Defect:
-    """What is known of an exception."""
+    """The defect of an exception."""
     if isinstance(err, DefectError):
         return err.defect
     frames = traceback.extract_tb(err.__traceback__)
@@ -69,18 +69,18 @@ def defect_of(err: Exception) -> Defect:
 
 
 class Defects:
-    """Says each defect once: by its place, since its text may differ from packet to packet."""
+    """Logs each defect once: by its place, since its text may differ from packet to packet."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
         self._said: set[str] = set()
 
     def page(self, key: str, err: Exception) -> Defect:
-        """Return what is known of an exception that ended the making of the page *key*; say it if it is new."""
+        """Return the defect of an exception that ended the making of the page *key*; log it if it is new."""
         return self.record(f"the page {key.partition('?')[0]} cannot be made", err)
 
     def record(self, what: str, err: Exception) -> Defect:
-        """Return what is known of an exception, because of which there is not *what* should be; say it if it is new."""
+        """Return the defect of an exception; log it, with *what* fails because of it, if it is new."""
         defect = defect_of(err)
         if defect.place not in self._said:
             self._said.add(defect.place)

@@ -1,4 +1,4 @@
-"""The page Path: the way of one query through the tables, with the counters of its flows.
+"""The page Path: the path of one query through the tables, with the counters of its flows.
 
 Its form is checked against the applied spec. Each path that is looked at is traced at most every few seconds, in a thread of
 its own, so that a switch that answers late holds up no page but that path's.
@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from dnsteer.console.page_data import PageData
-from dnsteer.console.page_reading import Defect, defect_of, next_pause, vswitchd, wait_for_reading
+from dnsteer.console.page_reading import Defect, connect_vswitchd, defect_of, next_pause, wait_for_reading
 from dnsteer.console.rates import Series
 from dnsteer.deploy.recorded import load_state
 from dnsteer.deploy.target_switch import TargetSwitch
@@ -255,7 +255,7 @@ class PathReader:
             return reading
         try:
             tracer, plan = self._tracer_of(applied)
-            with vswitchd(self._switch) as commands:
+            with connect_vswitchd(self._switch) as commands:
                 view = reading.view = tracer.trace(commands, query)
             client = self._switch.client(applied.known.bridge)
             steps = [*view.way.steps, *(view.answer.steps if view.answer is not None else ())]
@@ -296,7 +296,7 @@ _MAX_UNDER_WAY = 64
 
 
 class PathPoller:
-    """Reads while `look` is called. *changed* is called on the event loop when there is a new reading."""
+    """Traces paths while `latest` is called. *changed* is called on the event loop when there is a new reading."""
 
     def __init__(self, reader: PathReader, changed: Callable[[], None]) -> None:
         self._reader, self._changed = reader, changed

@@ -1,4 +1,4 @@
-"""What can change on the page of a pool: its slots as a picture, its backends, what moved last, and the past of each."""
+"""The page of a pool: a map of its slots, its backends and their states over time, and the slots that moved last."""
 
 from __future__ import annotations
 

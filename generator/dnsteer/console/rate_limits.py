@@ -1,6 +1,6 @@
-"""Limits for those who guess tokens: how often something may be tried, and answers that are sent late.
+"""Rate limits against guessing of tokens: token buckets by caller, and answers that are delayed.
 
-Those who have a right token are never limited. All is in bounded memory.
+A request with a right token is never limited. All is in bounded memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RateLimit:
 
 
 def caller_of(address: str) -> str:
-    """What a client is counted as: its address, or the /64 that it is in, of which one host has all."""
+    """The key of a client: its IPv4 address, or the /64 of its IPv6 address, since one host can have all of that."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
@@ -83,14 +83,14 @@ MAX_DELAYED, MAX_DELAYED_OF_CALLER = 32, 4
 
 
 class DelayedAnswers:
-    """Sends answers late, in bounded numbers."""
+    """Delays answers, a bounded number at once."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._sleep = sleep
         self._waiting: Counter[str] = Counter()
 
     def delay(self, caller: str, answer: Response) -> Response:
-        """An answer for a caller, to be sent late."""
+        """An answer for a caller that is sent after DELAY."""
         return _DelayedAnswer(self, caller, answer)
 
     async def wait(self, caller: str) -> None:

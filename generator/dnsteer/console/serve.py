@@ -28,7 +28,7 @@ from dnsteer.switch.tools import SwitchError
 
 @dataclass(frozen=True)
 class Security:
-    """Who may reach the console, and how: its tokens, its TLS, and further names that it answers by."""
+    """The access and transport security of the console: tokens, TLS, and further names that it answers by."""
 
     tokens: TokenFile | None = None
     tls: ServerTls | None = None

@@ -32,7 +32,7 @@ class TlsFiles:
 
 
 class ServerTls:
-    """TLS as the server has it. The files are checked when it is made."""
+    """The TLS context of the server. The files are checked when it is made."""
 
     def __init__(self, files: TlsFiles, log: Callable[[str], None]) -> None:
         """Read the files. Raises SwitchError that names the file, what is wrong with it and what to do, and OSError."""

@@ -1,4 +1,4 @@
-"""What can change on the page of a VIP: what it serves and whether it is announced, its backends, its datapath flows."""
+"""The page of a VIP: its services and whether it is announced, its backends, and its datapath flows."""
 
 from __future__ import annotations
 

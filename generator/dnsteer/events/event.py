@@ -1,4 +1,4 @@
-"""What an event is, and every kind of event that the agent says."""
+"""Events of the agent: every kind, and its fields."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ KINDS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the agent says, at a *time*. *text* is what people read, *fields* what programs do."""
+    """An event at a *time*. People read *text*, programs *fields*."""
 
     time: datetime
     level: EventLevel

@@ -1,4 +1,4 @@
-"""What the agent knows of its own work, as metrics. Needs prometheus_client."""
+"""Metrics of the agent's own work. Needs prometheus_client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent tells of its work, once, to all who observe it: the log, the metrics, and what `status` and pages show."""
+"""Observers of the agent: what it does is reported once to all of them, the log, the metrics, and the snapshots of pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True)
 class AppliedBridge:
-    """What the agent works with: its bridge, the state that is applied and its spec."""
+    """A bridge with the state that is applied to it, and the spec of that state."""
 
     bridge: str
     state: AppliedState
@@ -71,7 +71,7 @@ class KeptChange:
 
 @dataclass(frozen=True)
 class SwitchInspection:
-    """What a look found: what differs in words, what is only warned of, and the flows of others.
+    """The result of an inspection of the switch: what differs in words, what is only warned of, and the flows of others.
 
     *flows* is how many flows and groups differ, *settings* how many other things. Tables that an *other_version* of dnsteer
     made are not compared.
@@ -86,26 +86,26 @@ class SwitchInspection:
 
 
 class AgentObserver:
-    """Is told what the agent does, on its event loop, each thing once. This one keeps nothing.
+    """Callbacks for what the agent does, on its event loop. This class ignores all.
 
-    Where an event means that something does not work, that is told by `fails` and `works` from here, for all observers
-    alike. *what* names it, such as `the balance`; telling the same again changes nothing.
+    A callback that means a trouble calls `report_trouble` or `end_trouble`, for all observers alike. *what* names the
+    trouble, such as `the balance`; reporting the same again changes nothing.
     """
 
     def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
-        """A line for people about what none of the others is about. By any thread."""
+        """Log a line that no other callback is about. By any thread."""
 
     def report_trouble(self, what: str, said: str, level: Severity = "warning") -> None:
-        """Something does not work, as is *said*. It stays so until it works or is forgotten."""
+        """A trouble has begun; *said* is its text. It lasts until it ends or is forgotten."""
 
     def end_trouble(self, what: str, said: str) -> None:
-        """It works; *said* if it did not."""
+        """A trouble has ended; *said* is logged if there was one."""
 
     def forget_troubles(self, *begins: str) -> None:
-        """What begins so is no longer anybody's business: it does not fail any more, and nothing is said."""
+        """Drop the troubles whose names begin so, without a word in the log."""
 
     def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
-        """The agent is that of this bridge, and acts or stands by. *switch*: what the record calls the switch."""
+        """The agent's claim of a bridge: *held*, it acts; else it stands by. *switch* is its name in the record."""
 
     def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """Another state is applied, with these checks, one for each target. Those that are *failing* did so before."""
@@ -137,7 +137,7 @@ class AgentObserver:
         """The agent has changed the overlay by a decision; until flows and record had it took so many *seconds*."""
 
     def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
-        """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
+        """The load of backends, by pool and name, in the metric by which it is balanced; that of all others is unknown."""
 
     def announcements_changed(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
@@ -149,7 +149,7 @@ class AgentObserver:
         """The record says that the switch is on standby, or active."""
 
     def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
-        """A look at the switch took so many *seconds*; what it found was *repaired* by a decision, if it was."""
+        """The switch was inspected, in so many *seconds*; what was found was *repaired* by a decision, if it was."""
         if found.other_version:
             said = f"dnsteer {found.other_version} made the tables; apply the spec to have them watched"
             self.report_trouble("the version", said)
@@ -177,7 +177,7 @@ class AgentObserver:
 
 
 class Observers(AgentObserver):
-    """Several observers as one. Each is told, whatever another one raises; the first exception is raised after that."""
+    """Several observers as one. All are called, whatever one raises; the first exception is raised after that."""
 
     def __init__(self, *observers: AgentObserver) -> None:
         self._observers = observers

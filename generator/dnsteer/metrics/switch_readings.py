@@ -1,4 +1,4 @@
-"""What a switch tells of itself for /metrics: the counters of its ports, and the metrics that OVS-DOCA has of its own."""
+"""Counters of ports, and OVS-DOCA's own metrics, as the switch prints them."""
 
 from __future__ import annotations
 

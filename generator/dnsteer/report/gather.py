@@ -1,4 +1,4 @@
-"""Read all that a report says of a switch. What cannot be read is named, and does not keep the rest from being read."""
+"""Read the facts of a report from a switch. What cannot be read is named, and the rest is read all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database of a switch says of it and of one bridge, in the words and the layout of `ovs-vsctl show`."""
+"""Facts of OVSDB about a switch and one bridge, in the layout of `ovs-vsctl show`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report as a page: what is listed of a switch, bounded, as the template wants it."""
+"""The content of a report: the tables of a switch, bounded, for the template."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def report_items(facts: ReportFacts, options: str = "") -> list[AttentionItem]:
 
 
 def state_line(facts: ReportFacts) -> str:
-    """How the switch is, in a line."""
+    """The number of items of each level, in a line."""
     counts = {level: n for level, n in count_levels(report_items(facts)).items() if n}
     words = ", ".join(f"{n} {level}{'s' if n > 1 and level != 'critical' else ''}" for level, n in counts.items())
     return words or "nothing needs attention"

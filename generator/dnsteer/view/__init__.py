@@ -1,1 +1,1 @@
-"""What the console, reports and `dnsteer status` show alike: what needs attention, its drawing, numbers and words."""
+"""What the console, reports and `dnsteer status` share: snapshots of a switch, items of attention, drawing, wording."""

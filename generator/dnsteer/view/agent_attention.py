@@ -1,4 +1,4 @@
-"""What needs attention of what only the agent knows: backends that fail, panics, VIPs that are not announced, troubles."""
+"""Items of attention that only the agent knows: failing backends, panics, VIPs that are not announced, troubles."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _one_by_one(
 
 
 def announcement_items(agent: AgentKnowledge, spec: Spec, options: str = "") -> Iterator[AttentionItem]:
-    """VIPs that routers do not learn of. Those that people have withdrawn are told of by the record."""
+    """VIPs that should be announced and are not. Those that people withdrew are in the record, and are left out."""
     for one in agent.unannounced:
         if one.by_people or one.vip not in spec.vips:
             continue

@@ -1,6 +1,6 @@
-"""What needs attention, most urgent first, each with the commands that show or fix it.
+"""Items of attention, most urgent first, each with the commands that show or fix it.
 
-These are most warnings of `dnsteer status`, and what only the agent knows.
+They are most warnings of `dnsteer status`, and what only the agent knows.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _pools(snapshot: SwitchSnapshot, applied: StateSnapshot, options: str) -> It
 
 
 def _level(last: LastBackend) -> AttentionLevel:
-    """That of a backend which is in service alone: maintenance that people planned pages nobody."""
+    """The level of a pool with one backend in service: planned maintenance pages nobody."""
     return "note" if last.planned else "warning"
 
 
@@ -245,7 +245,7 @@ def _maintenance(applied: StateSnapshot, now: datetime, options: str) -> Iterato
 
 
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:
-    """How maintenance by people is ended."""
+    """The command that ends maintenance by people."""
     if entry.weight is not None:
         return (Command("To end it", dnsteer_command("weight", options, entry.name, "--undo")),)
     return (Command("To end it", dnsteer_command("up" if entry.kind == "down" else "undrain", options, entry.name)),)

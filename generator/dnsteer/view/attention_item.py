@@ -1,4 +1,4 @@
-"""Something that needs attention: how urgent it is, what it is, and the commands that show or fix it."""
+"""An item of attention: its level, its text, and the commands that show or fix it."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def sentence(text: str) -> str:
 
 
 def count_levels(items: Sequence[AttentionItem]) -> dict[str, int]:
-    """How many there are of each level."""
+    """The number of items of each level."""
     return {level: sum(item.level == level for item in items) for level in ("critical", "warning", "note")}

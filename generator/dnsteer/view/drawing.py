@@ -1,4 +1,4 @@
-"""Pictures as SVG paths: lines of rates, and the slots of a pool. Pure functions."""
+"""SVG paths of rates over time (sparklines) and of the slots of a pool. Pure functions."""
 
 from __future__ import annotations
 

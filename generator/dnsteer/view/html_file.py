@@ -1,4 +1,4 @@
-"""HTML files that need nothing else: the style is inside, there are no scripts, and their policy allows nothing else."""
+"""Self-contained HTML files: the style is inline, there are no scripts, and their security policy allows nothing else."""
 
 from __future__ import annotations
 

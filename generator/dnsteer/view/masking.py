@@ -1,4 +1,4 @@
-"""Addresses left out of text, or replaced in it: flows, messages, specs, notes."""
+"""Addresses masked or replaced in any text: flows, messages, specs, notes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is known of a switch at a time, and the recorder that keeps it up to date from the agent's work.
+"""Snapshots of a switch, and the recorder that makes them of what the agent reports.
 
-It is kept whatever serves it: the control socket tells it to `dnsteer status`, the console shows it. Each value is replaced
-as a whole and never changed, so that any thread may read.
+`dnsteer status` gets one by the control socket, and the console shows one. Each value is replaced as a whole and never
+changed, so that any thread may read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StateSnapshot:
 
 @dataclass(frozen=True)
 class DriftCounts:
-    """What the last look at the switch found: differences of flows and of settings, and flows of others."""
+    """Counts of the last inspection of the switch: differences of flows and of settings, and flows of others."""
 
     flows: int = 0
     settings: int = 0
@@ -60,7 +60,7 @@ class DriftCounts:
 
 @dataclass(frozen=True)
 class SwitchSnapshot:
-    """What is known at a time. *applied* is None as long as no state is followed.
+    """What the agent knows of the switch at a time. *applied* is None as long as no state is followed.
 
     *trouble* is why the agent cannot work on the switch, since *troubled*. *pending* is since when a change is begun and not
     ended. *agent* is what the agent knows beside all that.
@@ -94,7 +94,7 @@ class SwitchSnapshot:
 
 
 class SnapshotRecorder(AgentObserver):
-    """Keeps what the agent knows. *changed* is called on the event loop when any of it changes."""
+    """Records what the agent reports. *changed* is called on the event loop when any of it changes."""
 
     def __init__(self, clock: Callable[[], datetime] = now) -> None:
         self.changed: Callable[[], None] = lambda: None
@@ -116,7 +116,7 @@ class SnapshotRecorder(AgentObserver):
         self._stands_by = False
 
     def snapshot(self) -> SwitchSnapshot:
-        """What is known now."""
+        """The snapshot of now."""
         bridge, _, record = self._followed
         applied = None if self._stands_by else self._applied
         return SwitchSnapshot(
@@ -132,8 +132,8 @@ class SnapshotRecorder(AgentObserver):
         )
 
     def knowledge_of(self, bridge: str) -> Any:
-        """What is known of a bridge, as the control socket tells it, by any thread; None where nothing is, or of another
-        bridge than the agent's."""
+        """The agent's knowledge of a bridge as a value for the control socket; None for another bridge than its own. By any
+        thread."""
         if bridge != self._followed[0] or self._stands_by:
             return None
         why, since = self._trouble

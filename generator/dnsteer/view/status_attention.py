@@ -1,4 +1,4 @@
-"""What needs attention of a switch as it was read: the items of the console's list, and whether there is an agent."""
+"""Items of attention from a `Status`, without an agent: those of the console, and whether an agent runs."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _AWAY = "cannot be reached: "
 
 
 def unreachable_text(status: Status) -> str:
-    """How it is said in one line that the switch cannot be reached."""
+    """One line that says that the switch cannot be reached, and why."""
     return f"the switch cannot be reached: {status.unreachable}"
 
 
 def _own(status: Status, options: str) -> Iterator[AttentionItem]:
-    """What the console's list has in other words, as an agent says it."""
+    """Items that an agent words otherwise, since it knows more."""
     if status.unreachable:
         yield AttentionItem(
             "critical",

@@ -1,4 +1,4 @@
-"""Numbers, times and words as pages print them. The browser's copy for live numbers is `number` in assets/console.js."""
+"""Numbers, times and words of pages and reports. The browser's copy for live numbers is `number` in assets/console.js."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def rounded(rate: float | None) -> float | None:
-    """Three digits are enough, and change less often."""
+    """A rate to three digits, so that it changes less often."""
     if rate is None:
         return None
     if rate < 0.05:
