@@ -67,7 +67,7 @@ _WRONG_AND_LATE = (
 
 
 class Access:
-    """Admits requests. Without *tokens* anybody may read. *secure*: it is served by TLS; *browsers*: there is a sign-in page."""
+    """Admits requests. Without *tokens* anybody may read. *secure*: it has TLS; *browsers*: it has a sign-in page."""
 
     def __init__(
         self, tokens: TokenFile | None, log: Callable[[str], None], *, secure: bool = False, browsers: bool = True
