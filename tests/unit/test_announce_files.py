@@ -114,7 +114,7 @@ def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
         seen.report_trouble(what, "it does not work")
     one = Announcer("unix:/nowhere", seen)
     one.record(record(dnsteer_withdrawn="{"))
-    assert len(seen.seen().agent.troubles) == 7
+    assert len(seen.snapshot().agent.troubles) == 7
 
     async def stand_by() -> None:
         task = asyncio.ensure_future(one.run(lambda: None))
@@ -124,7 +124,7 @@ def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
         task.cancel()
 
     asyncio.run(stand_by())
-    assert [trouble.about for trouble in seen.seen().agent.troubles] == ["x"]
+    assert [trouble.about for trouble in seen.snapshot().agent.troubles] == ["x"]
 
 
 class Told:

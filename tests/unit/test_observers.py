@@ -48,7 +48,7 @@ class Case:
         self.fields.append(fields)
 
     def troubles(self) -> list[tuple[str, str]]:
-        return [(one.about, one.text) for one in self.seen.seen().agent.troubles]
+        return [(one.about, one.text) for one in self.seen.snapshot().agent.troubles]
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)
@@ -79,7 +79,7 @@ def test_checks_that_fail_already_are_known_but_not_said_when_a_state_is_adopted
     case.all.adopted(known(), [CHECK, ("spare", "sp1", "dns")], [turn])
     assert case.lines == [("adopted", "info", "bridge br-dns: state 1, pools with health checks: 2, targets: 2")]
     assert case.fields == [{"bridge": "br-dns", "state": 1, "pools": 2, "targets": 2}]
-    assert [(one.backend, one.why) for one in case.seen.seen().agent.failing] == [("ns1", "late")]
+    assert [(one.backend, one.why) for one in case.seen.snapshot().agent.failing] == [("ns1", "late")]
     assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == 0
 
 
@@ -89,7 +89,7 @@ def test_a_check_that_turns_is_said_known_and_counted() -> None:
     for healthy in (False, True):
         case.all.turned(CheckTurn(CHECK, healthy, "late", ("853/tcp", ""), "A", 0.25, "d1"))
         assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == healthy
-        assert bool(case.seen.seen().agent.failing) is not healthy
+        assert bool(case.seen.snapshot().agent.failing) is not healthy
     assert case.lines[1:] == [
         ("check", "warning", "farm/ns1 is unhealthy (853/tcp): late"), ("check", "info", "farm/ns1 is healthy (853/tcp)"),
     ]  # fmt: skip
@@ -131,7 +131,7 @@ def test_what_other_events_tell_already_is_no_trouble_of_its_own() -> None:
         ("trouble", "error", "the switch stays as it is: OVSDB is away"),
         ("trouble", "info", "another agent works on bridge br-dns; standing by"),
     ]
-    assert case.troubles() == [] and case.seen.seen().trouble == "OVSDB is away" and case.seen.seen().stands_by
+    assert case.troubles() == [] and case.seen.snapshot().trouble == "OVSDB is away" and case.seen.snapshot().is_standby
     case.all.claim_changed("br-dns", held=True)
     assert case.lines[2:] == [("trouble_over", "info", "this agent now works on bridge br-dns")]
 
@@ -179,11 +179,11 @@ def test_a_panic_and_backends_that_are_kept_are_said_only_where_they_were_decide
     assert kept[:2] == ("too_few", "error") and kept[2] == (
         "pool farm: too few pass their checks, so these stay in service (keep_at_least: 2): ns1"
     )
-    assert case.seen.seen().panics == {"farm"} and case.seen.seen().agent.kept == ("farm/ns1",)
+    assert case.seen.snapshot().panics == {"farm"} and case.seen.snapshot().agent.kept == ("farm/ns1",)
     case.all.panicked("farm", ())
     case.all.kept("farm", [])
     assert len(case.lines) == 2
-    assert not case.seen.seen().panics and case.metric("dnsteer_pool_panic", pool="farm") == 0
+    assert not case.seen.snapshot().panics and case.metric("dnsteer_pool_panic", pool="farm") == 0
 
 
 def test_the_role_is_said_when_it_changes() -> None:

@@ -78,12 +78,12 @@ class Access:
         self._posts = {role: RateLimit(*_POSTS) for role in ROLES}
 
     @property
-    def wants_tokens(self) -> bool:
+    def needs_tokens(self) -> bool:
         """Whether a token is needed."""
         return self._tokens is not None
 
     @property
-    def serves_browsers(self) -> bool:
+    def is_for_browsers(self) -> bool:
         """Whether browsers are served: without tokens, or where they can sign in."""
         return self._browsers or self._tokens is None
 
@@ -103,7 +103,7 @@ class Access:
             return PlainTextResponse(_PROGRAMS_ONLY, 401, {"www-authenticate": "Bearer"})
         if path == SIGN_IN or path.startswith("/assets/"):
             return ANYBODY
-        if wants_page(request):
+        if is_page_request(request):
             back = local_path(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
             wanted = f"?next={quote(back)}" if back != "/" else ""
             return RedirectResponse(SIGN_IN + wanted, 303)
@@ -225,7 +225,7 @@ def visitor_of(request: Request) -> Visitor:
     return found
 
 
-def wants_page(request: Request) -> bool:
+def is_page_request(request: Request) -> bool:
     """Whether a browser asks for a page, rather than a program or script for data."""
     path = request.scope["path"]
     return (

@@ -111,7 +111,7 @@ class RequestGuard:
         if self._busy > MAX_REQUESTS:
             why = "too many requests at once; try again in some seconds"
             return self._errors.answer(Request(scope), 503, why, {"retry-after": "5"})
-        if not self._access.serves_browsers:
+        if not self._access.is_for_browsers:
             # Scrapers may use any name of the machine. The check is against DNS rebinding, which borrows what a browser
             # would send by itself; a token in a header it cannot.
             return self._refused_method(scope)
@@ -159,7 +159,7 @@ def console_application(
     specs = SpecPages(access, changes, live.states, run_verb, render)
     requests = _Requests(live, metrics, access, changes)
     forms = [*specs.routes(), *(changes.routes() if changes is not None else []), *requests.sign_in_routes()]
-    posts = {route.path for route in forms if "POST" in (route.methods or ())} if access.wants_tokens else set()
+    posts = {route.path for route in forms if "POST" in (route.methods or ())} if access.needs_tokens else set()
 
     @asynccontextmanager
     async def while_served(_: Starlette) -> AsyncIterator[None]:
@@ -206,7 +206,7 @@ class _Requests:
 
     def sign_in_routes(self) -> list[Route]:
         """Those by which people sign in and out, where they need to."""
-        if not self._access.wants_tokens:
+        if not self._access.needs_tokens:
             return []
         return [
             Route(SIGN_IN, self._sign_in, methods=["GET", "POST"]),
@@ -226,7 +226,7 @@ class _Requests:
             if snapshot.applied is not None:
                 raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
             # Whether there is one is not known here.
-            raise PageError(503, snapshot.trouble or no_page_reason(snapshot.stands_by)) from None
+            raise PageError(503, snapshot.trouble or no_page_reason(snapshot.is_standby)) from None
 
     async def _page(self, request: Request) -> Response:
         key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)

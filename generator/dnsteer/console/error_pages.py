@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from dnsteer.console.access import ANYBODY, VISITOR, Access, Visitor, local_path, wants_page
+from dnsteer.console.access import ANYBODY, VISITOR, Access, Visitor, is_page_request, local_path
 from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.forms import FormError
 from dnsteer.console.page_content import NoPageError
@@ -59,11 +59,11 @@ class ErrorPages:
 
     def answer(self, request: Request, status: int, why: str, headers: Mapping[str, str] = {}) -> Response:
         """The answer to a request that is not served."""
-        if self._render is None or self._recorder is None or not wants_page(request):
+        if self._render is None or self._recorder is None or not is_page_request(request):
             return PlainTextResponse(f"{why}\n", status, dict(headers))
         found = request.scope.get(VISITOR)
         visitor = found if isinstance(found, Visitor) else ANYBODY
-        known = visitor.token is not None or not self._access.wants_tokens
+        known = visitor.token is not None or not self._access.needs_tokens
         snapshot = self._recorder.snapshot()
         back, title = _back(request)
         page = self._render(

@@ -26,7 +26,7 @@ from dnsteer.console.page_content import (
     ConsolePages,
     Content,
     NoPageError,
-    OnDemand,
+    PageReader,
     RecordedStates,
     defect_content,
 )
@@ -202,7 +202,7 @@ class LivePages:
         self._history = PageHistory(options)
         self._threads, self._state = _Threads(), LiveState()
         self._changed = asyncio.Event()
-        self._on_demand = OnDemand(self._switch, self.changed, predict)
+        self._on_demand = PageReader(self._switch, self.changed, predict)
         self._looked = asyncio.Event()
         self._sent = asyncio.Condition()
         self._making = asyncio.Lock()
@@ -344,7 +344,7 @@ class LivePages:
     async def _update(self, topic: Topic, *, wait: bool = False) -> None:
         """Make a page's parts anew. *wait*: for a reading of its own too, which other pages must not wait for."""
         data = self._state.data
-        if data is None or (topic.data is data and not self._on_demand.reads(topic.key)):
+        if data is None or (topic.data is data and not self._on_demand.needs_reading(topic.key)):
             return
         content = await self._attempt(
             self._content(topic.key, data, wait=wait), lambda err: defect_content(self._defects.page(topic.key, err))

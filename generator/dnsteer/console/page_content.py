@@ -356,7 +356,7 @@ _SINGLE = _PAGES.keys() - {"vip", "pool"}
 """Pages of which there is one each."""
 
 
-class OnDemand:
+class PageReader:
     """Reads what a page alone needs, while browsers have it open. *changed* is called on the event loop when it is read."""
 
     def __init__(self, switch: TargetSwitch, changed: Callable[[], None], predict: Predict | None = None) -> None:
@@ -364,7 +364,7 @@ class OnDemand:
         self._paths = PathPoller(PathReader(switch), changed)
 
     @staticmethod
-    def reads(key: str) -> bool:
+    def needs_reading(key: str) -> bool:
         """Whether the page *key* needs a reading of its own, which may be newer than the picture."""
         return key == OFFLOAD or key.startswith((f"{PATH}?", VIP))
 

@@ -263,7 +263,7 @@ def _why_unread(snapshot: SwitchSnapshot) -> str:
     """Why there is no record to read states from; empty if there is one."""
     if snapshot.record is not None:
         return ""
-    return snapshot.trouble or ("this agent stands by" if snapshot.stands_by else "they were not read yet")
+    return snapshot.trouble or ("this agent stands by" if snapshot.is_standby else "they were not read yet")
 
 
 def _as_is(text: str) -> str:

@@ -95,7 +95,7 @@ def _switch(
             (Command("To see what is wrong", dnsteer_command("status", options)), start),
             stale=True,
         )
-    if snapshot.stands_by:
+    if snapshot.is_standby:
         text = f"Another agent works on bridge {snapshot.bridge}. This one shows nothing until it takes over."
         yield AttentionItem("note", "This agent is on standby", text)
         return

@@ -68,7 +68,7 @@ class SwitchSnapshot:
 
     started: datetime
     bridge: str = ""
-    stands_by: bool = False
+    is_standby: bool = False
     applied: StateSnapshot | None = None
     record: BridgeRecord | None = None
     trouble: str = ""
@@ -113,16 +113,16 @@ class SnapshotRecorder(AgentObserver):
         """Of each check the targets that are unhealthy, the last one last: why, and for which services."""
         self._before: dict[Check, datetime] = {}
         """Since when checks failed when another state was adopted: those that go on failing did not begin anew."""
-        self._stands_by = False
+        self._is_standby = False
 
     def snapshot(self) -> SwitchSnapshot:
         """The snapshot of now."""
         bridge, _, record = self._followed
-        applied = None if self._stands_by else self._applied
+        applied = None if self._is_standby else self._applied
         return SwitchSnapshot(
             self.started,
             bridge,
-            self._stands_by,
+            self._is_standby,
             applied,
             record,
             *self._trouble,
@@ -134,7 +134,7 @@ class SnapshotRecorder(AgentObserver):
     def knowledge_of(self, bridge: str) -> Any:
         """The agent's knowledge of a bridge as a value for the control socket; None for another bridge than its own. By any
         thread."""
-        if bridge != self._followed[0] or self._stands_by:
+        if bridge != self._followed[0] or self._is_standby:
             return None
         why, since = self._trouble
         troubles = (
@@ -146,8 +146,8 @@ class SnapshotRecorder(AgentObserver):
         """See AgentObserver."""
         _, known, record = self._followed
         self._followed = (name, known, record) if held else (name, None, None)
-        if self._stands_by is held:
-            self._stands_by = not held
+        if self._is_standby is held:
+            self._is_standby = not held
             self.changed()
 
     def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:

@@ -74,6 +74,6 @@ WORDS = MappingProxyType(
 """What templates name `words`."""
 
 
-def no_page_reason(stands_by: bool) -> str:
+def no_page_reason(is_standby: bool) -> str:
     """Why a console without a spec has no page of a pool or VIP."""
-    return f"{WORDS['elsewhere']} this page" if stands_by else "no spec is applied yet"
+    return f"{WORDS['elsewhere']} this page" if is_standby else "no spec is applied yet"
