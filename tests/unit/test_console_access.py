@@ -313,7 +313,7 @@ def test_forms_escape_all_text() -> None:
     view = state_view(states, 2)
     assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
     run = VerbRun(request, SCRIPT, began, None, VerbOutcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
-    common = {"seen": seen, "visitor": visitor, "page": "changes"}
+    common = {"snapshot": seen, "visitor": visitor, "page": "changes"}
     given = dict.fromkeys(("about", "for", "over", "note"), SCRIPT)
     wrong = WrongRequestError(SCRIPT, "note")
     forms = {"given": given, "wrong": wrong, "backends": [(SCRIPT, [SCRIPT])]}

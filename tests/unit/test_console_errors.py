@@ -94,7 +94,7 @@ def test_a_defect_of_a_page_for_one_request(monkeypatch: pytest.MonkeyPatch) -> 
     async def fails() -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(console.live, "_see", fails)
+    monkeypatch.setattr(console.live, "_page_data", fails)
     transport = httpx.ASGITransport(console.app, raise_app_exceptions=False)  # type: ignore[arg-type]
 
     async def asked() -> httpx.Response:

@@ -360,7 +360,7 @@ def test_the_console_goes_on_though_a_page_cannot_be_made(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("part", "what", "lacks"),
-    [("read", "counters are not read", ""), ("picture", "the present state cannot be shown", "farm")],
+    [("read", "counters are not read", ""), ("page_data", "the present state cannot be shown", "farm")],
 )
 def test_the_console_goes_on_though_all_pages_lack_something(
     monkeypatch: pytest.MonkeyPatch, part: str, what: str, lacks: str

@@ -219,7 +219,7 @@ def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.Mon
     async def test(of: LivePages) -> None:
         with pytest.raises(NoPageError):
             await of.page("pool/yard")
-        monkeypatch.setattr(of._desk, "picture", slowly)
+        monkeypatch.setattr(of._history, "page_data", slowly)
         console.recorder.adopted(known(SPEC.replace("farm", "yard"), number=2), [])
         console.recorder.followed(record(2))
         of.changed()

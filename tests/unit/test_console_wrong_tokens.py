@@ -34,7 +34,7 @@ class Guessed:
         self.access = Access(TokenFile(folder / "tokens", lambda _: None), self.said.append)
         console = Console(known())
         self.app = console_application(console.live, console._scraped, HOST, self.access)
-        self.access._late = DelayedAnswers(self._sleep)
+        self.access._delayed = DelayedAnswers(self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
         assert seconds == rate_limits.DELAY

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.events.event import COMMON, KINDS, Event, Name
+from dnsteer.events.event import COMMON, KINDS, Event, EventName
 from dnsteer.events.event_log import Journal, Log, encoded, is_journal
 from dnsteer.events.formats import MAX_VALUE_CHARACTERS, Format, as_logfmt, as_text, event_as_json
 
@@ -186,7 +186,7 @@ def test_lines_of_several_threads_stay_whole() -> None:
 
 
 def test_every_kind_is_described_once() -> None:
-    assert [kind.name for kind in KINDS] == list(get_args(Name))
+    assert [kind.name for kind in KINDS] == list(get_args(EventName))
     for kind in KINDS:
         assert not set(kind.fields) & set(COMMON)
 

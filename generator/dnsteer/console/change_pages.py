@@ -323,7 +323,7 @@ class ChangePages:
         return HTMLResponse(self._page("run.html", visitor, run=run, said=run.said))
 
     def _page(self, name: str, visitor: Visitor, **more: Any) -> str:
-        return self._render(name, **{"seen": self._snapshot(), "visitor": visitor, "page": "changes", **more})
+        return self._render(name, **{"snapshot": self._snapshot(), "visitor": visitor, "page": "changes", **more})
 
     def _snapshot(self) -> SwitchSnapshot:
         return self._recorder.snapshot()
