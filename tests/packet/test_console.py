@@ -16,11 +16,11 @@ from bench.first_paint import first_paints
 from bench.repeated import repeated
 from bench.specs import many_vips
 
-from dnsteer.console.drawing import spark
 from dnsteer.console.rates import POINTS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.status import counters
 from dnsteer.status.flow_counts import read_slots
+from dnsteer.view.drawing import spark
 from tests.packet.agents import Agent, agent, checked_by_files, wait
 from tests.packet.browser import SIZES, chromium, opened, overflow, refuse_axe_findings
 from tests.packet.command import SLOW, fresh, on, spec_file

@@ -130,7 +130,7 @@ def test_a_filter_works_while_it_is_typed(browser: Any, consoles: dict[str, tupl
         assert page.url == f"{url}/?text=vip19&pool=pool40" and page.evaluate("window.mark") == 1
         assert page.evaluate("document.activeElement.name") in ("text", "pool")
         page.wait_for_selector("#link[data-state=live]")
-        before = console.recorder.seen().now.overlay.entries  # type: ignore[union-attr]
+        before = console.recorder.snapshot().applied.overlay.entries  # type: ignore[union-attr]
         try:
             console.recorder.followed(record(2, *before, entry("ns0", "health", pool="pool40")))
             page.wait_for_selector(".vip.warning >> text=vip190")

@@ -16,12 +16,12 @@ from scapy.layers.l2 import ARP, Ether
 
 from dnsteer.checks.load import check_document
 from dnsteer.cli.prediction import predict
-from dnsteer.console import offload_reading
-from dnsteer.console.offload_reading import AGAIN, RARELY, OffloadView, OffloadWatch
+from dnsteer.console import offload_page
+from dnsteer.console.offload_page import MAX_INTERVAL, MIN_INTERVAL, OffloadPoller, OffloadSnapshot
 from dnsteer.console.prediction import Prediction
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.document import parse_document
 from tests.packet import agents
@@ -117,25 +117,25 @@ def test_datapath_flows_are_read_again_only_when_due(shared: Switch, console: tu
         assert after == before or after - before >= timedelta(seconds=9), "times are cut to seconds"
 
 
-def known(shared: Switch) -> Known:
+def known(shared: Switch) -> AppliedBridge:
     with TargetSwitch(shared.database).session() as session:
         record = session.record_of(BRIDGE)
         state = session.state(record, record.number)
-    return Known(BRIDGE, state, spec_of(LARGE).spec)
+    return AppliedBridge(BRIDGE, state, spec_of(LARGE).spec)
 
 
 def test_many_flows_are_read_rarely_and_too_many_never(
     shared: Switch, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = OffloadWatch(TargetSwitch(shared.database), lambda: None)
+    watch = OffloadPoller(TargetSwitch(shared.database), lambda: None)
     send(shared)
     few = watch._read(known(shared))
-    assert few.reading is not None and few.again == AGAIN and few.reading.total > 20 and not few.error
-    monkeypatch.setattr(offload_reading, "MANY", 20)
-    assert watch._read(known(shared)).again == RARELY
-    monkeypatch.setattr(offload_reading, "TOO_MANY", 20)
+    assert few.reading is not None and few.again == MIN_INTERVAL and few.reading.total > 20 and not few.error
+    monkeypatch.setattr(offload_page, "MANY_FLOWS", 20)
+    assert watch._read(known(shared)).again == MAX_INTERVAL
+    monkeypatch.setattr(offload_page, "MAX_DUMPED_FLOWS", 20)
     many = watch._read(known(shared))
-    assert (many.reading, many.again, many.error) == (None, RARELY, "") and many.figures["megaflows"] > 20
+    assert (many.reading, many.again, many.error) == (None, MAX_INTERVAL, "") and many.figures["megaflows"] > 20
     watch.close()
 
 
@@ -145,11 +145,11 @@ def test_an_unreachable_switch_is_named_on_the_page(shared: Switch, spec: Path, 
         (f"unix:{tmp_path}/db.sock", "db.sock"),
         (shared.listen_on_tcp(), "only an agent on the switch itself"),
     ):
-        view = OffloadWatch(TargetSwitch(remote, timeout=2), lambda: None)._read(here)
+        view = OffloadPoller(TargetSwitch(remote, timeout=2), lambda: None)._read(here)
         assert view.reading is None and why in view.error
 
 
-class Watch(OffloadWatch):
+class Watch(OffloadPoller):
     """With readings that are made up."""
 
     def __init__(self, clock: list[float], again: float) -> None:
@@ -159,25 +159,25 @@ class Watch(OffloadWatch):
         super().__init__(TargetSwitch("unix:/nowhere"), lambda: None, later, lambda: clock[0])
         self.begun, self.again = 0, again
 
-    def _read(self, known: Known) -> OffloadView:
+    def _read(self, known: AppliedBridge) -> OffloadSnapshot:
         self.begun += 1
-        return OffloadView(None, known, again=self.again)  # type: ignore[arg-type]
+        return OffloadSnapshot(None, known, again=self.again)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("again", [AGAIN, RARELY])
+@pytest.mark.parametrize("again", [MIN_INTERVAL, MAX_INTERVAL])
 def test_a_reading_begins_when_it_is_due(again: float) -> None:
     clock = [100.0]
     watch = Watch(clock, again)
 
     async def looks() -> None:
-        here: Any = type("Side", (), {"known": Known("br-dns", type("S", (), {})(), None)})  # type: ignore[arg-type]
+        here: Any = type("Side", (), {"known": AppliedBridge("br-dns", type("S", (), {})(), None)})  # type: ignore[arg-type]
         for at, begun in ((0.0, 1), (again - 0.1, 1), (again, 2), (2 * again - 0.1, 2), (2 * again, 3)):
             clock[0] = 100.0 + at
-            await watch.look(here, wait=True)
+            await watch.latest(here, wait=True)
             while watch._reading is not None:
                 await asyncio.sleep(0)
             assert watch.begun == begun, at
-        assert (await watch.look(here, wait=True)).prediction == Prediction(masks=3)
+        assert (await watch.latest(here, wait=True)).prediction == Prediction(masks=3)
         watch.close()
 
     asyncio.run(looks())

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dnsteer.console.path_reading import MAX_FOLLOWED
+from dnsteer.console.path_page import MAX_FOLLOWED
 from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get, get_read, shows

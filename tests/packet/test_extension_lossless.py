@@ -20,9 +20,9 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension import handover, program_diff
 from dnsteer.extension.client import ExtensionClient
 from dnsteer.extension.handover import FlowStages, Handover
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.extension_view import take_extension_slots
@@ -252,9 +252,9 @@ def test_metrics_count_what_the_extension_forwards(crossing: tuple[Crossing, Rel
     deploy(FileSource(first), target, Options(grace=0))
     with target.session() as session:
         record = session.record_of("br-dns")
-        known = Known("br-dns", session.state(record, record.number), first.spec)
+        known = AppliedBridge("br-dns", session.state(record, record.number), first.spec)
     agent = AgentMetrics()
-    agent.bridge_is("br-dns", held=True)
+    agent.claim_changed("br-dns", held=True)
     agent.adopted(known, ())
     agent.followed(record)
 

@@ -15,9 +15,9 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import BundleSender
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.extension.client import ExtensionClient
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.extension_process import ExtensionProcess
 from dnsteer.status.counters import BackendKey, CountedService, take_counters
@@ -179,8 +179,8 @@ def test_metrics_count_drops_by_the_name_of_the_table(plain: TargetSwitch, share
     loaded, agent = spec_of(LARGE), AgentMetrics()
     with plain.session() as session:
         record = session.record_of("br-dns")
-        known = Known("br-dns", session.state(record, record.number), loaded.spec)
-    agent.bridge_is("br-dns", held=True)
+        known = AppliedBridge("br-dns", session.state(record, record.number), loaded.spec)
+    agent.claim_changed("br-dns", held=True)
     agent.adopted(known, ())
     agent.followed(record)
 

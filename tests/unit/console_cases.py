@@ -16,11 +16,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from dnsteer.checks.load import check_document
 from dnsteer.console.app import console_application
-from dnsteer.console.content import ConsolePages
+from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.live import LivePages
-from dnsteer.console.recorder import ConsoleRecorder
+from dnsteer.console.page_content import ConsolePages
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership
@@ -50,17 +50,17 @@ vips:
 """
 
 
-def known(text: str = SPEC, number: int = 1, **more: Any) -> Known:
+def known(text: str = SPEC, number: int = 1, **more: Any) -> AppliedBridge:
     """A state that is applied."""
     loaded = check_document(parse_document("farm.yaml", text))
     state = AppliedState(
         "farm.yaml", text, loaded.digest, "0.1.0", START.isoformat(), "alice@dpu-1", tuple(build_plan(loaded).members),
         {name: vip.pool for name, vip in loaded.spec.vips.items()}, number=number,
     )  # fmt: skip
-    return Known("br-dns", replace(state, **more), loaded.spec)
+    return AppliedBridge("br-dns", replace(state, **more), loaded.spec)
 
 
-def renamed(of: Known, old: str, new: str) -> Known:
+def renamed(of: AppliedBridge, old: str, new: str) -> AppliedBridge:
     """The same with another name of a backend, as only a record that was changed by hand can have it."""
 
     def other(pool: Membership) -> Membership:
@@ -84,7 +84,7 @@ class Console:
     """A console with a clock of its own; its recorder is told what an agent would tell."""
 
     def __init__(
-        self, of: Known | None = None, *entries: Maintenance, host: str = HOST,
+        self, of: AppliedBridge | None = None, *entries: Maintenance, host: str = HOST,
         say: Callable[[str], None] = lambda _: None, **more: Any,
     ) -> None:  # fmt: skip
         self.time = START
@@ -92,12 +92,12 @@ class Console:
         self.packets: dict[tuple[str, str], float] = {}
         self.up, self.as_recorded = True, True
         self.recorder = ConsoleRecorder(lambda: self.time)
-        self.recorder.bridge_is("br-dns" if of else "", held=True)
+        self.recorder.claim_changed("br-dns" if of else "", held=True)
         if of is not None:
             checks = [("farm", f"ns{n}", "dns") for n in (1, 2, 3)]
             self.recorder.adopted(of, checks)
             self.recorder.followed(record(of.state.number, *entries, **more))
-        self.live = LivePages(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), ConsolePages(), say=say)
+        self.live = LivePages(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), ConsolePages(), log=say)
         self.app = console_application(self.live, self._scraped, host)
 
     async def _scraped(self, accept: str) -> tuple[bytes, str]:
@@ -122,7 +122,7 @@ class Console:
         self.seconds += seconds
         for vip, rate in packets.items():
             self.packets[vip, "53/udp"] = self.packets.get((vip, "53/udp"), 0.0) + rate * seconds
-        self.live._desk.read(self._metrics(), self.seconds)
+        self.live._history.read(self._metrics(), self.seconds)
 
     def passes(self, seconds: float) -> None:
         """Let time pass."""

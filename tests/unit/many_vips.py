@@ -6,7 +6,7 @@ import re
 
 from bench.specs import many_vips
 
-from dnsteer.console.content import States
+from dnsteer.console.page_content import RecordedStates
 from dnsteer.spec.model.types import MAX_NAME
 from tests.unit.console_cases import Console, entry, known
 
@@ -34,7 +34,9 @@ def two_hundred_vips() -> Console:
     before = known(text.replace("services: [dns, dot, doq, doh]", "services: [dns]"))
     after = known(text, number=2)
     console = Console(after, *entries)
-    console.live._state.states = States(("br-dns", (), "2"), (after.state, before.state))  # as if they were read
+    console.live._state.states = RecordedStates(
+        ("br-dns", (), "2"), (after.state, before.state)
+    )  # as if they were read
     for _ in range(3):
         console.reads(**{f"vip{n}": 10.0 ** (n % 7) * (1 + n / 200) for n in range(200)})
     return console
@@ -47,7 +49,7 @@ def long_named_vips(vips: int) -> Console:
     before = known(text.replace("services: [dns, dot, doq, doh]", "services: [dns]"))
     after = known(text, number=2, note="n" * 200)
     console = Console(after, entry(backend, "health", pool=pool, note="no answer within 0.5 s"))
-    console.live._state.states = States(("br-dns", (), "2"), (after.state, before.state))
+    console.live._state.states = RecordedStates(("br-dns", (), "2"), (after.state, before.state))
     for _ in range(3):
         console.reads(**{long_name("vip", n): RATES[n % len(RATES)] for n in range(vips)})
     return console

@@ -20,7 +20,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.run import Agent
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.observer import AgentObserver, Look
+from dnsteer.metrics.observer import AgentObserver, SwitchInspection
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.announced import routes_of
 from dnsteer.spec.document import parse_document
@@ -82,7 +82,7 @@ class Case:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.looks, self.found = 0, Look()
+        self.looks, self.found = 0, SwitchInspection()
         self.source = Source()
         self.agent = Agent(TargetSwitch("unix:/nowhere"), "br-dns", self._say, lambda *_: 0)
         self.agent._claim = self.source  # type: ignore[assignment]
@@ -102,7 +102,7 @@ class Case:
         self.decided.append({one.pool for one in rules})
         return Effect(None, {})
 
-    def look(self, *_: object, **__: object) -> Look:
+    def look(self, *_: object, **__: object) -> SwitchInspection:
         self.looks += 1
         if "look" in self.fails:
             raise self.fails["look"]
@@ -390,16 +390,16 @@ def test_troubles_end_with_their_cause_in_status(looks_at_once: None) -> None:
         case = Case()
 
         def troubles() -> list[str]:
-            return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
+            return [one["about"] for one in case.agent._seen.knowledge_of("br-dns")["troubles"]]
 
         with case.at_work():
-            case.found = Look(other_version="99.0")
+            case.found = SwitchInspection(other_version="99.0")
             await case.turn()
             assert troubles() == ["version"]
-            case.found, case.agent._state.looks = Look(), next_work.LookTimes()
+            case.found, case.agent._state.looks = SwitchInspection(), next_work.LookTimes()
             await case.turn()
             assert (troubles(), case.said[-1]) == ([], "the tables are watched")
-            case.agent._observer.fails("the metric of farm/ns1", "what farm/ns1 bears is not known")
+            case.agent._observer.report_trouble("the metric of farm/ns1", "what farm/ns1 bears is not known")
             case.agent.supervisor.report_failure("deciding about farm", KeyError("x"))
             assert troubles() == ["metric of farm/ns1", "part deciding about farm"]
             case.source.now = record_of(2)
@@ -446,7 +446,7 @@ def test_checks_failing_at_adoption_are_known_and_not_reported_again() -> None:
             said = len(case.said)
             await case.turn()  # decides
             await case.turn()
-            (failing,) = case.agent._seen.tell("br-dns")["failing"]
+            (failing,) = case.agent._seen.knowledge_of("br-dns")["failing"]
             assert (failing["backend"], failing["why"]) == (target.backend, "no answer")
             assert not any("unhealthy" in text for text in case.said[said:])
             assert any("state 2," in text for text in case.said[said:])

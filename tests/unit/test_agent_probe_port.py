@@ -48,7 +48,7 @@ def case(monkeypatch: pytest.MonkeyPatch) -> Case:
 
 
 def troubles(case: Case) -> list[str]:
-    return [one["about"] for one in case.agent._seen.tell("br-dns")["troubles"]]
+    return [one["about"] for one in case.agent._seen.knowledge_of("br-dns")["troubles"]]
 
 
 def look_due_in(case: Case) -> float:

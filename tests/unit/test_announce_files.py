@@ -16,13 +16,13 @@ from dnsteer.agent.announce import announcer, bird_routes
 from dnsteer.agent.announce.announcer import Announcer, Situation
 from dnsteer.agent.announce.bird_routes import ForeignFileError, Publisher, PublishError, RouteOwner, file_text
 from dnsteer.agent.event_reporter import EventReporter
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.agent_record import recorded_route_locations, route_location
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
 
 ROUTES = {ip_address("192.0.2.53"): VipAnnounce()}
@@ -108,12 +108,12 @@ def test_route_places_are_read_from_the_record(tmp_path: Path) -> None:
 
 def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
     """Another one announces now, and says itself what does not work."""
-    seen = SeenRecorder()
+    seen = SnapshotRecorder()
     for what in ("the announcement of VIPs", "the guard", "OpenFlow", "the withdrawn VIPs", "the former routes", "x"):
-        seen.fails(what, "it does not work")
+        seen.report_trouble(what, "it does not work")
     one = Announcer("unix:/nowhere", seen)
     one.record(record(dnsteer_withdrawn="{"))
-    assert len(seen.seen().agent.troubles) == 7
+    assert len(seen.snapshot().agent.troubles) == 7
 
     async def stand_by() -> None:
         task = asyncio.ensure_future(one.run(lambda: None))
@@ -123,7 +123,7 @@ def test_an_agent_that_stands_by_has_no_trouble_with_routes() -> None:
         task.cancel()
 
     asyncio.run(stand_by())
-    assert [trouble.about for trouble in seen.seen().agent.troubles] == ["x"]
+    assert [trouble.about for trouble in seen.snapshot().agent.troubles] == ["x"]
 
 
 class Told:
@@ -153,7 +153,7 @@ def test_changed_settings_report_no_vip_as_withdrawn(monkeypatch: pytest.MonkeyP
     reporter = EventReporter(lambda text, *_, **__: said.append(text))
     announcing = SPEC.replace("announce: {via: bird}", "announce: {via: bird, hold_max: 5m}")
     first, later = spec_of(announcing), spec_of(announcing.replace("5m", "4m"))
-    one = Announcer("unix:/nowhere", Observers(SeenRecorder(), reporter))
+    one = Announcer("unix:/nowhere", Observers(SnapshotRecorder(), reporter))
     one.record(record())
 
     async def follow() -> None:

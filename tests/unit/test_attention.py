@@ -14,8 +14,6 @@ from dnsteer.agent.record_notes import make_note
 from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit, status_exit_code
 from dnsteer.cli.status import items_of
-from dnsteer.console.attention_item import AttentionItem
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import CheckTurn
 from dnsteer.spec.document import parse_document
 from dnsteer.status.agent_knowledge import (
@@ -31,6 +29,8 @@ from dnsteer.status.agent_knowledge import (
 from dnsteer.switch.agent_answer import AgentAnswer
 from dnsteer.switch.state import KNOWN_KEY
 from dnsteer.switch.tools import UnavailableError
+from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.console_cases import SPEC, START, entry, known, record
 from tests.unit.test_top import frame
 
@@ -168,8 +168,8 @@ class Told:
 
     def __init__(self) -> None:
         self.time = START
-        self.recorder = SeenRecorder(lambda: self.time)
-        self.recorder.bridge_is("br-dns", held=True)
+        self.recorder = SnapshotRecorder(lambda: self.time)
+        self.recorder.claim_changed("br-dns", held=True)
         self.adopt()
 
     def adopt(self) -> None:
@@ -178,7 +178,7 @@ class Told:
 
     @property
     def knows(self) -> AgentKnowledge:
-        return AgentKnowledge.from_value(self.recorder.tell("br-dns"))
+        return AgentKnowledge.from_value(self.recorder.knowledge_of("br-dns"))
 
 
 def test_a_check_fails_until_all_of_its_targets_pass_and_since_the_first_failure() -> None:
@@ -220,9 +220,9 @@ def test_a_panic_names_its_services() -> None:
 
 def test_another_bridge_or_a_standby_agent_adds_no_item() -> None:
     of = Told()
-    assert of.recorder.tell("br-other") is None
-    of.recorder.bridge_is("br-dns", held=False)
-    assert of.recorder.tell("br-dns") is None
+    assert of.recorder.knowledge_of("br-other") is None
+    of.recorder.claim_changed("br-dns", held=False)
+    assert of.recorder.knowledge_of("br-dns") is None
 
 
 def test_trouble_with_the_switch_is_listed_until_a_turn_succeeds() -> None:

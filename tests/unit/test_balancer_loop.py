@@ -13,11 +13,11 @@ from dnsteer.agent.balance import balancer
 from dnsteer.agent.balance.slot_moves import Moves
 from dnsteer.agent.effect import Effect
 from dnsteer.agent.event_reporter import EventReporter
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.spec import Pool
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.test_balancer import following, made, spec
 from tests.unit.test_control_socket import until
 
@@ -28,8 +28,8 @@ class Case:
     def __init__(self) -> None:
         self.acts, self.fails, self.looks, self.moves, self.asked = True, False, 0, 0, 0
         self.said: list[str] = []
-        self.recorder = SeenRecorder()
-        self.recorder.bridge_is("br-dns", held=True)
+        self.recorder = SnapshotRecorder()
+        self.recorder.claim_changed("br-dns", held=True)
         reporter = EventReporter(lambda text, *_, **__: self.said.append(text))
         self.balancer = made(Observers(self.recorder, reporter))
         self.balancer.adopt(following(spec("client-hash")), 0.0)
@@ -55,7 +55,7 @@ class Case:
         return Effect(None, {})
 
     def troubles(self) -> set[str]:
-        return {one["about"] for one in self.recorder.tell("br-dns")["troubles"]}
+        return {one["about"] for one in self.recorder.knowledge_of("br-dns")["troubles"]}
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ import pytest
 
 from dnsteer.console import live as live_module
 from dnsteer.deploy.movement import Assignment, pools_without_backends
-from dnsteer.metrics.observer import CheckTurn, Look
+from dnsteer.metrics.observer import CheckTurn, SwitchInspection
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.pools import backups_in_use, overdue
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, renamed
@@ -132,7 +132,7 @@ def test_many_unhealthy_backends_are_named_up_to_a_limit() -> None:
 
 def test_drift_that_is_not_repaired_needs_attention() -> None:
     console = Console(known())
-    console.recorder.looked(Look(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
+    console.recorder.inspected(SwitchInspection(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
     found = items(console.get())
     assert [(level, command) for level, _, command in found] == [
         ("critical", "dnsteer restore"),
@@ -140,7 +140,7 @@ def test_drift_that_is_not_repaired_needs_attention() -> None:
     ]
     assert "3 flows and groups and 1 setting differ" in found[0][1]
     repaired = Console(known())
-    repaired.recorder.looked(Look(flows=3, settings=1), repaired=True, seconds=0.0)
+    repaired.recorder.inspected(SwitchInspection(flows=3, settings=1), repaired=True, seconds=0.0)
     assert items(repaired.get()) == []
 
 
@@ -164,9 +164,9 @@ def test_an_unreachable_switch_needs_attention() -> None:
     assert "3 of 3 in service" in page, "what is known stays"
     console.recorder.failed("no OVSDB at unix:/x (No such file)")
     console.recorder.took("loop", 0.1)
-    assert console.recorder.seen().trouble
+    assert console.recorder.snapshot().trouble
     console.recorder.took("loop", 0.1)  # a turn in which nothing failed
-    assert not console.recorder.seen().trouble
+    assert not console.recorder.snapshot().trouble
 
 
 def test_tables_that_differ_and_a_switch_that_does_not_answer() -> None:
@@ -186,7 +186,7 @@ def test_pages_without_a_spec_say_so() -> None:
         nothing.get(path)
     assert "No spec is applied yet" in nothing.get()
     standby = Console(known())
-    standby.recorder.bridge_is("br-dns", held=False)
+    standby.recorder.claim_changed("br-dns", held=False)
     page = standby.get()
     assert "This agent is on standby" in page and '<article class="tile"' not in page
     assert nothing.ask("/pools/farm").status_code == 503
@@ -255,7 +255,7 @@ def test_only_changed_pools_are_rendered_again(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_page_of_a_pool() -> None:
     console = Console(known())
-    console.live._desk.picture(console.recorder.seen(), console.recorder.steps(), START)
+    console.live._history.page_data(console.recorder.snapshot(), console.recorder.take_changes(), START)
     console.passes(10)
     console.recorder.followed(record(1, entry("ns1", note="CHG-1")))
     page = console.get("/pools/farm")
@@ -348,7 +348,7 @@ def test_a_reading_that_is_shared_counts_once() -> None:
     console = Console(known())
     for _ in range(3):
         console.reads(dns=100.0)
-    before = console.live._desk.traffic.rates()
+    before = console.live._history.traffic.rates()
     console.reads(seconds=0)
-    assert console.live._desk.traffic.rates() == before
-    assert len(console.live._desk.traffic._samples) == 3
+    assert console.live._history.traffic.rates() == before
+    assert len(console.live._history.traffic._samples) == 3

@@ -10,30 +10,29 @@ from typing import Any
 
 import pytest
 
-from dnsteer.console import limits, sessions, tokens
-from dnsteer.console.access import local_path
-from dnsteer.console.change_request import (
+from dnsteer.console import rate_limits, sessions, tokens
+from dnsteer.console.access import Visitor, local_path
+from dnsteer.console.change_pages import (
+    ChangePreview,
     ChangeRequest,
-    Preview,
+    VerbRun,
     WrongRequestError,
     plain_answer,
     preview_of,
     request_of,
 )
-from dnsteer.console.content import ConsolePages
 from dnsteer.console.forms import is_same_origin
-from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
-from dnsteer.console.masking import masked
-from dnsteer.console.runs import VerbRun
+from dnsteer.console.page_content import ConsolePages
+from dnsteer.console.rate_limits import AllowedRate, RateLimit, caller_of
 from dnsteer.console.sessions import IDLE, LONGEST, ConsoleSession, Sessions
 from dnsteer.console.spec_pages import state_view
 from dnsteer.console.tokens import Token, TokenFile, append_token, digest_of, new_token, read_tokens
-from dnsteer.console.verbs import VerbOutcome
-from dnsteer.console.visitor import Visitor
 from dnsteer.deploy.agreement import hash_of_record
+from dnsteer.deploy.verb_request import VerbOutcome
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.state import PENDING_KEY, Pending
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.masking import masked
 from tests.unit.commands import in_process
 from tests.unit.console_cases import SCRIPT, START, Console, entry, known, record
 
@@ -213,7 +212,7 @@ def test_rates_are_limited_per_caller_and_in_total(monkeypatch: pytest.MonkeyPat
     assert limit.wait("b") == 1, "all together"
     clock.time += 1000
     assert limit.wait("b") == 0
-    monkeypatch.setattr(limits, "MAX_KEYS", 3)
+    monkeypatch.setattr(rate_limits, "MAX_KEYS", 3)
     for n in range(9):
         limit.count(f"more-{n}")
     assert len(limit._callers) == 3
@@ -306,21 +305,23 @@ def test_forms_escape_all_text() -> None:
     pages, began = ConsolePages(), START
     token = Token("alice", "change", HASH)
     visitor = Visitor(token, ConsoleSession(token, 0, 0, SCRIPT))
-    seen = Console(known(), entry("ns1", note=SCRIPT)).recorder.seen()
+    seen = Console(known(), entry("ns1", note=SCRIPT)).recorder.snapshot()
     request = ChangeRequest("drain", f"farm/{SCRIPT}", {"note": SCRIPT})
-    preview = Preview(SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), changed=True)
+    preview = ChangePreview(SCRIPT, (SCRIPT,), (SCRIPT,), (SCRIPT,), changed=True)
     as_recorded = known().state
     states = [replace(as_recorded, note=SCRIPT, number=n, file=SCRIPT, by=SCRIPT, text=f"{SCRIPT} {n}") for n in (2, 1)]
     view = state_view(states, 2)
     assert "not compared in words" in view.words[0] and f"+{SCRIPT} 2" in view.lines
     run = VerbRun(request, SCRIPT, began, None, VerbOutcome(1, SCRIPT, SCRIPT, outdated=True))  # type: ignore[arg-type]
-    common = {"seen": seen, "visitor": visitor, "page": "changes"}
+    common = {"snapshot": seen, "visitor": visitor, "page": "changes"}
     given = dict.fromkeys(("about", "for", "over", "note"), SCRIPT)
     wrong = WrongRequestError(SCRIPT, "note")
     forms = {"given": given, "wrong": wrong, "backends": [(SCRIPT, [SCRIPT])]}
     made = [
         pages.render("preview.html", asked=request, preview=preview, outdated=True, **forms, **common),
-        pages.render("preview.html", asked=request, preview=Preview(error=SCRIPT), outdated=False, **forms, **common),
+        pages.render(
+            "preview.html", asked=request, preview=ChangePreview(error=SCRIPT), outdated=False, **forms, **common
+        ),
         pages.render("change.html", title=SCRIPT, back=SCRIPT, backends=[], given=given, error=wrong, **common),
         pages.render("error.html", title=SCRIPT, back=SCRIPT, back_title=SCRIPT, why=SCRIPT, **common),
         pages.render("run.html", run=run, said=run.said, **common),

@@ -14,7 +14,7 @@ import pytest
 
 from dnsteer.console import app as app_module
 from dnsteer.console import spec_pages
-from dnsteer.console.verbs import VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome
 from tests.unit.console_cases import HOST, SCRIPT, SPEC, Console, known
 from tests.unit.test_console_forms import AT, SignedIn
 
@@ -63,7 +63,7 @@ def test_an_unknown_page_leads_back(path: str, status: int, back: str) -> None:
 @pytest.mark.parametrize("path", ["/pools/farm", "/vips/dns", "/attention?pool=farm"])
 def test_without_a_known_spec_pages_are_unavailable_not_missing(path: str) -> None:
     standby = Console(known())
-    standby.recorder.bridge_is("br-dns", held=False)
+    standby.recorder.claim_changed("br-dns", held=False)
     for console, why in ((standby, "This agent is on standby"), (Console(), "No spec is applied yet")):
         answer = console.ask(path, **PAGE)
         assert (answer.status_code, why in answer.text, "no pool" in answer.text.lower()) == (503, True, False)
@@ -94,7 +94,7 @@ def test_a_defect_of_a_page_for_one_request(monkeypatch: pytest.MonkeyPatch) -> 
     async def fails() -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(console.live, "_see", fails)
+    monkeypatch.setattr(console.live, "_page_data", fails)
     transport = httpx.ASGITransport(console.app, raise_app_exceptions=False)  # type: ignore[arg-type]
 
     async def asked() -> httpx.Response:
@@ -216,7 +216,7 @@ def test_a_spec_that_is_not_planned_stays_in_its_form(tmp_path: Path, monkeypatc
     of = Changing(tmp_path)
 
     async def test() -> None:
-        monkeypatch.setattr(spec_pages, "MAX_SPEC", 100)
+        monkeypatch.setattr(spec_pages, "MAX_SPEC_BYTES", 100)
         answer = await of.send({"spec": SPEC, "file": "mine.yaml"}, "/plan", "bob")
         assert answer.status_code == 413 and "expected a spec of at most" in answer.text
         assert SPEC.splitlines()[1] in unescape(answer.text) and 'value="mine.yaml"' in answer.text

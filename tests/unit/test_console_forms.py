@@ -15,13 +15,13 @@ from prometheus_client import Metric
 from dnsteer.agent.control import Channel, Control
 from dnsteer.agent.request import Request
 from dnsteer.checks.load import check_document
-from dnsteer.console import forms, plan_limits, sessions, spec_pages
+from dnsteer.console import forms, sessions, spec_pages
 from dnsteer.console.access import Access
 from dnsteer.console.app import RequestGuard, console_application
-from dnsteer.console.plan_limits import too_large
 from dnsteer.console.sessions import Sessions
+from dnsteer.console.spec_pages import too_large
 from dnsteer.console.tokens import Role, Token, TokenFile, append_token, new_token
-from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 from dnsteer.metrics.server import MetricsPages as Metrics
 from dnsteer.metrics.server import metrics_application as metrics_application
 from dnsteer.plan.build import build_plan
@@ -62,7 +62,7 @@ class SignedIn:
         for name, role in roles.items():
             self.secrets[name], token = new_token(name, role)
             append_token(folder / "tokens", token)
-        self.asked: list[Asked] = []
+        self.asked: list[VerbRequest] = []
         self.console = Console(known())
         self.access = Access(TokenFile(folder / "tokens", lambda _: None), lambda _: None)
         self.app = self.made()
@@ -74,7 +74,7 @@ class SignedIn:
     async def _scraped(self, accept: str) -> tuple[bytes, str]:
         return b"", "text/plain"
 
-    async def _run_verb(self, asked: Asked) -> VerbOutcome:
+    async def _run_verb(self, asked: VerbRequest) -> VerbOutcome:
         self.asked.append(asked)
         return VerbOutcome(2, "", "it would change 192.0.2.1\n")
 
@@ -142,7 +142,7 @@ def test_a_spec_too_large_to_plan_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     assert too_large("x", SPEC, None) == too_large("x", "a: [", None) == too_large("x", "[1]", None) == ""
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n + 1}: &a{n + 1} [{f'*a{n}, ' * 9}]\n" for n in range(9))
     assert too_large("x", bomb, None) == "", "aliases are refused before anything is made of them, as the plan says"
-    monkeypatch.setattr(plan_limits, "MAX", SpecSize(10, 10))
+    monkeypatch.setattr(spec_pages, "MAX_PLANNED", SpecSize(10, 10))
     assert "expected at most 10 for a plan" in too_large("x", SPEC, None)
     assert too_large("x", SPEC, Spec.model_validate(parse_document("x", SPEC).value)) == ""
 
@@ -345,7 +345,7 @@ def test_gradual_changes_leave_room_for_others(verbs: tuple[Control, threading.E
 
     async def test() -> None:
         def ask(*argv: str) -> asyncio.Task[VerbOutcome]:
-            return asyncio.create_task(control.run_verb(Asked(argv, "alice"), ()))
+            return asyncio.create_task(control.run_verb(VerbRequest(argv, "alice"), ()))
 
         under_way = [ask("drain", "--over=1h", "--yes", "--", f"farm/ns{n}") for n in range(8)]
         await asyncio.sleep(0)

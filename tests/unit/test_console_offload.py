@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from dnsteer.checks.load import check_document
-from dnsteer.console import offload_content, pace
-from dnsteer.console.content import ConsolePages, States
-from dnsteer.console.desk import Desk, Picture
-from dnsteer.console.offload_reading import OffloadLook, OffloadView, OffloadWatch
+from dnsteer.console import offload_page, page_reading
+from dnsteer.console.offload_page import OffloadPageData, OffloadPoller, OffloadSnapshot
+from dnsteer.console.page_content import ConsolePages, RecordedStates
+from dnsteer.console.page_data import PageData, PageHistory
 from dnsteer.console.prediction import PredictedRate, Prediction
-from dnsteer.console.seen import Seen, Side
-from dnsteer.metrics.observer import Known
+from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.offload.flow_reading import OffloadReader, OffloadReading
 from dnsteer.offload.observe import TYPES, FlowJudge, RunningSwitch
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.document import parse_document
+from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 from tests.unit.test_console_server import Events, since
 
@@ -70,14 +70,16 @@ def page(
     reading: OffloadReading | None, *, late: Any = frozenset(), prediction: Prediction | None = None, **more: Any
 ) -> str:
     """The page of a reading, in words."""
-    view = OffloadView(START, known(DOCA), profile("ovs-doca"), "", reading, {"megaflows": 30_000.0}, late=late, **more)
-    return page_of(OffloadLook(view, prediction))
+    view = OffloadSnapshot(
+        START, known(DOCA), profile("ovs-doca"), "", reading, {"megaflows": 30_000.0}, late=late, **more
+    )
+    return page_of(OffloadPageData(view, prediction))
 
 
-def page_of(look: OffloadLook) -> str:
+def page_of(look: OffloadPageData) -> str:
     """The parts of the page, in words."""
-    picture = Picture(START, Seen(START, "br-dns", now=Side(known(DOCA), Overlay(), START)))
-    content = ConsolePages().content("offload", picture, Desk(), States(), look)
+    picture = PageData(START, SwitchSnapshot(START, "br-dns", applied=StateSnapshot(known(DOCA), Overlay(), START)))
+    content = ConsolePages().content("offload", picture, PageHistory(), RecordedStates(), look)
     text = "\n".join(content.parts.values())
     assert SCRIPT not in text
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
@@ -111,23 +113,23 @@ def test_counters_go_on_though_a_flow_is_parsed_once(monkeypatch: pytest.MonkeyP
 
 
 def test_rows_are_made_once_for_a_reading_and_rates_for_each_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    of, pages, make = known(DOCA), ConsolePages(), offload_content._parts
-    made: list[OffloadLook] = []
+    of, pages, make = known(DOCA), ConsolePages(), offload_page._parts
+    made: list[OffloadPageData] = []
 
-    def counted(macros: Any, flavor: str, look: OffloadLook) -> Any:
+    def counted(macros: Any, flavor: str, look: OffloadPageData) -> Any:
         made.append(look)
         return make(macros, flavor, look)
 
-    monkeypatch.setattr(offload_content, "_parts", counted)
+    monkeypatch.setattr(offload_page, "_parts", counted)
     first, second = (
-        OffloadLook(OffloadView(START, of, profile("ovs-doca"), "", read(offloaded=[flow(1, packets)])), None)
+        OffloadPageData(OffloadSnapshot(START, of, profile("ovs-doca"), "", read(offloaded=[flow(1, packets)])), None)
         for packets in (7, 900)
     )
     shown = []
-    for look, rate in ((first, 1.0), (OffloadLook(first.view, None), 2.0), (second, 3.0)):
-        seen = Seen(START, "br-dns", now=Side(of, Overlay(), START))
-        picture = Picture(START, seen, rates={("vip", "v", "queries"): rate})
-        content = pages.content("offload", picture, Desk(), States(), look)
+    for look, rate in ((first, 1.0), (OffloadPageData(first.view, None), 2.0), (second, 3.0)):
+        seen = SwitchSnapshot(START, "br-dns", applied=StateSnapshot(of, Overlay(), START))
+        picture = PageData(START, seen, rates={("vip", "v", "queries"): rate})
+        content = pages.content("offload", picture, PageHistory(), RecordedStates(), look)
         shown.append((content.numbers["q"], content.numbers["f-0"], "f-0" in content.parts["flows"]))
     assert shown == [(1.0, "7", True), (2.0, "7", True), (3.0, "900", True)]
     assert made == [first, second]
@@ -156,31 +158,34 @@ def test_unreadable_lines_are_shown() -> None:
 
 
 def test_rows_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offload_content, "MAX_ROWS", 3)
+    monkeypatch.setattr(offload_page, "MAX_ROWS", 3)
     said = page(read(offloaded=[flow(n) for n in range(9)]))
     assert "3 of 9 are shown" in said and said.count("queries of dns over ipv4 (udp/53)") == 3
 
 
 def test_a_missing_reading_is_explained() -> None:
-    assert "The datapath flows are being read for the first time" in page_of(OffloadLook(None, None))
+    assert "The datapath flows are being read for the first time" in page_of(OffloadPageData(None, None))
     assert "The datapath flows cannot be read it is away" in page(None, error="it is away")
     assert "30,000 datapath flows More than 20,000 are not read here" in page(None)
     assert "hw-offload is not true" in page(read(), settings=("other_config:hw-offload is not true",))
     assert "There are no datapath flows at the moment" in page(read())
-    for look in (OffloadLook(None, None), OffloadLook(OffloadView(START, known(DOCA), error="it is away"), None)):
-        picture = Picture(START, Seen(START, "br-dns", now=Side(known(DOCA), Overlay(), START)))
-        parts = ConsolePages().content("offload", picture, Desk(), States(), look).parts
+    for look in (
+        OffloadPageData(None, None),
+        OffloadPageData(OffloadSnapshot(START, known(DOCA), error="it is away"), None),
+    ):
+        picture = PageData(START, SwitchSnapshot(START, "br-dns", applied=StateSnapshot(known(DOCA), Overlay(), START)))
+        parts = ConsolePages().content("offload", picture, PageHistory(), RecordedStates(), look).parts
         assert not parts.keys() & {"flows", "masks", "why", "mask-total"}
 
 
 def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 
-    def late(_: OffloadWatch, at: datetime, of: Known) -> OffloadView:
+    def late(_: OffloadPoller, at: datetime, of: AppliedBridge) -> OffloadSnapshot:
         go.wait(20)
-        return OffloadView(at, of, profile("ovs-doca"), "", read(offloaded=[flow(1)]), {"megaflows": 1.0})
+        return OffloadSnapshot(at, of, profile("ovs-doca"), "", read(offloaded=[flow(1)]), {"megaflows": 1.0})
 
-    monkeypatch.setattr(OffloadWatch, "_look", late)
+    monkeypatch.setattr(OffloadPoller, "_read_datapath", late)
     live = Console(known(DOCA)).live
 
     async def test() -> None:
@@ -190,7 +195,7 @@ def test_the_page_comes_before_its_reading_and_shows_it_then(monkeypatch: pytest
             assert "<table" not in page.text, "it would be empty"
             events = Events(await live.stream("offload", since(page.text)))
             go.set()
-            monkeypatch.setattr(pace, "WAIT", 20.0)
+            monkeypatch.setattr(page_reading, "WAIT", 20.0)
             page = await live.page("offload")
             assert 'queries of <a href="/vips/dns">dns</a> over ipv4' in page.text and page.text.count("<table") == 3
             assert (await events.next("reload"))[0] == "reload", "the page that was open gets the tables"

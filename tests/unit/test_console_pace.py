@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dnsteer.console.live import _cpu
-from dnsteer.console.pace import next_pause
+from dnsteer.console.page_reading import next_pause
 from tests.unit.console_cases import Console
 
 

@@ -10,18 +10,29 @@ from typing import Any
 import pytest
 from bench.specs import many_vips
 
-from dnsteer.console import live, pace, path_reading
-from dnsteer.console.offload_reading import OffloadWatch
-from dnsteer.console.path_query import KEY, MAX_LISTED, form_of, is_key, key_of, query_of
-from dnsteer.console.path_reading import AGAIN, MAX_FOLLOWED, RARELY, PathReader, PathReading
-from dnsteer.console.path_watch import PathWatch
+from dnsteer.console import live, page_reading, path_page
+from dnsteer.console.offload_page import OffloadPoller
+from dnsteer.console.path_page import (
+    KEY,
+    MAX_FOLLOWED,
+    MAX_INTERVAL,
+    MAX_LISTED,
+    MIN_INTERVAL,
+    PathPoller,
+    PathReader,
+    PathReading,
+    form_of,
+    is_key,
+    key_of,
+    query_of,
+)
 from dnsteer.console.rates import Series
-from dnsteer.console.seen import Side
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
 from dnsteer.status.path import trace_in_words
 from dnsteer.switch.trace import read_trace
+from dnsteer.view.snapshot import StateSnapshot
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
 TRACE = """\
@@ -166,7 +177,7 @@ def test_without_a_spec_there_is_a_form_and_no_error() -> None:
 
 
 def test_an_unreachable_switch_is_named_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "WAIT", 20.0)
+    monkeypatch.setattr(page_reading, "WAIT", 20.0)
     page = Console(known()).get("/path?client=198.51.100.7&port=7&vip=dns")
     assert "The path cannot be traced" in page and re.search(r"/nowhere|no control socket", page)
     page = Console(known()).get("/offload")
@@ -181,7 +192,7 @@ class Reader(PathReader):
         self.traced: list[str] = []
         self.clock, self.takes = clock, 0.0
 
-    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+    def _read(self, key: str, side: StateSnapshot, series: Series) -> PathReading:
         self.traced.append(key)
         self.clock[0] += self.takes
         return PathReading(START)
@@ -189,22 +200,29 @@ class Reader(PathReader):
 
 def test_traces_of_a_path_are_limited_in_rate() -> None:
     clock = [100.0]
-    reader, side = Reader(clock), Side(known(), Overlay(), START)
-    for at, count in ((0.0, 1), (0.1, 1), (AGAIN - 0.1, 1), (AGAIN, 2), (AGAIN + 0.1, 2), (2 * AGAIN, 3)):
+    reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
+    for at, count in (
+        (0.0, 1),
+        (0.1, 1),
+        (MIN_INTERVAL - 0.1, 1),
+        (MIN_INTERVAL, 2),
+        (MIN_INTERVAL + 0.1, 2),
+        (2 * MIN_INTERVAL, 3),
+    ):
         clock[0] = 100.0 + at
         reader.read("path?a", side, ["path?a"])
         assert len(reader.traced) == count, at
-    reader.read("path?a", Side(known(), Overlay(), START), ["path?a"])
+    reader.read("path?a", StateSnapshot(known(), Overlay(), START), ["path?a"])
     assert len(reader.traced) == 4, "another state"
 
 
 @pytest.mark.parametrize(
     ("takes", "followed", "again"),
-    [(0.02, 1, AGAIN), (0.1, 1, 5.0), (0.03, 4, 6.0), (0.03, 9, 6.0), (5.0, 1, RARELY)],
+    [(0.02, 1, MIN_INTERVAL), (0.1, 1, 5.0), (0.03, 4, 6.0), (0.03, 9, 6.0), (5.0, 1, MAX_INTERVAL)],
 )
 def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int, again: float) -> None:
     clock = [100.0]
-    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
     reader.takes = takes
     keys = [f"path?{n}" for n in range(followed)]
     for at, count in ((0.0, 1), (again - 0.01, 1), (again + 0.01, 2)):
@@ -215,21 +233,21 @@ def test_paths_that_take_long_are_traced_more_rarely(takes: float, followed: int
 
 def test_followed_paths_are_limited() -> None:
     clock = [100.0]
-    reader, side = Reader(clock), Side(known(), Overlay(), START)
+    reader, side = Reader(clock), StateSnapshot(known(), Overlay(), START)
     keys = [f"path?{n}" for n in range(MAX_FOLLOWED + 2)]
     for turn in range(3):
-        clock[0] = 100.0 + turn * AGAIN
+        clock[0] = 100.0 + turn * MIN_INTERVAL
         readings: dict[str, Any] = {key: reader.read(key, side, keys) for key in keys}
     assert [reader.traced.count(key) for key in keys] == [3] * MAX_FOLLOWED + [1, 1]
     assert [readings[key].followed for key in keys] == [True] * MAX_FOLLOWED + [False] * 2
-    clock[0] += AGAIN
+    clock[0] += MIN_INTERVAL
     reader.read(keys[-1], side, keys[3:])
     assert reader.traced.count(keys[-1]) == 2, "there is room again"
 
 
 def test_unwatched_paths_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(path_reading, "_KEPT", 3)
-    reader, side = Reader([100.0]), Side(known(), Overlay(), START)
+    monkeypatch.setattr(path_page, "_KEPT", 3)
+    reader, side = Reader([100.0]), StateSnapshot(known(), Overlay(), START)
     for key in "abcdab":
         reader.read(key, side, ())
     assert reader.traced == list("abcdab") and len(reader._paths) == 3
@@ -242,7 +260,7 @@ class Stuck(Reader):
         super().__init__([100.0])
         self.go, self.fails = threading.Event(), False
 
-    def _read(self, key: str, side: Side, series: Series) -> PathReading:
+    def _read(self, key: str, side: StateSnapshot, series: Series) -> PathReading:
         self.go.wait(20)
         return super()._read(key, side, series)
 
@@ -251,18 +269,18 @@ PATH = "path?client=198.51.100.7&port=7&vip=dns"
 
 
 def test_other_pages_do_not_wait_for_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pace.WAIT < 1, "pages are to be painted within a second"
+    assert page_reading.WAIT < 1, "pages are to be painted within a second"
     console, reader = Console(known()), Stuck()
 
     async def test() -> None:
         live = console.live
         changed: list[bool] = []
-        live._on_demand._paths = PathWatch(reader, lambda: changed.append(True))
+        live._on_demand._paths = PathPoller(reader, lambda: changed.append(True))
         try:
             page = await live.page(PATH)
             assert "is being traced" in page.text and page.status == 200
             live._state.topics[PATH].watchers = 1
-            monkeypatch.setattr(pace, "WAIT", 3600.0)
+            monkeypatch.setattr(page_reading, "WAIT", 3600.0)
             live.changed()
             assert "Nothing needs attention" in (await asyncio.wait_for(live.page("overview"), 10)).text
             assert not reader.traced and not changed
@@ -290,9 +308,9 @@ def test_a_defect_of_one_page_is_shown_there_and_others_continue(monkeypatch: py
     def broken(*_: object) -> None:
         raise KeyError(SCRIPT)
 
-    monkeypatch.setattr(pace, "WAIT", 20.0)
+    monkeypatch.setattr(page_reading, "WAIT", 20.0)
     monkeypatch.setattr(PathReader, "_tracer_of", broken)
-    monkeypatch.setattr(OffloadWatch, "_look", broken)
+    monkeypatch.setattr(OffloadPoller, "_read_datapath", broken)
     for path, module in (("/path?client=198.51.100.7&port=7&vip=dns", "path"), ("/offload", "offload")):
         console = Console(known(), say=said.append)
         for _ in range(2):
@@ -342,7 +360,7 @@ def test_the_console_continues_when_one_page_fails(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("part", "what", "lacks"),
-    [("read", "counters are not read", ""), ("picture", "the present state cannot be shown", "farm")],
+    [("read", "counters are not read", ""), ("page_data", "the present state cannot be shown", "farm")],
 )
 def test_the_console_continues_when_all_pages_lack_data(
     monkeypatch: pytest.MonkeyPatch, part: str, what: str, lacks: str
@@ -355,7 +373,7 @@ def test_the_console_continues_when_all_pages_lack_data(
 
     monkeypatch.setattr(live, "INTERVAL", 0.05)
     monkeypatch.setattr(live, "IDLE", 0.05)
-    monkeypatch.setattr(console.live._desk, part, broken)
+    monkeypatch.setattr(console.live._history, part, broken)
 
     async def test() -> None:
         running = asyncio.create_task(console.live.run())

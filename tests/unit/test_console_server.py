@@ -13,14 +13,13 @@ import pytest
 
 from dnsteer.console import live as live_module
 from dnsteer.console.app import POLICY
-from dnsteer.console.change_request import ChangeRequest
-from dnsteer.console.content import NoPageError
-from dnsteer.console.desk import Picture
-from dnsteer.console.live import FullError, LivePages
-from dnsteer.console.numbers import number, ranges, rounded
+from dnsteer.console.change_pages import MAX_RUNS, ChangeRequest, ChangeRuns
+from dnsteer.console.live import LivePages, TooManyStreamsError
+from dnsteer.console.page_content import NoPageError
+from dnsteer.console.page_data import PageData
 from dnsteer.console.rates import POINTS, Series
-from dnsteer.console.runs import MAX_RUNS, Runs
-from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
+from dnsteer.view.wording import number, ranges, rounded
 from tests.unit.commands import in_process
 from tests.unit.console_cases import SCRIPT, SPEC, Console, entry, known, record
 
@@ -203,9 +202,9 @@ def test_the_overview_is_made_before_anybody_asks() -> None:
 @pytest.mark.parametrize("maker", ["the console itself", "a visitor who leaves"])
 def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.MonkeyPatch, maker: str) -> None:
     console, begun, go = Console(known()), threading.Event(), threading.Event()
-    make = console.live._desk.picture
+    make = console.live._history.page_data
 
-    def slowly(*args: Any) -> Picture:
+    def slowly(*args: Any) -> PageData:
         begun.set()
         assert go.wait(10)
         return make(*args)
@@ -213,7 +212,7 @@ def test_a_page_waits_for_the_picture_that_is_being_made(monkeypatch: pytest.Mon
     async def test(of: LivePages) -> None:
         with pytest.raises(NoPageError):
             await of.page("pool/yard")
-        monkeypatch.setattr(of._desk, "picture", slowly)
+        monkeypatch.setattr(of._history, "page_data", slowly)
         console.recorder.adopted(known(SPEC.replace("farm", "yard"), number=2), [])
         console.recorder.followed(record(2))
         of.changed()
@@ -250,7 +249,7 @@ def test_a_panic_is_sent_though_nothing_moves() -> None:
 
 
 def test_a_silent_stream_says_that_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "BEAT", 0.05)
+    monkeypatch.setattr(live_module, "HEARTBEAT", 0.05)
     console = Console(known())
 
     async def test(of: LivePages) -> None:
@@ -270,7 +269,7 @@ def test_connected_browsers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
         for each in streams:
             await each.next("reload")
         assert of.watchers == 2
-        with pytest.raises(FullError):
+        with pytest.raises(TooManyStreamsError):
             await of.stream("overview", "")
         await streams[0].end()
         third = Events(await of.stream("overview", ""))
@@ -295,12 +294,12 @@ def test_unwatched_pages_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_last_changes_that_were_begun_are_kept() -> None:
     async def test() -> None:
-        async def run_verb(asked: Asked) -> VerbOutcome:
+        async def run_verb(asked: VerbRequest) -> VerbOutcome:
             return VerbOutcome(0)
 
-        runs, names = Runs(run_verb), []
+        runs, names = ChangeRuns(run_verb), []
         for _ in range(MAX_RUNS + 3):
-            names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), Asked((), "ann")))
+            names.append(runs.begin(ChangeRequest("undrain", "farm/ns1", {}), VerbRequest((), "ann")))
             await runs.wait(names[-1], 5)
         assert [name for name in names if runs.find(name)] == names[-MAX_RUNS:]
 

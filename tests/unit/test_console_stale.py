@@ -12,8 +12,8 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from dnsteer.console import live as live_module
-from dnsteer.console.content import ConsolePages
 from dnsteer.console.live import LivePages
+from dnsteer.console.page_content import ConsolePages
 from tests.unit.console_cases import Console, known
 from tests.unit.test_console_server import Events, live, since
 
@@ -69,11 +69,11 @@ def test_a_starting_agent_marks_no_page_stale() -> None:
     console = Console(known())
     up = GaugeMetricFamily("dnsteer_switch_up", "", labels=("bridge",))
     up.add_metric([""], 0)
-    console.live._desk.read([up], 1.0)
+    console.live._history.read([up], 1.0)
     assert banner(console.get()) == ""
     up.samples.clear()
     up.add_metric(["br-dns"], 0)
-    console.live._desk.read([up], 2.0)
+    console.live._history.read([up], 2.0)
     console.live.changed()
     assert "The switch does not answer" in banner(console.get())
 
@@ -87,7 +87,7 @@ def test_a_panic_of_a_pool_makes_no_banner() -> None:
 
 
 def test_a_hanging_reading_is_shown_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "LATE", 0.01)
+    monkeypatch.setattr(live_module, "SLOW_READING", 0.01)
     console = Console(known())
     console.reads()
     answered, reading = asyncio.Event(), console.reading

@@ -11,10 +11,9 @@ import pytest
 from bench.specs import many_vips
 
 from dnsteer.console import live as live_module
-from dnsteer.console.content import States
-from dnsteer.console.links import link_vips
-from dnsteer.console.offload_reading import OffloadWatch
-from dnsteer.console.vip_filter import filter_key, is_overview
+from dnsteer.console.offload_page import OffloadPoller
+from dnsteer.console.overview_page import filter_key, is_overview
+from dnsteer.console.page_content import RecordedStates, link_vips
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, entry, known, record, words_of
 from tests.unit.many_vips import two_hundred_vips
@@ -222,7 +221,9 @@ def test_the_announcement_of_a_vip_is_shown(more: dict[str, Any] | None, said: s
     announce = "announce: {via: bird}"
     console = Console(known(SPEC.replace("uplinks: {p0: }}", f"uplinks: {{p0: }}, {announce}}}")))
     if more is not None:
-        console.recorder.announces({}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)})
+        console.recorder.announcements_changed(
+            {}, {}, {"dns": UnannouncedVip("dns", "no backend passes", START, **more)}
+        )
     page = console.get("/vips/dns")
     assert said in words_of(page)
     assert f"<code>{command}</code>" in page
@@ -265,7 +266,9 @@ def test_a_long_list_of_changes_is_folded() -> None:
     entries = [entry("ns0", pool=f"pool{n}") for n in range(30)]
     for n in range(30):
         console.recorder.followed(record(2, *entries[: n + 1]))
-        console.live._desk.picture(console.recorder.seen(), console.recorder.steps(), datetime.now(START.tzinfo))
+        console.live._history.page_data(
+            console.recorder.snapshot(), console.recorder.take_changes(), datetime.now(START.tzinfo)
+        )
     page = console.get("/changes")
     seen = page[page.index('id="seen"') :]
     assert seen.partition("<details")[0].count("<tr>") == 1 + 10
@@ -284,12 +287,12 @@ def test_the_page_of_a_state_is_folded() -> None:
     assert "<details><summary>" in console.get("/changes/1"), "a whole spec"
     text = SPEC.replace("slots: 32", "slots: 64")
     short = Console(known(text, number=2))
-    short.live._state.states = States(("br-dns", (), "2"), (known(text, number=2).state, known().state))
+    short.live._state.states = RecordedStates(("br-dns", (), "2"), (known(text, number=2).state, known().state))
     page = short.get("/changes/2")
     assert "1 pool changed" in page and "<details open><summary>" in page
 
 
 def test_a_defect_in_reading_datapath_flows_leaves_the_page_of_a_vip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OffloadWatch, "_look", lambda *_: 1 / 0)
+    monkeypatch.setattr(OffloadPoller, "_read_datapath", lambda *_: 1 / 0)
     page = words_of(Console(known()).get("/vips/dns"))
     assert "cannot be read because of a defect of dnsteer" in page and "ns1 up" in page

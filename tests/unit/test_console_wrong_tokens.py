@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from dnsteer.console import late_answers
+from dnsteer.console import rate_limits
 from dnsteer.console.access import Access
 from dnsteer.console.app import console_application
-from dnsteer.console.late_answers import MAX_LATE, MAX_LATE_OF_CALLER, LateAnswers
+from dnsteer.console.rate_limits import MAX_DELAYED, MAX_DELAYED_OF_CALLER, DelayedAnswers
 from dnsteer.console.tokens import TokenFile, append_token, new_token
 from tests.unit.console_cases import HOST, Console, known
 
@@ -34,10 +34,10 @@ class Guessed:
         self.access = Access(TokenFile(folder / "tokens", lambda _: None), self.said.append)
         console = Console(known())
         self.app = console_application(console.live, console._scraped, HOST, self.access)
-        self.access._late = LateAnswers(self._sleep)
+        self.access._delayed = DelayedAnswers(self._sleep)
 
     async def _sleep(self, seconds: float) -> None:
-        assert seconds == late_answers.LATE
+        assert seconds == rate_limits.DELAY
         self.waits += 1
         await self.end.wait()
 
@@ -92,17 +92,17 @@ def test_wrong_tokens_above_the_limit_are_answered_late_in_bounded_numbers(tmp_p
             for _ in range(10):
                 assert (await client.get("/metrics", headers=WRONG)).status_code == 401
             assert of.waits == 0
-            late = [asyncio.create_task(client.get("/metrics", headers=WRONG)) for _ in range(MAX_LATE_OF_CALLER)]
-            while of.waits < MAX_LATE_OF_CALLER:
+            late = [asyncio.create_task(client.get("/metrics", headers=WRONG)) for _ in range(MAX_DELAYED_OF_CALLER)]
+            while of.waits < MAX_DELAYED_OF_CALLER:
                 await asyncio.to_thread(int)
             at_once = await client.get("/metrics", headers=WRONG)
-            assert (at_once.status_code, of.waits) == (429, MAX_LATE_OF_CALLER)
+            assert (at_once.status_code, of.waits) == (429, MAX_DELAYED_OF_CALLER)
             assert at_once.headers["connection"] == "close"
             assert (await client.get("/metrics", headers=of.right)).status_code == 200
             assert not any(task.done() for task in late)
             of.end.set()
             assert {(await task).status_code for task in late} == {429}
-        assert MAX_LATE < 128, "they take requests away from others"
+        assert MAX_DELAYED < 128, "they take requests away from others"
 
     run(test)
 

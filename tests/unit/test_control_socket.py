@@ -15,9 +15,9 @@ from dnsteer.agent import control
 from dnsteer.agent.control import Channel, Control
 from dnsteer.agent.request import Request
 from dnsteer.agent.verb_server import VerbServer
-from dnsteer.console.seen_recorder import SeenRecorder
-from dnsteer.console.verbs import Asked
+from dnsteer.deploy.verb_request import VerbRequest
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import SnapshotRecorder
 
 
 class Case:
@@ -142,11 +142,11 @@ def test_the_console_of_an_agent_that_stands_by_changes_nothing() -> None:
         nonlocal acts
         switch = SimpleNamespace(remote="tcp:192.0.2.1:6640", openflow=None, extension=None)
         report = SimpleNamespace(say=lambda *_, **__: None)
-        server = VerbServer(switch, lambda *_: 0, report, SeenRecorder(), lambda: None, lambda: acts)  # type: ignore[arg-type]
+        server = VerbServer(switch, lambda *_: 0, report, SnapshotRecorder(), lambda: None, lambda: acts)  # type: ignore[arg-type]
         server.begin("br-dns", SimpleNamespace())  # type: ignore[arg-type]
-        assert (await server.run_verb(Asked(("drain", "farm/ns1"), "ann"))).code == 0
+        assert (await server.run_verb(VerbRequest(("drain", "farm/ns1"), "ann"))).code == 0
         acts = False
-        outcome = await server.run_verb(Asked(("drain", "farm/ns1"), "ann"))
+        outcome = await server.run_verb(VerbRequest(("drain", "farm/ns1"), "ann"))
         assert outcome.code == 1 and "this agent does not act on the switch" in outcome.said
         await server.stop()
 

@@ -12,13 +12,13 @@ import pytest
 
 from dnsteer.agent.health_decision import PoolHealth, PoolRules, decide
 from dnsteer.agent.held_switch import SwitchMemory
-from dnsteer.console.attention import Reached, attention
 from dnsteer.console.change_log import MAX_DECISIONS, ChangeLog
-from dnsteer.console.seen import Seen, Side
 from dnsteer.deploy.decision import DECISION, IDS, LENGTH, Ids, deciding, decision_id
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, decisions_between, is_decided, marker, stamped
 from dnsteer.status.agent_knowledge import AgentKnowledge, PoolPanic
 from dnsteer.switch.state import DECISIONS_KEY, OVERLAY_KEY, AppliedState, BridgeRecord, Pending, overlay_ids
+from dnsteer.view.attention import Reachability, attention
+from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from tests.unit.console_cases import known
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -178,19 +178,29 @@ def test_a_change_of_the_console_has_the_decisions_behind_it() -> None:
     log, of = ChangeLog(), known(number=1, decision="applied")
     drain = entry("ns1", "drain", over=60.0, gone=0)
     again = replace(drain, gone=500, decision=SECOND)  # somebody asked for another pace on the way
-    ended = Side(of, NO_OVERLAY, START, "undrained")
+    ended = StateSnapshot(of, NO_OVERLAY, START, "undrained")
     log.add(
-        [Side(of, NO_OVERLAY, START), Side(of, Overlay((drain,)), START), Side(of, Overlay((again,)), START), ended]
+        [
+            StateSnapshot(of, NO_OVERLAY, START),
+            StateSnapshot(of, Overlay((drain,)), START),
+            StateSnapshot(of, Overlay((again,)), START),
+            ended,
+        ]
     )
     other = known(number=2, decision="another")
-    log.add([Side(other, NO_OVERLAY, START)])
+    log.add([StateSnapshot(other, NO_OVERLAY, START)])
     assert [change.decisions for change in log.changes] == [("another",), ("undrained",), (FIRST, SECOND)]
 
 
 def seen_of(*sides: tuple[Overlay, str]) -> ChangeLog:
     """What the console makes of these overlays, each with the decision that led to it."""
     log, of = ChangeLog(), known()
-    log.add([Side(of, NO_OVERLAY, START), *(Side(of, overlay, START, decision) for overlay, decision in sides)])
+    log.add(
+        [
+            StateSnapshot(of, NO_OVERLAY, START),
+            *(StateSnapshot(of, overlay, START, decision) for overlay, decision in sides),
+        ]
+    )
     return log
 
 
@@ -226,8 +236,10 @@ def test_items_that_need_attention_name_their_decision() -> None:
     overlay = Overlay(
         (entry("ns1"), entry("ns2", "drain"), entry("ns3", returns=START.isoformat(), gone=500, over=9.0))
     )
-    seen = Seen(START, "br-dns", now=Side(of, overlay, START), agent=AgentKnowledge(panics=panics))
-    found = {item.title: item.decision for item in attention(seen, Reached(True, True), START)}
+    seen = SwitchSnapshot(
+        START, "br-dns", applied=StateSnapshot(of, overlay, START), agent=AgentKnowledge(panics=panics)
+    )
+    found = {item.title: item.decision for item in attention(seen, Reachability(True, True), START)}
     assert found == {
         "Pool farm: PANIC": SECOND, "farm/ns1 is unhealthy": FIRST, "farm/ns2 is drained": FIRST,
         "farm/ns3 is returning to service": FIRST, "Pool farm: one backend is left in service": "",

@@ -19,10 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnsteer.events.event import COMMON, KINDS, Event, Name
-from dnsteer.events.formats import MAX, Format, as_logfmt, as_text, event_as_json
-from dnsteer.events.journal import Journal, encoded, is_journal
-from dnsteer.events.log import Log
+from dnsteer.events.event import COMMON, KINDS, Event, EventName
+from dnsteer.events.event_log import Journal, Log, encoded, is_journal
+from dnsteer.events.formats import MAX_VALUE_CHARACTERS, Format, as_logfmt, as_text, event_as_json
 
 TIME = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 HOSTILE = 'late\nFOO=bar\r\x1b[31m "quoted" = \\ \x00\u2028\u202e\ud800 Zürich'
@@ -83,7 +82,7 @@ def test_a_hostile_value_forges_nothing() -> None:
 
 def test_a_long_value_is_cut() -> None:
     value = json.loads(event_as_json(event("y" * 100_000, reason="x" * 100_000, backends=["z" * 100_000])))
-    assert [len(value["reason"]), len(value["message"]), len(value["backends"][0])] == [MAX] * 3
+    assert [len(value["reason"]), len(value["message"]), len(value["backends"][0])] == [MAX_VALUE_CHARACTERS] * 3
     assert value["reason"].endswith("x...")
 
 
@@ -187,7 +186,7 @@ def test_lines_of_several_threads_stay_whole() -> None:
 
 
 def test_every_kind_is_described_once() -> None:
-    assert [kind.name for kind in KINDS] == list(get_args(Name))
+    assert [kind.name for kind in KINDS] == list(get_args(EventName))
     for kind in KINDS:
         assert not set(kind.fields) & set(COMMON)
 

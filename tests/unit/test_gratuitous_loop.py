@@ -16,10 +16,10 @@ from dnsteer.agent import gratuitous, supervise
 from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.gratuitous import NeighborNotices, notify_neighbors
 from dnsteer.checks.load import check_document
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.metrics.observer import Observers
 from dnsteer.spec.document import parse_document
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.packet.command import FARM
 from tests.unit.test_control_socket import until
 from tests.unit.test_gratuitous import SPEC as EXAMPLE
@@ -41,8 +41,8 @@ class Case:
         """How often the gateway's address was sent by each port."""
         self.tries = 0
         self.said: list[str] = []
-        self.recorder = SeenRecorder()
-        self.recorder.bridge_is("br-dns", held=True)
+        self.recorder = SnapshotRecorder()
+        self.recorder.claim_changed("br-dns", held=True)
         self.notices = NeighborNotices(SimpleNamespace(client=lambda _: self))  # type: ignore[arg-type]
 
     def ports(self) -> set[str]:
@@ -55,7 +55,7 @@ class Case:
         self.sent.update(re.findall(r"output:(\w+)", lines[0]))
 
     def troubles(self) -> list[str]:
-        return [one["text"] for one in self.recorder.tell("br-dns")["troubles"]]
+        return [one["text"] for one in self.recorder.knowledge_of("br-dns")["troubles"]]
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:

@@ -16,13 +16,13 @@ from dnsteer.agent.health_decision import Decision, PoolRules
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.run import Agent
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector, _Made, read_drops
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.metrics.families import BY_NAME, FAMILIES, metric_family
 from dnsteer.metrics.family import Family
-from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Look
-from dnsteer.metrics.ports import read_ports
+from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, SwitchInspection
+from dnsteer.metrics.switch_readings import read_ports
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.errors import DefinitionError
@@ -197,7 +197,7 @@ def test_a_datapath_trouble_is_reported_once_and_its_metrics_end(monkeypatch: py
     collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
     agent = Agent.__new__(Agent)
     agent._observer = EventReporter(lambda text, *_, **__: texts.append(text))
-    known = Known("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
+    known = AppliedBridge("br-dns", None, load(SPEC).spec)  # type: ignore[arg-type]
 
     def read() -> set[str]:
         collector._read_datapath(known)
@@ -275,7 +275,7 @@ def text_of(metrics: AgentMetrics) -> str:
 
 def adopted(*checks: tuple[str, str, str]) -> AgentMetrics:
     metrics = AgentMetrics()
-    metrics.adopted(Known("br0", None, None), checks)  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), checks)  # type: ignore[arg-type]
     return metrics
 
 
@@ -294,7 +294,7 @@ def test_results_of_checks_go_on_over_an_apply_and_those_that_are_gone_are_forgo
     for check in (CHECK, gone):
         metrics.checked(check, 0.003, good=True)
     assert 'pool="old"' in text_of(metrics)
-    metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), [CHECK])  # type: ignore[arg-type]
     metrics.checked(gone, 0.003, good=True)  # its probe was under way
     metrics.turned(CheckTurn(gone, healthy=False))
     text = text_of(metrics)
@@ -307,13 +307,13 @@ def test_a_panic_goes_on_over_an_apply_and_is_counted_once() -> None:
     metrics = adopted(CHECK)
     metrics.panicked("farm", ("",))
     metrics.panicked("farm", ("",))  # another of its services
-    metrics.adopted(Known("br0", None, None), [CHECK])  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), [CHECK])  # type: ignore[arg-type]
     for line, panics in (("1.0", False), ("0.0", True)):
         assert f'dnsteer_pool_panic{{pool="farm"}} {line}' in text_of(metrics)
         assert 'dnsteer_agent_panics_total{pool="farm"} 1.0' in text_of(metrics)
         if not panics:
             metrics.panicked("farm", ())
-    metrics.adopted(Known("br0", None, None), [])  # type: ignore[arg-type]
+    metrics.adopted(AppliedBridge("br0", None, None), [])  # type: ignore[arg-type]
     assert "farm" not in text_of(metrics)
 
 
@@ -336,9 +336,9 @@ def test_changes_are_counted_by_kind_without_those_at_the_start() -> None:
 
 def test_differences_that_stay_and_those_that_were_repaired() -> None:
     metrics = AgentMetrics()
-    metrics.looked(Look(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
+    metrics.inspected(SwitchInspection(flows=3, settings=1, foreign=("", "")), repaired=False, seconds=0.0)
     assert "dnsteer_drift_differences 4.0" in text_of(metrics) and "dnsteer_foreign_flows 2.0" in text_of(metrics)
-    metrics.looked(Look(flows=3, settings=1), repaired=True, seconds=0.0)
+    metrics.inspected(SwitchInspection(flows=3, settings=1), repaired=True, seconds=0.0)
     text = text_of(metrics)
     assert "dnsteer_drift_differences 0.0" in text
     assert 'dnsteer_drift_found_total{kind="flows"} 6.0' in text
@@ -402,13 +402,13 @@ def test_a_panic_of_one_service_is_a_panic_of_the_pool() -> None:
 
 def test_vips_that_are_announced_and_the_role() -> None:
     metrics = AgentMetrics()
-    metrics.announces({"dns": True, "dot": False}, {"dot": 1.5e9}, {})
+    metrics.announcements_changed({"dns": True, "dot": False}, {"dot": 1.5e9}, {})
     metrics.role(standby=True)
     value = metrics.registry.get_sample_value
     found = [value("dnsteer_vip_announced", {"vip": vip}) for vip in ("dns", "dot", "other")]
     assert (found, value("dnsteer_switch_standby")) == ([1.0, 0.0, None], 1.0)
     held = [value("dnsteer_vip_held_until_timestamp_seconds", {"vip": vip}) for vip in ("dns", "dot")]
     assert held == [None, 1.5e9]
-    metrics.announces({}, {}, {})
+    metrics.announcements_changed({}, {}, {})
     assert value("dnsteer_vip_announced", {"vip": "dns"}) is None
     assert value("dnsteer_vip_held_until_timestamp_seconds", {"vip": "dot"}) is None

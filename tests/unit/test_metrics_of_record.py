@@ -15,10 +15,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.exposition import Exposition
-from dnsteer.metrics.switch_metrics import read_switch_metrics
+from dnsteer.metrics.switch_readings import read_switch_metrics
 from dnsteer.slots.maintenance import Maintenance
 from dnsteer.spec.derived import pair_name
 from dnsteer.status.agent_knowledge import UnannouncedVip
@@ -35,7 +35,7 @@ def collector(
 ) -> tuple[Collector, AgentMetrics]:
     """Metrics of an agent that follows a record, beside a switch that does not answer."""
     agent = AgentMetrics()
-    agent.bridge_is("br-dns", held=True, switch=switch)
+    agent.claim_changed("br-dns", held=True, switch=switch)
     found = known(text)
     agent.adopted(found, [("farm", "ns1", "dns")])
     of = record(1, *entries)
@@ -88,16 +88,16 @@ def test_a_switch_without_a_name_is_called_by_its_machine_and_never_by_nothing()
     of = Collector(TargetSwitch("unix:/nowhere", timeout=0.1), agent)
     here = socket.gethostname()
     assert here and switches(of.collect()) == {here}  # no record was read yet
-    agent.bridge_is("br-dns", held=True, switch="")
+    agent.claim_changed("br-dns", held=True, switch="")
     assert switches(of.collect()) == {here}
-    agent.bridge_is("br-dns", held=True, switch="dpu-1")
+    agent.claim_changed("br-dns", held=True, switch="dpu-1")
     assert switches(of.collect()) == {"dpu-1"}
 
 
 def test_a_switch_that_is_renamed_has_its_new_name_in_all_that_is_kept_between_readings() -> None:
     of, agent = collector(entry("ns1", note="disk"))
     assert switches(of.collect()) == {"dpu-1"}
-    agent.bridge_is("br-dns", held=True, switch="dpu-2")
+    agent.claim_changed("br-dns", held=True, switch="dpu-2")
     assert switches(of.collect()) == {"dpu-2"}
 
 
@@ -135,7 +135,7 @@ def test_a_pair_does_not_change_the_digest_of_a_spec_without_one() -> None:
 
 def test_unannounced_vips_export_their_cause() -> None:
     of, agent = collector()
-    agent.announces({}, {}, {
+    agent.announcements_changed({}, {}, {
         "asked": UnannouncedVip("asked", "asked by alice", START, None, by_people=True, withdrawn=False),
         "sick": UnannouncedVip("sick", "x" * 500, START),
         "lost": UnannouncedVip("lost", "BIRD has no route to 192.0.2.53/32", START, withdrawn=False),
@@ -146,7 +146,7 @@ def test_unannounced_vips_export_their_cause() -> None:
         ("asked", "people", "asked by alice"), ("sick", "health", "x" * 120),
         ("lost", "routing", "BIRD has no route to 192.0.2.53/32"),
     }  # fmt: skip
-    agent.announces({}, {}, {})
+    agent.announcements_changed({}, {}, {})
     assert series(of.collect(), name) == {}
 
 
@@ -168,7 +168,7 @@ def test_the_page_is_valid_with_every_recorded_value(kind: str) -> None:
         entry("ns1", until=(START + timedelta(hours=2)).isoformat()),
         role=Role("active", START.isoformat(), "alice@dpu-1", ""),
     )
-    agent.announces({}, {}, {"dns": UnannouncedVip("dns", 'why "so" \\', START)})
+    agent.announcements_changed({}, {}, {"dns": UnannouncedVip("dns", 'why "so" \\', START)})
     of.certificate_end = lambda: datetime(2026, 3, 1, tzinfo=timezone.utc)
     of.console_url = "https://dpu-1.example.net:9853/"
     encode, content_type = choose_encoder(kind)

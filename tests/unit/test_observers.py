@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 
 from dnsteer.agent.event_reporter import EventReporter
-from dnsteer.console.seen_recorder import SeenRecorder
-from dnsteer.metrics.agent import AgentMetrics
-from dnsteer.metrics.observer import EVENTS, AgentObserver, CheckTurn, KeptChange, Look, Observers, PanicChange
+from dnsteer.metrics.agent_metrics import AgentMetrics
+from dnsteer.metrics.observer import (
+    CALLBACKS,
+    AgentObserver,
+    CheckTurn,
+    KeptChange,
+    Observers,
+    PanicChange,
+    SwitchInspection,
+)
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.console_cases import known
 
 CHECK = ("farm", "ns1", "dns")
@@ -31,22 +39,22 @@ class Case:
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, str]] = []
         self.fields: list[dict[str, object]] = []
-        self.seen, self.metrics = SeenRecorder(), AgentMetrics()
+        self.seen, self.metrics = SnapshotRecorder(), AgentMetrics()
         self.all = Observers(self.metrics, self.seen, EventReporter(self._say))
-        self.all.bridge_is("br-dns", held=True)
+        self.all.claim_changed("br-dns", held=True)
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
         self.lines.append((event, level, text))
         self.fields.append(fields)
 
     def troubles(self) -> list[tuple[str, str]]:
-        return [(one.about, one.text) for one in self.seen.seen().agent.troubles]
+        return [(one.about, one.text) for one in self.seen.snapshot().agent.troubles]
 
     def metric(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", CALLBACKS)
 def test_every_event_reaches_all_observers(event: str) -> None:
     one, other = Keeps(), Keeps()
     getattr(Observers(one, other), event)("a", 1, b=2)  # type: ignore[arg-type]
@@ -71,7 +79,7 @@ def test_checks_failing_at_adoption_are_known_but_not_reported() -> None:
     case.all.adopted(known(), [CHECK, ("spare", "sp1", "dns")], [turn])
     assert case.lines == [("adopted", "info", "bridge br-dns: state 1, pools with health checks: 2, targets: 2")]
     assert case.fields == [{"bridge": "br-dns", "state": 1, "pools": 2, "targets": 2}]
-    assert [(one.backend, one.why) for one in case.seen.seen().agent.failing] == [("ns1", "late")]
+    assert [(one.backend, one.why) for one in case.seen.snapshot().agent.failing] == [("ns1", "late")]
     assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == 0
 
 
@@ -81,7 +89,7 @@ def test_a_changed_check_is_reported_known_and_counted() -> None:
     for healthy in (False, True):
         case.all.turned(CheckTurn(CHECK, healthy, "late", ("853/tcp", ""), "A", 0.25, "d1"))
         assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == healthy
-        assert bool(case.seen.seen().agent.failing) is not healthy
+        assert bool(case.seen.snapshot().agent.failing) is not healthy
     assert case.lines[1:] == [
         ("check", "warning", "farm/ns1 is unhealthy (853/tcp): late"), ("check", "info", "farm/ns1 is healthy (853/tcp)"),
     ]  # fmt: skip
@@ -96,10 +104,10 @@ def test_a_trouble_is_reported_once_until_it_is_over() -> None:
     case, changes = Case(), list[int]()
     case.seen.changed = lambda: changes.append(1)
     for said in ("gone", "gone", "away"):
-        case.all.fails("the monitor", said)
+        case.all.report_trouble("the monitor", said)
     assert (case.troubles(), len(changes)) == ([("monitor", "away")], 2)
     for _ in range(2):
-        case.all.works("the monitor", "back")
+        case.all.end_trouble("the monitor", "back")
     assert (case.troubles(), len(changes)) == ([], 3)
     assert [(event, text) for event, _, text in case.lines] == [
         ("trouble", "gone"), ("trouble", "away"), ("trouble_over", "back"),
@@ -109,8 +117,8 @@ def test_a_trouble_is_reported_once_until_it_is_over() -> None:
 def test_a_trouble_that_is_forgotten_ends_without_a_word() -> None:
     case = Case()
     for what in ("the metric of farm/ns1", "the metric of farm/ns2", "OpenFlow", "the monitor"):
-        case.all.fails(what, "gone")
-    case.all.forget("the metric of ", "OpenFlow")
+        case.all.report_trouble(what, "gone")
+    case.all.forget_troubles("the metric of ", "OpenFlow")
     assert [about for about, _ in case.troubles()] == ["monitor"] and len(case.lines) == 4
 
 
@@ -118,13 +126,13 @@ def test_claim_and_switch_events_are_not_repeated_as_troubles() -> None:
     """The claim and the switch: whether the agent stands by, and what keeps it from its work, are told by these."""
     case = Case()
     case.all.failed("OVSDB is away")
-    case.all.bridge_is("br-dns", held=False)
+    case.all.claim_changed("br-dns", held=False)
     assert case.lines == [
         ("trouble", "error", "the switch stays as it is: OVSDB is away"),
         ("trouble", "info", "another agent works on bridge br-dns; standing by"),
     ]
-    assert case.troubles() == [] and case.seen.seen().trouble == "OVSDB is away" and case.seen.seen().stands_by
-    case.all.bridge_is("br-dns", held=True)
+    assert case.troubles() == [] and case.seen.snapshot().trouble == "OVSDB is away" and case.seen.snapshot().is_standby
+    case.all.claim_changed("br-dns", held=True)
     assert case.lines[2:] == [("trouble_over", "info", "this agent now works on bridge br-dns")]
 
 
@@ -133,7 +141,9 @@ def test_claim_and_switch_events_are_not_repeated_as_troubles() -> None:
     [
         (lambda of, on: of.unrecorded("a full disk" if on else ""), "record", ("dnsteer_agent_unrecorded", 1, 0)),
         (
-            lambda of, on: of.looked(Look(other_version="9" if on else ""), repaired=True, seconds=0.5), "version",
+            lambda of, on: of.inspected(
+                SwitchInspection(other_version="9" if on else ""), repaired=True, seconds=0.5
+            ), "version",
             ("dnsteer_agent_look_duration_seconds_count", 1, 2),
         ),
     ],
@@ -169,11 +179,11 @@ def test_panics_and_kept_backends_are_reported_only_by_their_decider() -> None:
     assert kept[:2] == ("too_few", "error") and kept[2] == (
         "pool farm: too few pass their checks, so these stay in service (keep_at_least: 2): ns1"
     )
-    assert case.seen.seen().panics == {"farm"} and case.seen.seen().agent.kept == ("farm/ns1",)
+    assert case.seen.snapshot().panics == {"farm"} and case.seen.snapshot().agent.kept == ("farm/ns1",)
     case.all.panicked("farm", ())
     case.all.kept("farm", [])
     assert len(case.lines) == 2
-    assert not case.seen.seen().panics and case.metric("dnsteer_pool_panic", pool="farm") == 0
+    assert not case.seen.snapshot().panics and case.metric("dnsteer_pool_panic", pool="farm") == 0
 
 
 def test_a_changed_role_is_reported() -> None:

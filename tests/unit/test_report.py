@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document
-from dnsteer.console.masking import MASK, masked
 from dnsteer.metrics.datapath import Datapath
-from dnsteer.report import charts, content
-from dnsteer.report.content import report_page, state_line
+from dnsteer.report import report_content
 from dnsteer.report.gather import ReportFacts
 from dnsteer.report.masking import AddressMask, Maskable
-from dnsteer.report.ovsdb import SwitchFacts
+from dnsteer.report.ovsdb_facts import SwitchFacts
+from dnsteer.report.report_content import report_page, state_line
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.document import parse_document
 from dnsteer.status.pools import view_pools
@@ -32,6 +31,8 @@ from dnsteer.status.switch_status import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
 from dnsteer.switch.state import DamagedError
+from dnsteer.view import charts
+from dnsteer.view.masking import MASK, masked
 from tests.unit.console_cases import SCRIPT, SPEC, START, entry, known, record
 
 VOID = frozenset({"meta", "br", "link", "input"})
@@ -237,12 +238,12 @@ def test_a_warning_names_its_object() -> None:
 
 
 def test_the_report_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "MAX_VIPS", 20)
-    monkeypatch.setattr(content, "MAX_BACKENDS", 5 * 16)
-    monkeypatch.setattr(content, "MAX_PICTURES", 3)
-    monkeypatch.setattr(content, "MAX_ENTRIES", 10)
-    monkeypatch.setattr(content, "MAX_ITEMS", 10)
-    monkeypatch.setattr(content, "MAX_SPEC", 1000)
+    monkeypatch.setattr(report_content, "MAX_VIPS", 20)
+    monkeypatch.setattr(report_content, "MAX_BACKENDS", 5 * 16)
+    monkeypatch.setattr(report_content, "MAX_PICTURES", 3)
+    monkeypatch.setattr(report_content, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(report_content, "MAX_ITEMS", 10)
+    monkeypatch.setattr(report_content, "MAX_SPEC_CHARACTERS", 1000)
     out = [entry(f"ns{n}", pool=f"pool{p}") for p in (7, 9) for n in range(8)]
     text = report_page(facts(many_vips(40, pools=10), *out))
     assert text.count('<svg class="slots"') == 3 and text.count('<table class="backends" role="table">') == 5

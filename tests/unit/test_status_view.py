@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dnsteer.cli.status_view import view
-from dnsteer.console.attention_item import AttentionItem
+from dnsteer.view.attention_item import AttentionItem
 from tests.unit.console_cases import entry
 from tests.unit.test_top import frame
 

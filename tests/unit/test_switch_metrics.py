@@ -9,11 +9,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
 from dnsteer.metrics.datapath import Datapath
-from dnsteer.metrics.observer import Known
-from dnsteer.metrics.switch_metrics import MAX_SERIES, read_switch_metrics
+from dnsteer.metrics.observer import AppliedBridge
+from dnsteer.metrics.switch_readings import MAX_SERIES, read_switch_metrics
 from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.unit.spec_text import SPEC, changed, load
@@ -104,7 +104,7 @@ def test_the_page_has_them_with_ovs_doca_alone(
     monkeypatch.setattr("dnsteer.metrics.collect.control_socket", lambda _: None)
     agent = AgentMetrics()
     collector = Collector(TargetSwitch("unix:/nowhere"), agent)
-    known = Known("br-dns", None, load(changed(("ovs-netdev", flavor), text=SPEC)).spec)  # type: ignore[arg-type]
+    known = AppliedBridge("br-dns", None, load(changed(("ovs-netdev", flavor), text=SPEC)).spec)  # type: ignore[arg-type]
     collector._read_datapath(known)
     agent.known = known
     assert any(metric.name == "ovs_vswitchd_hw_offload" for metric in collector.collect()) is passed
@@ -123,5 +123,5 @@ def test_missing_switch_metrics_leave_the_others(monkeypatch: pytest.MonkeyPatch
     read = Datapath(workers={("packets", "0"): 1})
     collector = Collector(TargetSwitch("unix:/nowhere"), AgentMetrics())
     monkeypatch.setattr(collector._datapath, "read", lambda *_: read)
-    collector._read_datapath(Known("br-dns", None, load(changed(("ovs-netdev", "ovs-doca"), text=SPEC)).spec))  # type: ignore[arg-type]
+    collector._read_datapath(AppliedBridge("br-dns", None, load(changed(("ovs-netdev", "ovs-doca"), text=SPEC)).spec))  # type: ignore[arg-type]
     assert collector._seen is read and collector._of_switch == []

@@ -118,7 +118,7 @@ AWAITED = {
     "agent/watch.py": "awaits it in place",
     "cli/agent.py": "keeps them by the supervisor",
     "console/live.py": "awaits it in place",
-    "console/runs.py": "shows how it has ended",
+    "console/change_pages.py": "shows how it has ended",
     "metrics/server.py": "awaits it in place",
     "metrics/tasks.py": "is what others use",
 }

@@ -17,7 +17,6 @@ from dnsteer.cli import top_frame
 from dnsteer.cli.output import passed
 from dnsteer.cli.top_frame import DatapathSampler, DatapathView, Sort, TopFrame, shares_of
 from dnsteer.cli.top_view import Size, _short_backend, top_view
-from dnsteer.console.attention_item import sentence
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec import derived
@@ -28,6 +27,7 @@ from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
 from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import view_vips
+from dnsteer.view.attention_item import sentence
 from tests.unit.console_cases import SPEC, START, entry, known, record
 
 NOW = START + timedelta(minutes=3)

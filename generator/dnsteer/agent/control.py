@@ -24,11 +24,11 @@ from typing import Any, Protocol
 
 from dnsteer import __version__
 from dnsteer.agent.request import MalformedRequestError, Request
-from dnsteer.console.verbs import Asked, VerbOutcome
 from dnsteer.deploy.caller import PreviewedRecord
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.events.event import Say
+from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
+from dnsteer.events.event import EventSink
 from dnsteer.metrics.tasks import start_task
 from dnsteer.switch.control_socket import PROTOCOL, socket_of
 from dnsteer.switch.tools import SwitchError
@@ -170,7 +170,7 @@ class Control:
         remote: str,
         bridge: str,
         run: RunRequest,
-        say: Say,
+        say: EventSink,
         tell: Callable[[str], Any] = lambda bridge: None,
         is_acting: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -256,7 +256,7 @@ class Control:
         await asyncio.gather(*self._of_console, return_exceptions=True)
         self._threads.shutdown()
 
-    async def run_verb(self, asked: Asked, options: Sequence[str]) -> VerbOutcome:
+    async def run_verb(self, asked: VerbRequest, options: Sequence[str]) -> VerbOutcome:
         """Carry out what the console asks for, as what comes by the socket. *options* are those of the connection."""
         why = self._no_room(asked)
         if why:
@@ -275,7 +275,7 @@ class Control:
         said = channel.said
         return VerbOutcome(code, said("out"), said("out", "err"), previewed.found, previewed.outdated)
 
-    def _no_room(self, asked: Asked) -> str:
+    def _no_room(self, asked: VerbRequest) -> str:
         """Why what the console asks for is not begun; empty if it is."""
         if self._ending.is_set():
             return "the agent ends"

@@ -6,8 +6,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dnsteer.agent.probes.targets import slots_name
 from dnsteer.deploy.overlay_change import OverlayChange
-from dnsteer.events.event import Level, Name, Say
-from dnsteer.metrics.observer import AgentObserver, Check, CheckTurn, KeptChange, Known, Look, PanicChange
+from dnsteer.events.event import EventLevel, EventName, EventSink
+from dnsteer.metrics.observer import (
+    AgentObserver,
+    AppliedBridge,
+    Check,
+    CheckTurn,
+    KeptChange,
+    PanicChange,
+    SwitchInspection,
+)
 from dnsteer.slots.maintenance import Maintenance, Overlay, is_decided, same_entry
 from dnsteer.status.agent_knowledge import WARNS
 
@@ -18,7 +26,7 @@ _NAMED = 3
 class EventReporter(AgentObserver):
     """Says what the agent does, and what does not work once as long as it does not. *say* takes the events."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: EventSink) -> None:
         self._say = say
         self._bridge = ""
         self._known: set[str] = set()
@@ -27,19 +35,19 @@ class EventReporter(AgentObserver):
         self._trouble: dict[str, str] = {}
         """What does not work, by what it is about."""
 
-    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+    def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
         """See AgentObserver."""
         self._say(text, event, level, bridge=self._bridge, **fields)
 
-    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
+    def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
         """See AgentObserver."""
         self._bridge = name
         if held:
-            self.works("the claim", f"this agent now works on bridge {name}")
+            self.end_trouble("the claim", f"this agent now works on bridge {name}")
         else:
-            self.fails("the claim", f"another agent works on bridge {name}; standing by", "info")
+            self.report_trouble("the claim", f"another agent works on bridge {name}; standing by", "info")
 
-    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+    def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """See AgentObserver."""
         pools, number = len({pool for pool, _, _ in checks}), known.state.number
         self.say(
@@ -55,7 +63,7 @@ class EventReporter(AgentObserver):
         (pool, backend, kind), services = turn.check, [*filter(None, turn.services)]
         about = f" ({', '.join(services)})" if services else ""
         to, why, reason = ("healthy", "", "") if turn.healthy else ("unhealthy", turn.why, f": {turn.why}")
-        level: Level = "info" if turn.healthy else "warning"
+        level: EventLevel = "info" if turn.healthy else "warning"
         text = f"{pool}/{backend} is {to}{about}{reason}"
         if kind.endswith(WARNS):
             text = f"{pool}/{backend} {'passes' if turn.healthy else 'fails'} a check that only warns{about}{reason}"
@@ -149,9 +157,9 @@ class EventReporter(AgentObserver):
             text = f"decision {decision}: on the switch after {seconds:.3f} s"
             self.say(text, "effect", decision=decision, duration_s=round(seconds, 6), moved=moved)
 
-    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
+    def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""
-        super().looked(found, repaired=repaired, seconds=seconds, decision=decision)
+        super().inspected(found, repaired=repaired, seconds=seconds, decision=decision)
         for words in found.words:
             if repaired:
                 self.say(f"repaired: {words}", "repaired", "warning", decision=decision, difference=words)
@@ -177,20 +185,20 @@ class EventReporter(AgentObserver):
 
     def failed(self, why: str) -> None:
         """See AgentObserver."""
-        self.fails("the switch", f"the switch stays as it is: {why}", "error")
+        self.report_trouble("the switch", f"the switch stays as it is: {why}", "error")
 
-    def fails(self, what: str, said: str, level: Level = "warning") -> None:
+    def report_trouble(self, what: str, said: str, level: EventLevel = "warning") -> None:
         """See AgentObserver."""
         if self._trouble.get(what) != said:
             self._trouble[what] = said
             self.say(said, "trouble", level, about=what.removeprefix("the "), reason=said)
 
-    def works(self, what: str, said: str) -> None:
+    def end_trouble(self, what: str, said: str) -> None:
         """See AgentObserver."""
         if self._trouble.pop(what, ""):
             self.say(said, "trouble_over", about=what.removeprefix("the "))
 
-    def forget(self, *begins: str) -> None:
+    def forget_troubles(self, *begins: str) -> None:
         """See AgentObserver."""
         for what in [what for what in self._trouble if what.startswith(begins)]:
             del self._trouble[what]

@@ -139,7 +139,7 @@ class NeighborNotices:
             refresh, ends = self._rules.refresh if self._rules is not None else 0.0, [inf]
             if self._followed is None or self._rules is None or self.standby or not is_acting():
                 self._left = {}
-                observer.forget(_TROUBLE)
+                observer.forget_troubles(_TROUBLE)
             elif refresh and clock() >= self._since + refresh:
                 self._since, self._left = clock(), dict.fromkeys(notified_ports(self._followed.spec), 1) | self._left
                 self._retry.reset()
@@ -164,9 +164,9 @@ class NeighborNotices:
         else:
             why = _missing(left, told)
         if why:
-            observer.fails(_TROUBLE, f"neighbours are not told of VIPs and gateways: {why}")
+            observer.report_trouble(_TROUBLE, f"neighbours are not told of VIPs and gateways: {why}")
         else:
-            observer.works(_TROUBLE, "neighbours are told again")
+            observer.end_trouble(_TROUBLE, "neighbours are told again")
             if self._begun and left is self._left:
                 self._begun = False
                 vips = len({address for vip in followed.spec.vips.values() for address in vip.addresses})

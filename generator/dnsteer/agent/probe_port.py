@@ -34,7 +34,7 @@ class ProbePort:
         """Set it up as another spec says, before its checks begin."""
         self.looked()
         if spec.switch.probe is None:
-            self._observer.forget(_TROUBLE)
+            self._observer.forget_troubles(_TROUBLE)
         await self.keep(spec, work, time)
 
     async def keep(self, spec: Spec, work: SwitchThread, time: float) -> None:
@@ -45,10 +45,10 @@ class ProbePort:
             await work(partial(set_up_probe_port, spec))
         except SwitchError as err:
             self._retry.postpone(time)
-            self._observer.fails(_TROUBLE, f"the port of probes cannot be set up: {err}", "error")
+            self._observer.report_trouble(_TROUBLE, f"the port of probes cannot be set up: {err}", "error")
             return
         self._checked = True
-        self._observer.works(_TROUBLE, "the port of probes is set up")
+        self._observer.end_trouble(_TROUBLE, "the port of probes is set up")
 
 
 TABLE = 5353

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dnsteer.agent.health import CheckState, flapping_checks
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.agent_record import AgentRecordSession, PastFailures, TargetKey
 from dnsteer.switch.state import FAILURES_KEY, BridgeRecord
 from dnsteer.switch.tools import SwitchError, UnwrittenError
+from dnsteer.view.snapshot import SnapshotRecorder
 
 PACE = 5.0
 """Seconds between two writes, at least."""
@@ -37,11 +37,11 @@ def _short(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value[:_LONG] if isinstance(value, str) else value for key, value in entry.items()}
 
 
-async def keep_note(switch: TargetSwitch, bridge: str, seen: SeenRecorder) -> None:
+async def keep_note(switch: TargetSwitch, bridge: str, seen: SnapshotRecorder) -> None:
     """Keep the note on a bridge until cancelled. Nothing depends on it: where it cannot be written, it is tried again."""
     written: Any = ...
     while True:
-        known = seen.tell(bridge)
+        known = seen.knowledge_of(bridge)
         note = make_note(known)
         if known is not None and note != written:
             try:

@@ -14,7 +14,7 @@ from dnsteer.deploy.role import bring_role
 from dnsteer.deploy.settle import settle_or_keep
 from dnsteer.deploy.target_switch import Progress
 from dnsteer.deploy.wanted_switch import WantedSwitch
-from dnsteer.metrics.observer import Look
+from dnsteer.metrics.observer import SwitchInspection
 from dnsteer.render.flows import Flow, Group
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import marker
@@ -29,7 +29,7 @@ _NAMED = 5
 """Differences that are named one by one."""
 
 
-def inspect_switch(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> Look:
+def inspect_switch(switch: HeldSwitch, bridge: str, *, repair: bool, progress: Progress) -> SwitchInspection:
     """Compare the switch with the record, and with *repair* put right what differs.
 
     Raises SwitchError; BusyError when another dnsteer is changing the bridge.
@@ -41,11 +41,11 @@ def inspect_switch(switch: HeldSwitch, bridge: str, *, repair: bool, progress: P
         session.timeout = switch.timeout
         record = settle_or_keep(switch, session, session.record_of(bridge), progress)
         if not record.number:
-            return Look()
+            return SwitchInspection()
         state = session.state(record, record.number)
         client = switch.client(bridge)
         if state.version != __version__ and client.marker() is not None:
-            return Look(other_version=state.version)
+            return SwitchInspection(other_version=state.version)
         wanted = switch.wanted(state, record.overlay)
         failed: SwitchError | None = None
         role = False
@@ -75,7 +75,7 @@ def inspect_switch(switch: HeldSwitch, bridge: str, *, repair: bool, progress: P
         restore(switch, bridge, progress=progress)
     if not found.changed and not role:
         memory.intact_at = bridge, marker(state.digest, record.overlay), events
-    return Look(
+    return SwitchInspection(
         (*_words(found, wanted, repair), *(["flows of the switch's role"] if role else [])),
         flows=len(found.flows),
         settings=len(found.settings) + found.loads,

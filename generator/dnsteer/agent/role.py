@@ -25,9 +25,9 @@ class RoleFollower:
         try:
             standby = is_standby(record, self._switch.remote)
         except DamagedError as err:  # it stays what it was
-            self._observer.fails("the role", str(err))
+            self._observer.report_trouble("the role", str(err))
             return
-        self._observer.works("the role", "the role can be read again")
+        self._observer.end_trouble("the role", "the role can be read again")
         self._observer.role(standby=standby)
         if standby == self.standby:
             return

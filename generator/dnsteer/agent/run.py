@@ -34,15 +34,15 @@ from dnsteer.agent.state_follower import StateFollower
 from dnsteer.agent.supervise import Supervisor, describe_error, notify_systemd, set_within
 from dnsteer.agent.verb_server import VerbServer
 from dnsteer.agent.watch import watch
-from dnsteer.console.seen_recorder import SeenRecorder
 from dnsteer.deploy.decision import IDS
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.events.event import Say
-from dnsteer.metrics.observer import AgentObserver, CheckTurn, Known, Observers
+from dnsteer.events.event import EventSink
+from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, Observers
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
+from dnsteer.view.snapshot import SnapshotRecorder
 
 _LONG = 5.0
 """Seconds that others may be changing the bridge, before it is said that the agent cannot look at it."""
@@ -58,15 +58,15 @@ class Agent:
         self,
         switch: TargetSwitch,
         bridge: str | None,
-        say: Say,
+        say: EventSink,
         run_request: RunRequestOn,
-        seen: SeenRecorder | None = None,
+        seen: SnapshotRecorder | None = None,
         observers: Sequence[AgentObserver] = (),
     ) -> None:
-        self._seen = seen or SeenRecorder()
+        self._seen = seen or SnapshotRecorder()
         observer = self._observer = Observers(*observers, self._seen, EventReporter(say))
         self.supervisor = Supervisor(observer)
-        self._memory = SwitchMemory(switch.remote, self._seen.tell)
+        self._memory = SwitchMemory(switch.remote, self._seen.knowledge_of)
         self._switch = HeldSwitch(switch.remote, switch.openflow, switch.timeout, switch.extension, self._memory)
         self._claim = Claim(self._switch, bridge)
         self._health = Health()
@@ -134,7 +134,7 @@ class Agent:
             state.begin_turn(loop.time())
             await self._do_steps(work, loop)
             if not state.looks.failing:
-                self._observer.works("the switch", "the switch can be reached again")
+                self._observer.end_trouble("the switch", "the switch can be reached again")
             self.supervisor.report_recovery("the main loop")
         except (SwitchError, PermissionError) as err:
             why = str(err) or type(err).__name__
@@ -228,7 +228,7 @@ class Agent:
         state = self._state
         state.read_first, state.read_at = False, loop.time()
         record = await work(self._claim.record)
-        self._observer.bridge_is(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
+        self._observer.claim_changed(record.bridge, held=self._claim.held, switch=record.name or record.system_id)
         state.is_standing_by = not self._claim.held
         if state.is_standing_by:
             self._announcer.stand_by()
@@ -246,7 +246,7 @@ class Agent:
         state.record, state.overlay = record, overlay
         state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
         if not state.timed:
-            self._observer.works("the maintenance", "maintenance ends and goes on as it should")
+            self._observer.end_trouble("the maintenance", "maintenance ends and goes on as it should")
         state.captured = capture_of(record) is not None
         with self.supervisor.guarded("following the record"):
             self._role.record(record, self._followed)
@@ -267,7 +267,7 @@ class Agent:
             effect = await work(partial(advance_maintenance, self._switch, followed.bridge))
         except UnwrittenError as err:
             text = f"maintenance whose time has come does not end or go on, since it cannot be recorded: {err}"
-            self._observer.fails("the maintenance", text, "error")
+            self._observer.report_trouble("the maintenance", text, "error")
             return
         self._note_effect(effect, loop.time() - began)
 
@@ -330,7 +330,7 @@ class Agent:
             state.looks.failed(loop.time())
             state.busy_since = began if state.busy_since is None else state.busy_since
             if loop.time() - state.busy_since > _LONG:
-                self._observer.fails("the lock", f"not compared with the record: {err}")
+                self._observer.report_trouble("the lock", f"not compared with the record: {err}")
             return
         except Exception as err:
             state.looks.failed(loop.time())
@@ -338,7 +338,7 @@ class Agent:
             self._announcer.wake()
             raise
         state.busy_since = None
-        self._observer.works("the lock", "compared with the record again")
+        self._observer.end_trouble("the lock", "compared with the record again")
         differed = bool(found.words)
         self._memory.note_look(len(found.words), found.other_version, repaired=repair)
         self._announcer.wake()
@@ -349,14 +349,14 @@ class Agent:
         state.differences += found.flows + found.settings
         if differed and repair:
             self._notices.begin(followed)
-        self._observer.looked(found, repaired=repair, seconds=seconds, decision=decision)
+        self._observer.inspected(found, repaired=repair, seconds=seconds, decision=decision)
 
     def datapath_read(self, not_understood: str) -> None:
         """The datapath was read for the metrics: what it told in a form that is not known; empty: nothing."""
         if not_understood:
-            self._observer.fails("the datapath", not_understood)
+            self._observer.report_trouble("the datapath", not_understood)
         else:
-            self._observer.works("the datapath", "what the datapath tells is understood again")
+            self._observer.end_trouble("the datapath", "what the datapath tells is understood again")
 
     @property
     def _followed(self) -> FollowedState | None:
@@ -365,11 +365,11 @@ class Agent:
     def _tell_monitor(self, why: str) -> None:
         """The monitor of flows does not work, and why; empty: it works again."""
         if why:
-            self._observer.fails(
+            self._observer.report_trouble(
                 "the monitor", f"changes of flows are noticed late, since ovs-ofctl monitor fails: {why}"
             )
         else:
-            self._observer.works("the monitor", "changes of flows are noticed at once again")
+            self._observer.end_trouble("the monitor", "changes of flows are noticed at once again")
 
     def _tell_adopted(self, followed: FollowedState) -> None:
         """Tell the other parts of the agent of the state that is followed now."""
@@ -378,8 +378,8 @@ class Agent:
         with self.supervisor.guarded("adopting metrics and announcements"):
             self._notices.begin(followed)
             self._panics.adopt(followed.rules)
-            self._observer.forget("the metric of ", "the part deciding about ")
-            known = Known(followed.bridge, followed.state, followed.spec)
+            self._observer.forget_troubles("the metric of ", "the part deciding about ")
+            known = AppliedBridge(followed.bridge, followed.state, followed.spec)
             turns = [self._turn_of(target) for target in followed.targets]
             failing = [turn for turn in turns if not turn.healthy]
             self._observer.adopted(known, [turn.check for turn in turns], failing)

@@ -85,7 +85,7 @@ class StateFollower:
             return False
         self._refused = 0
         self._retry.reset()
-        self._observer.works("the state", f"state {number} is followed now")
+        self._observer.end_trouble("the state", f"state {number} is followed now")
         return True
 
     async def _begin_in_part(
@@ -109,7 +109,7 @@ class StateFollower:
         left = dict.fromkeys(target.pool for target in followed.targets if target not in targets)
         number, pools = record.number, ", ".join(left)
         text = f"state {number} is followed without checks of {pools} that cannot be asked, and are tried again: "
-        self._observer.fails("the state", f"{text}{self._why(err)}", "error")
+        self._observer.report_trouble("the state", f"{text}{self._why(err)}", "error")
 
     def _tell_refused(self, number: int, kept: FollowedState, why: str) -> None:
         """State *number* cannot be followed; the pools of the rules that are *kept* are checked as before."""
@@ -118,7 +118,7 @@ class StateFollower:
         text = (
             f"state {number} cannot be followed, and is tried again: {why}; {goes_on}, and all others stay as they are"
         )
-        self._observer.fails("the state", text, "error")
+        self._observer.report_trouble("the state", text, "error")
 
     def _why(self, err: Exception) -> str:
         """What an exception says; one that nobody foresaw is counted."""

@@ -64,7 +64,7 @@ class Supervisor:
 
     def report_recovery(self, part: str) -> None:
         """Say that it works again, if it had failed."""
-        self._observer.works(f"the part {part}", f"{part} works again")
+        self._observer.end_trouble(f"the part {part}", f"{part} works again")
 
     @contextmanager
     def guarded(self, part: str) -> Iterator[None]:
@@ -122,7 +122,7 @@ class Supervisor:
             relief.cancel()
             worked = loop.time() - before
         said = "no event fails any more" if part == _EVENT else f"{part} works again"
-        relieve = partial(self._observer.works, f"the part {part}", said)
+        relieve = partial(self._observer.end_trouble, f"the part {part}", said)
         self._reliefs[part] = loop.time(), loop.call_later(_steady_after(worked), relieve)
 
     async def stop(self) -> None:

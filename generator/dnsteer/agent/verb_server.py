@@ -8,11 +8,11 @@ from functools import partial
 from dnsteer.agent.control import Control, RunRequestOn
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.supervise import Supervisor
-from dnsteer.console.seen_recorder import SeenRecorder
-from dnsteer.console.verbs import Asked, VerbOutcome
+from dnsteer.deploy.verb_request import VerbOutcome, VerbRequest
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.model.extension import Extension
 from dnsteer.spec.model.spec import Spec
+from dnsteer.view.snapshot import SnapshotRecorder
 
 
 class VerbServer:
@@ -24,12 +24,12 @@ class VerbServer:
         switch: HeldSwitch,
         run_request: RunRequestOn,
         observer: AgentObserver,
-        seen: SeenRecorder,
+        seen: SnapshotRecorder,
         applied: Callable[[], Spec | None],
         is_acting: Callable[[], bool],
     ) -> None:
         self._switch, self._run_request, self._observer, self._applied = switch, run_request, observer, applied
-        self._tell, self._is_acting = seen.tell, is_acting
+        self._tell, self._is_acting = seen.knowledge_of, is_acting
         self._control: Control | None = None
 
     def begin(self, bridge: str, supervisor: Supervisor) -> None:
@@ -46,7 +46,7 @@ class VerbServer:
         else:
             supervisor.start("the control socket", control.listen)
 
-    async def run_verb(self, asked: Asked) -> VerbOutcome:
+    async def run_verb(self, asked: VerbRequest) -> VerbOutcome:
         """Carry out a verb that the console asks for."""
         if self._control is None or not self._is_acting():
             return VerbOutcome(1, said="dnsteer: this agent does not act on the switch; nothing was changed\n")

@@ -21,16 +21,15 @@ import typer
 from dnsteer.cli.output import Exit, fail
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.events.event_log import SOCKET, Journal, Log, is_journal
 from dnsteer.events.formats import Format
-from dnsteer.events.journal import SOCKET, Journal, is_journal
-from dnsteer.events.log import Log
 
 if TYPE_CHECKING:
     from dnsteer.agent.run import Agent
-    from dnsteer.console.seen_recorder import SeenRecorder
     from dnsteer.console.serve import Security
-    from dnsteer.events.event import Say
+    from dnsteer.events.event import EventSink
     from dnsteer.metrics.observer import AgentObserver
+    from dnsteer.view.snapshot import SnapshotRecorder
 
     Serving = Mapping[str, Callable[[Agent], Coroutine[Any, Any, None]]]
     """What serves something, by what that is."""
@@ -276,7 +275,7 @@ class AgentServers:
     *serving* serves it, *begin* tells the agent of it, *read_again* reads its files again, and *close* ends it.
     """
 
-    recorder: SeenRecorder | None = None
+    recorder: SnapshotRecorder | None = None
     observers: Sequence[AgentObserver] = ()
     serving: Serving = field(default_factory=dict)
     begin: Callable[[Agent], None] = lambda _: None
@@ -290,16 +289,16 @@ def _prepare_servers(
     metrics: ListenAddress | None,
     console: ListenAddress | None,
     access: ConsoleAccess,
-    say: Say,
+    say: EventSink,
 ) -> AgentServers:
     """Prepare what is to be servers. Imported here: no other verb needs it."""
     if metrics is None and console is None:
         return AgentServers()
     try:
         from dnsteer.cli.prediction import predict
-        from dnsteer.console.recorder import ConsoleRecorder
+        from dnsteer.console.change_log import ConsoleRecorder
         from dnsteer.console.serve import AwaitedSecurity, serve_console, serve_metrics_behind
-        from dnsteer.metrics.agent import AgentMetrics
+        from dnsteer.metrics.agent_metrics import AgentMetrics
         from dnsteer.metrics.collect import Collector
         from dnsteer.metrics.server import MetricsPages, serve_metrics
     except ModuleNotFoundError as err:
@@ -360,7 +359,7 @@ def _prepare_servers(
     return AgentServers(recorder, (counted,), serving, begin, read_again, pages.close)
 
 
-def _load_servers(at: ListenAddress | None, say: Say) -> Serving:
+def _load_servers(at: ListenAddress | None, say: EventSink) -> Serving:
     """What serves the address for loads of backends, if there is one."""
     if at is None:
         return {}
@@ -387,7 +386,7 @@ def _load_servers(at: ListenAddress | None, say: Say) -> Serving:
     return {"loads of backends": serve}
 
 
-def _report_server(say: Say, text: str) -> None:
+def _report_server(say: EventSink, text: str) -> None:
     """Say where something is served, or why it is not yet; and what the console says of tokens and certificates."""
     if text.startswith("no "):
         say(text, "not_listening", "warning", reason=text.partition(": ")[2])

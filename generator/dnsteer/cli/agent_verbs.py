@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from dnsteer.agent.control import Channel
     from dnsteer.agent.request import Request
-    from dnsteer.events.event import Say
+    from dnsteer.events.event import EventSink
 
 VERBS = (*QUICK, "plan", "apply")
 _USAGE: type[Exception] = typer.BadParameter.__bases__[0]
@@ -49,7 +49,7 @@ class _ClientStream(io.TextIOBase):
         return self._request.terminal
 
 
-def run_request(say: Say, switch: TargetSwitch, request: Request, channel: Channel) -> int:
+def run_request(say: EventSink, switch: TargetSwitch, request: Request, channel: Channel) -> int:
     """Carry a request out, in a thread of its own, and return its exit code. *say* gets a defect."""
     streams = (("stdout", "out"), ("stderr", "err"))
     said = {stream: cast("TextIO", _ClientStream(channel, name, request)) for stream, name in streams}

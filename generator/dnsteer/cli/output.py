@@ -22,11 +22,11 @@ from dnsteer.switch.tools import NotPermittedError, SwitchError, UnavailableErro
 
 if TYPE_CHECKING:
     from dnsteer.cli.charset_console import CharsetConsole
-    from dnsteer.console.attention_item import AttentionItem
     from dnsteer.spec.document import Document
     from dnsteer.spec.errors import Finding
     from dnsteer.spec.loaded import Loaded
     from dnsteer.status.switch_status import Status
+    from dnsteer.view.attention_item import AttentionItem
 
 
 class Exit(IntEnum):
@@ -45,7 +45,7 @@ class Exit(IntEnum):
 
 def status_exit_code(status: Status, items: Sequence[AttentionItem]) -> Exit:
     """The exit code that says how a switch is, by what needs attention of it. Notes and settings of others do not count."""
-    from dnsteer.report.attention import needs_look  # here, since most verbs do without
+    from dnsteer.view.status_attention import needs_attention  # here, since most verbs do without
 
     if status.unreachable:
         return Exit.UNAVAILABLE
@@ -53,7 +53,7 @@ def status_exit_code(status: Status, items: Sequence[AttentionItem]) -> Exit:
         return Exit.NOT_SERVING
     if status.errors:
         return Exit.ERROR
-    if needs_look(status, items):
+    if needs_attention(status, items):
         return Exit.ATTENTION
     return Exit.DIFFERENT if status.different else Exit.OK
 

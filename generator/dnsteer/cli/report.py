@@ -46,10 +46,9 @@ def report(
     Changes nothing, and needs no agent. What cannot be read is named in it. The exit code is that of status.
     """
     from dnsteer.render.atomic_files import write_file
-    from dnsteer.report.attention import items
-    from dnsteer.report.content import report_page as make
-    from dnsteer.report.content import state_line
     from dnsteer.report.gather import gather
+    from dnsteer.report.report_content import report_items, state_line
+    from dnsteer.report.report_content import report_page as make
 
     standard = output == Path("-")
     if not standard:
@@ -70,7 +69,7 @@ def report(
         fail(status.unreachable if status is not None else facts.unread[0][1], Exit.UNAVAILABLE)
     for error in status.errors:
         err.print(f"error: {escape(error)}")
-    raise typer.Exit(status_exit_code(status, items(facts)))
+    raise typer.Exit(status_exit_code(status, report_items(facts)))
 
 
 def refuse_unwritable(option: str, file: Path) -> None:

@@ -19,9 +19,9 @@ from dnsteer.spec.errors import escape
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 if TYPE_CHECKING:
-    from dnsteer.console.attention_item import AttentionItem
     from dnsteer.status.switch_observer import SwitchObserver
     from dnsteer.status.switch_status import Status
+    from dnsteer.view.attention_item import AttentionItem
 
 _PAUSE = 1.0
 """Seconds between two observations of --wait."""
@@ -218,7 +218,7 @@ def _about(narrowed: Status, items: list[AttentionItem]) -> list[AttentionItem]:
 
 def items_of(found: Status) -> list[AttentionItem]:
     """What needs attention of a switch with this status."""
-    from dnsteer.report.attention import status_items
+    from dnsteer.view.status_attention import status_items
 
     return status_items(found, now())
 

@@ -11,16 +11,16 @@ from rich.text import Text
 
 from dnsteer.cli.output import passed, utc
 from dnsteer.cli.tables import Cell, TableColumn, table_of
-from dnsteer.console.attention_item import AttentionItem, Level
 from dnsteer.deploy.bounded_lists import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
-from dnsteer.report.attention import needs_look, unreachable_text
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
+from dnsteer.view.attention_item import AttentionItem, AttentionLevel
+from dnsteer.view.status_attention import needs_attention, unreachable_text
 
 _COLORS: Mapping[str, str] = {
     "up": "green",
@@ -38,7 +38,7 @@ _TABLES_MATCH = {
     "other": "different from the record",
     None: "not known",
 }
-LEVEL_STYLES: Mapping[Level, str] = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
+LEVEL_STYLES: Mapping[AttentionLevel, str] = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _SHORT = 12
 _T = TypeVar("_T")
 _Shown = Callable[[PoolView], list[BackendView]]
@@ -319,7 +319,7 @@ def _verdict(status: Status, items: Sequence[AttentionItem]) -> Text:
         more = f" and {len(vips) - _MAX_VIPS} more" if len(vips) > _MAX_VIPS else ""
         how += f"; {'a VIP does' if len(vips) == 1 else 'VIPs do'} not serve: {', '.join(vips[:_MAX_VIPS])}{more}"
         return Text(f"{bridge}: {how}", style="bold red")
-    if needs_look(status, items):
+    if needs_attention(status, items):
         return Text(f"{bridge}: {how}; something needs attention", style="bold yellow" if fine else "bold red")
     return Text(f"{bridge}: {how}", style="" if fine else "bold red")
 

@@ -10,18 +10,18 @@ from functools import cached_property
 from typing import Any, Literal
 
 from dnsteer.cli.output import Exit, status_exit_code
-from dnsteer.console.attention_item import AttentionItem
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.report.attention import status_items
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate, total
 from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
+from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.status_attention import status_items
 
 Sort = Literal["rate", "name", "state", "difference"]
 _TIMEOUT = 2.0

@@ -1,22 +1,53 @@
-"""Who may ask for what: tokens in the request, sessions of browsers that signed in, and neither where none are wanted."""
+"""Access control of the console: bearer tokens of programs, sessions of browsers that signed in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, MutableMapping
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from dnsteer.console.forms import MAX_BYTES, FormError, is_of_session, is_same_origin, read_form
-from dnsteer.console.late_answers import LateAnswers
-from dnsteer.console.limits import AllowedRate, RateLimit, caller_of
-from dnsteer.console.sessions import LONGEST, Sessions
-from dnsteer.console.tokens import ROLES, Token, TokenFile
-from dnsteer.console.visitor import ANYBODY, Visitor
+from dnsteer.console.forms import MAX_FORM_BYTES, FormError, has_session_token, is_same_origin, read_form
+from dnsteer.console.rate_limits import AllowedRate, DelayedAnswers, RateLimit, caller_of
+from dnsteer.console.sessions import LONGEST, ConsoleSession, Sessions
+from dnsteer.console.tokens import ROLES, Role, Token, TokenFile
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who sends a request: the holder of a token, sent or of a session; or anybody, where there are no tokens."""
+
+    token: Token | None = None
+    session: ConsoleSession | None = None
+
+    @property
+    def name(self) -> str:
+        """The token's name; empty for anybody."""
+        return self.token.name if self.token is not None else ""
+
+    @property
+    def role(self) -> Role:
+        """What they may do."""
+        return self.token.role if self.token is not None else "read"
+
+    @property
+    def may_change(self) -> bool:
+        """Whether their token is one for changes, and they signed in with it: forms need a session."""
+        return self.role == "change" and self.session is not None
+
+    @property
+    def csrf(self) -> str:
+        """The word that forms of the session carry; empty without one."""
+        return self.session.csrf if self.session is not None else ""
+
+
+ANYBODY = Visitor()
+
 
 VISITOR = "dnsteer.visitor"
 """Key of the scope of a request: who asks."""
@@ -33,32 +64,31 @@ _WRONG = "This is not a token of this console."
 _WRONG_AND_LATE = (
     f"{_WRONG} There were many wrong ones, so this was said late on purpose; a right one is let in at once."
 )
-Say = Callable[[str], None]
 
 
 class Access:
-    """Who may ask for what. Without *tokens* anybody may read. *secure*: the server speaks TLS; *browsers*: it has a page
-    to sign in.
-    """
+    """Admits requests. Without *tokens* anybody may read. *secure*: it has TLS; *browsers*: it has a sign-in page."""
 
-    def __init__(self, tokens: TokenFile | None, say: Say, *, secure: bool = False, browsers: bool = True) -> None:
-        self._tokens, self._say, self._secure, self._browsers = tokens, say, secure, browsers
+    def __init__(
+        self, tokens: TokenFile | None, log: Callable[[str], None], *, secure: bool = False, browsers: bool = True
+    ) -> None:
+        self._tokens, self._log, self._secure, self._browsers = tokens, log, secure, browsers
         self.sessions = Sessions()
-        self._failures, self._late, self._unlogged = RateLimit(*_FAILURES), LateAnswers(), 0
+        self._failures, self._delayed, self._unlogged = RateLimit(*_FAILURES), DelayedAnswers(), 0
         self._posts = {role: RateLimit(*_POSTS) for role in ROLES}
 
     @property
-    def wants_tokens(self) -> bool:
+    def needs_tokens(self) -> bool:
         """Whether a token is needed."""
         return self._tokens is not None
 
     @property
-    def serves_browsers(self) -> bool:
-        """Whether browsers may be among those who ask: without tokens, or where they can sign in."""
+    def is_for_browsers(self) -> bool:
+        """Whether browsers are served: without tokens, or where they can sign in."""
         return self._browsers or self._tokens is None
 
     def admit(self, scope: MutableMapping[str, Any]) -> Visitor | Response:
-        """Who asks; or the answer for those who may not."""
+        """The visitor of a request; or the answer that refuses it."""
         if self._tokens is None:
             return ANYBODY
         request = Request(scope)
@@ -73,14 +103,14 @@ class Access:
             return PlainTextResponse(_PROGRAMS_ONLY, 401, {"www-authenticate": "Bearer"})
         if path == SIGN_IN or path.startswith("/assets/"):
             return ANYBODY
-        if wants_page(request):
+        if is_page_request(request):
             back = local_path(_address_of(scope)) if scope["method"] in ("GET", "HEAD") else "/"
             wanted = f"?next={quote(back)}" if back != "/" else ""
             return RedirectResponse(SIGN_IN + wanted, 303)
         return PlainTextResponse(_HOW, 401, {"www-authenticate": "Bearer"})
 
     def is_valid(self, visitor: Visitor) -> bool:
-        """Whether one who was admitted would be now. An open page keeps its session in use."""
+        """Whether a visitor that was admitted would be admitted now. An open page keeps its session in use."""
         if self._tokens is None:
             return True
         if visitor.token is None or not self._tokens.has(visitor.token):
@@ -94,7 +124,7 @@ class Access:
             return Visitor(token)
         wait = self._failed(request, "a wrong token")
         if wait:
-            return self._late.late(_caller(request), PlainTextResponse(_TOO_MANY, 429, _try_again(wait)))
+            return self._delayed.delay(_caller(request), PlainTextResponse(_TOO_MANY, 429, _try_again(wait)))
         return PlainTextResponse(_HOW, 401, {"www-authenticate": 'Bearer error="invalid_token"'})
 
     def _known(self, secret: str) -> Token | None:
@@ -109,7 +139,7 @@ class Access:
         self._failures.count(_caller(request))
         more = f"; {self._unlogged} more since the last one that was logged" if self._unlogged else ""
         self._unlogged = 0
-        self._say(f"console: {what} from {_address(request)}{more}")
+        self._log(f"console: {what} from {_address(request)}{more}")
         return 0.0
 
     def _cookie(self, request: Request) -> str:
@@ -119,7 +149,7 @@ class Access:
         return f"__Host-{name}" if self._secure else name
 
     async def posted(
-        self, request: Request, most: int = MAX_BYTES, thread: Executor | None = None
+        self, request: Request, most: int = MAX_FORM_BYTES, thread: Executor | None = None
     ) -> tuple[Visitor, Mapping[str, str]]:
         """Who sent a form, and its fields, as `read_form`. Raises FormError unless a page of theirs sent it."""
         visitor = visitor_of(request)
@@ -133,7 +163,7 @@ class Access:
             raise FormError(429, f"too many forms; try again in {math.ceil(wait)} s")
         posts.count(caller)
         fields = await read_form(request, most, thread)
-        if not is_of_session(fields, visitor.csrf):
+        if not has_session_token(fields, visitor.csrf):
             raise FormError(403, "the form is not of this session: open its page again; nothing was changed")
         return visitor, fields
 
@@ -158,12 +188,12 @@ class Access:
             page = self.sign_in_page(fields.get("next", ""), render, why, status)
             if wait:
                 page.headers.update(_try_again(wait))
-            return self._late.late(_caller(request), page) if wait else page
+            return self._delayed.delay(_caller(request), page) if wait else page
         before = visitor_of(request).session
         if before is not None:
             self.sessions.end(before)
         name = self.sessions.begin(token)
-        self._say(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
+        self._log(f"console: {token.name} ({token.role}) signed in from {_address(request)}")
         answer = RedirectResponse(local_path(fields.get("next", "")), 303)
         self._set_cookie(answer, request, name, int(LONGEST))
         return answer
@@ -190,13 +220,13 @@ class Access:
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Who asks, as was found when the request was admitted."""
+    """The visitor that was found when the request was admitted."""
     found: Visitor = request.scope[VISITOR]
     return found
 
 
-def wants_page(request: Request) -> bool:
-    """Whether a browser asks for a page, and no program or script for something to read."""
+def is_page_request(request: Request) -> bool:
+    """Whether a browser asks for a page, rather than a program or script for data."""
     path = request.scope["path"]
     return (
         "text/html" in request.headers.get("accept", "")

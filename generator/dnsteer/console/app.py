@@ -17,17 +17,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, visitor_of
-from dnsteer.console.changes import ChangePages
-from dnsteer.console.content import FOLDER, NoPageError
+from dnsteer.console.access import SIGN_IN, SIGN_OUT, VISITOR, Access, Visitor, visitor_of
+from dnsteer.console.change_pages import ChangePages
 from dnsteer.console.error_pages import ErrorPages, PageError
-from dnsteer.console.live import FullError, LivePages
-from dnsteer.console.path_query import key_of
+from dnsteer.console.live import LivePages, TooManyStreamsError
+from dnsteer.console.overview_page import filter_key
+from dnsteer.console.page_content import FOLDER, NoPageError
+from dnsteer.console.path_page import key_of
 from dnsteer.console.spec_pages import SpecPages
-from dnsteer.console.verbs import RunVerb
-from dnsteer.console.vip_filter import filter_key
-from dnsteer.console.visitor import Visitor
-from dnsteer.console.wording import why_nothing
+from dnsteer.deploy.verb_request import RunVerb
+from dnsteer.view.html_file import ASSETS
+from dnsteer.view.wording import no_page_reason
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
@@ -66,9 +66,14 @@ class RequestGuard:
     """
 
     def __init__(
-        self, app: Asgi, host: str, access: Access, names: Callable[[], Collection[str]], posts: Collection[str] = (),
+        self,
+        app: Asgi,
+        host: str,
+        access: Access,
+        names: Callable[[], Collection[str]],
+        posts: Collection[str] = (),
         errors: ErrorPages | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._errors = errors or ErrorPages(access)
         self._app, self._access, self._names, self._posts = app, access, names, posts
         self._hosts = {"localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host}
@@ -106,7 +111,7 @@ class RequestGuard:
         if self._busy > MAX_REQUESTS:
             why = "too many requests at once; try again in some seconds"
             return self._errors.answer(Request(scope), 503, why, {"retry-after": "5"})
-        if not self._access.serves_browsers:
+        if not self._access.is_for_browsers:
             # Scrapers may use any name of the machine. The check is against DNS rebinding, which borrows what a browser
             # would send by itself; a token in a header it cannot.
             return self._refused_method(scope)
@@ -154,7 +159,7 @@ def console_application(
     specs = SpecPages(access, changes, live.states, run_verb, render)
     requests = _Requests(live, metrics, access, changes)
     forms = [*specs.routes(), *(changes.routes() if changes is not None else []), *requests.sign_in_routes()]
-    posts = {route.path for route in forms if "POST" in (route.methods or ())} if access.wants_tokens else set()
+    posts = {route.path for route in forms if "POST" in (route.methods or ())} if access.needs_tokens else set()
 
     @asynccontextmanager
     async def while_served(_: Starlette) -> AsyncIterator[None]:
@@ -179,7 +184,8 @@ class _Requests:
         changes: ChangePages | None,
     ) -> None:
         self._live, self._metrics, self._access, self._changes = live, metrics, access, changes
-        self._files = {path.name: _file(path) for path in sorted((FOLDER / "assets").iterdir())}
+        files = [ASSETS / "console.css", *sorted((FOLDER / "assets").iterdir())]
+        self._files = {path.name: _file(path) for path in files}
 
     def routes(self) -> list[Route]:
         """What is answered to GET alone."""
@@ -200,7 +206,7 @@ class _Requests:
 
     def sign_in_routes(self) -> list[Route]:
         """Those by which people sign in and out, where they need to."""
-        if not self._access.wants_tokens:
+        if not self._access.needs_tokens:
             return []
         return [
             Route(SIGN_IN, self._sign_in, methods=["GET", "POST"]),
@@ -216,11 +222,11 @@ class _Requests:
         try:
             return await self._answer(key, request)
         except NoPageError:
-            seen = self._live.recorder.seen()
-            if seen.now is not None:
+            snapshot = self._live.recorder.snapshot()
+            if snapshot.applied is not None:
                 raise PageError(404, f"there is no {kind} {name!r} in the applied spec") from None
             # Whether there is one is not known here.
-            raise PageError(503, seen.trouble or why_nothing(seen.stands_by)) from None
+            raise PageError(503, snapshot.trouble or no_page_reason(snapshot.is_standby)) from None
 
     async def _page(self, request: Request) -> Response:
         key = {"/pools": "pools", "/changes": "changes", "/offload": "offload"}.get(request.url.path)
@@ -247,7 +253,7 @@ class _Requests:
         since = request.headers.get("last-event-id") or request.query_params.get("since", "")
         try:
             stream = await self._live.stream(request.query_params.get("page", ""), since)
-        except FullError:
+        except TooManyStreamsError:
             raise PageError(503, "too many browsers look already", {"retry-after": "10"}) from None
         valid = _while_valid(stream, self._access, visitor_of(request))
         return StreamingResponse(valid, media_type="text/event-stream")

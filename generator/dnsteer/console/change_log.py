@@ -1,4 +1,4 @@
-"""What the agent saw change since it started: states applied, maintenance, the slots that each moved. In bounded memory."""
+"""Changes since the agent started: states applied, maintenance, and the slots that each moved. In bounded memory."""
 
 from __future__ import annotations
 
@@ -7,17 +7,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from dnsteer.console.seen import Side
 from dnsteer.deploy.maintenance_text import altered, begun_and_ended
 from dnsteer.deploy.movement import NO_BACKEND, Assignment, Move, moved_vips, moves
 from dnsteer.slots.maintenance import Overlay, decisions_between, same_entry
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
+from dnsteer.view.snapshot import SnapshotRecorder, StateSnapshot
+
+_MAX_CHANGES = 1000
+"""Changes that wait to be read; older ones are left out then: the first and the last say what has changed."""
+
+
+class ConsoleRecorder(SnapshotRecorder):
+    """Keeps what the console shows. *changed* is called on the event loop when any of it does."""
+
+    _changes: tuple[StateSnapshot, ...] = ()
+
+    def state_changed(self, applied: StateSnapshot) -> None:
+        """See SnapshotRecorder."""
+        self._changes = (*self._changes[-_MAX_CHANGES:], applied)
+
+    def take_changes(self) -> list[StateSnapshot]:
+        """What was applied since the last call, each other than the one before it."""
+        found, self._changes = self._changes, ()
+        return list(found)
+
 
 MAX_CHANGES = 200
 MAX_DECISIONS = 50
 """Ids of a change that are kept, the first ones."""
-MAX_TURNS = 50
+MAX_PERIODS = 50
 """States of a backend that are kept."""
 
 
@@ -49,7 +68,7 @@ class PoolChange:
 
 
 @dataclass(frozen=True)
-class Turn:
+class StatePeriod:
     """A backend's state from a time on, and why."""
 
     time: datetime
@@ -63,17 +82,17 @@ class ChangeLog:
 
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
     pools: dict[str, PoolChange] = field(default_factory=dict)
-    turns: dict[tuple[str, str], deque[Turn]] = field(default_factory=dict)
-    _side: Side | None = None
+    periods: dict[tuple[str, str], deque[StatePeriod]] = field(default_factory=dict)
+    _applied: StateSnapshot | None = None
 
-    def add(self, steps: Iterable[Side]) -> None:
-        """Add what the agent saw, in order."""
-        for side in steps:
-            before, self._side = self._side, side
+    def add(self, changes: Iterable[StateSnapshot]) -> None:
+        """Add the changes that the agent has seen, in order."""
+        for applied in changes:
+            before, self._applied = self._applied, applied
             if before is not None:
-                self._add(before, side)
+                self._add(before, applied)
 
-    def _add(self, before: Side, after: Side) -> None:
+    def _add(self, before: StateSnapshot, after: StateSnapshot) -> None:
         applied = after.known.state.number if after.known.state.number != before.known.state.number else 0
         sides = (
             Assignment(before.known.state.members, before.overlay),
@@ -99,27 +118,27 @@ class ChangeLog:
         titles = {m.title for m in after.known.state.members}
         self.pools = {title: found for title, found in self.pools.items() if title in titles}
 
-    def turned(
+    def record_states(
         self, pools: Sequence[PoolView], failing: Mapping[tuple[str, str], Mapping[str, str]], time: datetime
     ) -> None:
-        """Take notice of the states of all backends at a time."""
-        there: set[tuple[str, str]] = set()
+        """Record the states of all backends at a time."""
+        present: set[tuple[str, str]] = set()
         for pool in pools:
             for backend in pool.backends:
                 key = pool.title, backend.name
-                there.add(key)
+                present.add(key)
                 whys = failing.get((pool.name, backend.name), {})
                 word, why = str(backend.state), backend.entry.note if backend.entry else ""
                 if word == "up" and whys:
                     word, why = "failing", next(iter(whys.values()))
-                turns = self.turns.setdefault(key, deque(maxlen=MAX_TURNS))
-                if not turns or turns[-1].word != word:
-                    turns.append(Turn(time, word, why))
-        for key in self.turns.keys() - there:
-            del self.turns[key]
+                periods = self.periods.setdefault(key, deque(maxlen=MAX_PERIODS))
+                if not periods or periods[-1].word != word:
+                    periods.append(StatePeriod(time, word, why))
+        for key in self.periods.keys() - present:
+            del self.periods[key]
 
 
-def _change(before: Side, after: Side, applied: int) -> Change:
+def _change(before: StateSnapshot, after: StateSnapshot, applied: int) -> Change:
     if applied:
         state = after.known.state
         said = (f"state {applied} applied", *(f"{a.title} ends" for a in state.ended))

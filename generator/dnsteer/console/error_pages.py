@@ -1,4 +1,4 @@
-"""Errors: for a browser a page in the frame of all pages, with the way back; for a program a line of text."""
+"""Error answers: for a browser a page with a link back, for a program a line of text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
-from dnsteer.console.access import VISITOR, Access, local_path, wants_page
-from dnsteer.console.attention_item import sentence
-from dnsteer.console.content import NoPageError
+from dnsteer.console.access import ANYBODY, VISITOR, Access, Visitor, is_page_request, local_path
+from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.forms import FormError
-from dnsteer.console.recorder import ConsoleRecorder
-from dnsteer.console.seen import Seen
-from dnsteer.console.visitor import ANYBODY, Visitor
+from dnsteer.console.page_content import NoPageError
+from dnsteer.view.attention_item import sentence
+from dnsteer.view.snapshot import SwitchSnapshot
 
 _TITLES = {
     400: "Wrong input",
@@ -60,16 +59,16 @@ class ErrorPages:
 
     def answer(self, request: Request, status: int, why: str, headers: Mapping[str, str] = {}) -> Response:
         """The answer to a request that is not served."""
-        if self._render is None or self._recorder is None or not wants_page(request):
+        if self._render is None or self._recorder is None or not is_page_request(request):
             return PlainTextResponse(f"{why}\n", status, dict(headers))
         found = request.scope.get(VISITOR)
         visitor = found if isinstance(found, Visitor) else ANYBODY
-        known = visitor.token is not None or not self._access.wants_tokens
-        seen = self._recorder.seen()
+        known = visitor.token is not None or not self._access.needs_tokens
+        snapshot = self._recorder.snapshot()
         back, title = _back(request)
         page = self._render(
             "error.html",
-            seen=seen if known else Seen(seen.started),
+            snapshot=snapshot if known else SwitchSnapshot(snapshot.started),
             visitor=visitor,
             page="",
             back=back,
@@ -80,7 +79,7 @@ class ErrorPages:
         return HTMLResponse(page, status, dict(headers))
 
     def handlers(self) -> Mapping[Any, Handler]:
-        """What answers the exceptions of requests."""
+        """The handlers of the exceptions of requests."""
 
         async def of_page(request: Request, error: Exception) -> Response:
             assert isinstance(error, PageError)

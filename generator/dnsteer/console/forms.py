@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-MAX_BYTES = 64 << 10
+MAX_FORM_BYTES = 64 << 10
 """Largest form."""
-PATIENCE = 10.0
+FORM_TIMEOUT = 10.0
 """Seconds in which a form must have come whole."""
 _KIND = "application/x-www-form-urlencoded"
 _MAX_FIELDS = 32
@@ -30,7 +30,7 @@ class FormError(Exception):
         self.status = status
 
 
-async def read_form(request: Request, most: int = MAX_BYTES, thread: Executor | None = None) -> Mapping[str, str]:
+async def read_form(request: Request, most: int = MAX_FORM_BYTES, thread: Executor | None = None) -> Mapping[str, str]:
     """The fields of a form of at most so many bytes; large ones are parsed in a *thread*. Raises FormError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _KIND:
@@ -39,9 +39,9 @@ async def read_form(request: Request, most: int = MAX_BYTES, thread: Executor | 
     if not (length.isascii() and length.isdigit()) or len(length) > 18 or int(length) > most:
         raise FormError(413, f"expected a form of at most {most >> 10} KiB")
     try:
-        data = await asyncio.wait_for(_body(request, most), PATIENCE)
+        data = await asyncio.wait_for(_body(request, most), FORM_TIMEOUT)
     except (asyncio.TimeoutError, TimeoutError):
-        raise FormError(408, f"the form did not come within {PATIENCE:g} s") from None
+        raise FormError(408, f"the form did not come within {FORM_TIMEOUT:g} s") from None
     except ClientDisconnect:
         raise FormError(400, "the browser went away") from None
     if thread is None:
@@ -82,6 +82,6 @@ def is_same_origin(scope: Mapping[str, Any]) -> bool:
     return origin == [] or (len(origin) == 1 and origin[0].lower() == own.lower())
 
 
-def is_of_session(fields: Mapping[str, str], csrf: str) -> bool:
+def has_session_token(fields: Mapping[str, str], csrf: str) -> bool:
     """Whether a form carries the word of its session."""
     return bool(csrf) and hmac.compare_digest(fields.get("csrf", "").encode(), csrf.encode())

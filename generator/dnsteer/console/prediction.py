@@ -1,4 +1,4 @@
-"""What is predicted of an applied spec, for the page Offload. Packages above the console compute it."""
+"""The predicted capacity of an applied spec, for the page Offload. Packages above the console compute it."""
 
 from __future__ import annotations
 

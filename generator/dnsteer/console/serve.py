@@ -13,23 +13,22 @@ from typing import Any
 
 from dnsteer.console.access import Access
 from dnsteer.console.app import SERVER, RequestGuard, console_application
-from dnsteer.console.content import ConsolePages
+from dnsteer.console.change_log import ConsoleRecorder
 from dnsteer.console.live import LivePages
+from dnsteer.console.page_content import ConsolePages
 from dnsteer.console.prediction import Predict
-from dnsteer.console.recorder import ConsoleRecorder
 from dnsteer.console.tls import ServerTls
 from dnsteer.console.tokens import TokenFile
-from dnsteer.console.verbs import RunVerb
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.metrics.server import AGAIN, MetricsPages, Say, serve_application
-from dnsteer.metrics.server import metrics_application as metrics_application
+from dnsteer.deploy.verb_request import RunVerb
+from dnsteer.metrics.server import RETRY_INTERVAL, LogLine, MetricsPages, metrics_application, serve_application
 from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.tools import SwitchError
 
 
 @dataclass(frozen=True)
 class Security:
-    """Who may reach the console, and how: its tokens, its TLS, and further names that it answers by."""
+    """The access and transport security of the console: tokens, TLS, and further names that it answers by."""
 
     tokens: TokenFile | None = None
     tls: ServerTls | None = None
@@ -40,7 +39,7 @@ class Security:
         """The context of TLS; None without."""
         return self.tls.context if self.tls is not None else None
 
-    def watches(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What must run beside the server, by what it is."""
         return {"the watch over the certificate": self.tls.watch()} if self.tls is not None else {}
 
@@ -87,11 +86,11 @@ def _is_ip(name: str) -> bool:
 class AwaitedSecurity:
     """The security of a console as soon as its files are right: until then nothing is served, and health checks go on.
 
-    *read* reads the files, and raises SwitchError or OSError; *say* gets what is wrong, once; *what* is to be served.
+    *read* reads the files, and raises SwitchError or OSError; *log* gets what is wrong, once; *what* is to be served.
     """
 
-    def __init__(self, read: Callable[[], Security], say: Say, what: str) -> None:
-        self._read, self._say, self._what = read, say, what
+    def __init__(self, read: Callable[[], Security], log: LogLine, what: str) -> None:
+        self._read, self._log, self._what = read, log, what
         self._lock, self._asked = asyncio.Lock(), asyncio.Event()
         self._found: Security | None = None
 
@@ -112,10 +111,10 @@ class AwaitedSecurity:
                     why = f"{err.filename}: {err.strerror}" if isinstance(err, OSError) else str(err)
                     if why != said:
                         said = why
-                        self._say(f"no {self._what} yet, tried again every {AGAIN:g} s: {why}")
+                        self._log(f"no {self._what} yet, tried again every {RETRY_INTERVAL:g} s: {why}")
                     self._asked.clear()
                     with suppress(asyncio.TimeoutError):
-                        await asyncio.wait_for(self._asked.wait(), AGAIN)
+                        await asyncio.wait_for(self._asked.wait(), RETRY_INTERVAL)
             return self._found
 
 
@@ -125,28 +124,29 @@ async def serve_console(
     metrics: MetricsPages,
     recorder: ConsoleRecorder,
     switch: TargetSwitch,
-    say: Say,
+    log: LogLine,
     options: str = "",
     security: Security = Security(),
     run_verb: RunVerb | None = None,
     predict: Predict | None = None,
-    listens: Callable[[int], None] = lambda _: None,
+    on_listening: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Serve the console, with /metrics, until cancelled. *options* are those that commands on its pages have; *listens* is
-    called with the port once it can be reached.
+    """Serve the console, with /metrics, until cancelled.
+
+    *options* are those of the commands on its pages. *on_listening* is called with the port once it can be reached.
     """
-    live = LivePages(recorder, metrics, switch, ConsolePages(), options, predict, say)
+    live = LivePages(recorder, metrics, switch, ConsolePages(), options, predict, log)
     # Without tokens nobody can sign in, so there is nobody to change anything.
     verbs = run_verb if security.tokens is not None else None
-    access = Access(security.tokens, say, secure=security.tls is not None)
+    access = Access(security.tokens, log, secure=security.tls is not None)
     app = console_application(live, metrics.page, host, access, security.hosts, verbs)
-    serving = serve_application(host, port, app, say, "console", "/", security.context, listens, **SERVER)
-    await run_together({"the pages": live.run(), "the server": serving, **security.watches()}, live.end)
+    serving = serve_application(host, port, app, log, "console", "/", security.context, on_listening, **SERVER)
+    await run_together({"the pages": live.run(), "the server": serving, **security.tasks()}, live.end)
 
 
-async def serve_metrics_behind(host: str, port: int, metrics: MetricsPages, say: Say, security: Security) -> None:
+async def serve_metrics_behind(host: str, port: int, metrics: MetricsPages, log: LogLine, security: Security) -> None:
     """Serve /metrics alone, with the console's TLS and tokens, until cancelled."""
-    access = Access(security.tokens, say, secure=security.tls is not None, browsers=False)
+    access = Access(security.tokens, log, secure=security.tls is not None, browsers=False)
     app = RequestGuard(metrics_application(metrics), host, access, security.hosts)
-    serving = serve_application(host, port, app, say, "metrics", "/metrics", security.context)
-    await run_together({"the server": serving, **security.watches()})
+    serving = serve_application(host, port, app, log, "metrics", "/metrics", security.context)
+    await run_together({"the server": serving, **security.tasks()})

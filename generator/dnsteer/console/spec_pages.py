@@ -13,29 +13,53 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from dnsteer.console.access import Access, visitor_of
-from dnsteer.console.change_request import plain_answer
-from dnsteer.console.changes import ChangePages
-from dnsteer.console.content import States
+from dnsteer.console.access import Access, Visitor, visitor_of
+from dnsteer.console.change_pages import ChangePages, plain_answer
 from dnsteer.console.error_pages import PageError
-from dnsteer.console.forms import MAX_BYTES, FormError
-from dnsteer.console.masking import masked
-from dnsteer.console.plan_limits import too_large
-from dnsteer.console.seen import Seen
-from dnsteer.console.verbs import Asked, RunVerb, VerbOutcome
-from dnsteer.console.visitor import Visitor
+from dnsteer.console.forms import MAX_FORM_BYTES, FormError
+from dnsteer.console.page_content import RecordedStates
 from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
-from dnsteer.spec.errors import counted
+from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
+from dnsteer.plan.spec_size import SpecSize, size_of_spec
+from dnsteer.spec.document import parse_document
+from dnsteer.spec.errors import SpecError, counted
+from dnsteer.spec.model.spec import Spec
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
+from dnsteer.view.masking import masked
+from dnsteer.view.snapshot import SwitchSnapshot
+
+MAX_PLANNED = SpecSize(200_000, 4_000_000)
+"""Flows, and choices of slots by backends; or twice those of the applied spec, where that is more."""
+
+
+def too_large(file: str, text: str, applied: Spec | None) -> str:
+    """Why a spec is too large for a plan from the console; empty if it is not, or is none: then the plan says why."""
+    try:
+        spec = Spec.model_validate(parse_document(file, text).value)
+    except (SpecError, ValidationError):
+        return ""
+    size, now = size_of_spec(spec), size_of_spec(applied) if applied is not None else SpecSize(0, 0)
+    for what, found, most in (
+        ("flows", size.flows, max(MAX_PLANNED.flows, 2 * now.flows)),
+        ("choices of slots (slots times backends)", size.choices, max(MAX_PLANNED.choices, 2 * now.choices)),
+    ):
+        if found > most:
+            return (
+                f"{file}: found about {found:,} {what}; expected at most {most:,} for a plan from the console, "
+                f"which the agent makes; on the machine: dnsteer plan {file}\n"
+            )
+    return ""
+
 
 PLAN = "/plan"
-MAX_SPEC = 1 << 20
+MAX_SPEC_BYTES = 1 << 20
 """Bytes of a spec that is sent. As a form it may take three times as many."""
 MAX_LINES = 5000
 """Lines of a difference that are shown."""
@@ -45,7 +69,7 @@ MAX_OPEN = 60
 """Lines that are not folded away."""
 MAX_VIEWS = 10
 """Pages of states that are kept: as many as there are states."""
-FILE = "spec.yaml"
+DEFAULT_FILE = "spec.yaml"
 T = TypeVar("T")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,80}")
 _ENDED = {
@@ -103,7 +127,7 @@ class SpecPages:
         self,
         access: Access,
         changes: ChangePages | None,
-        states: Callable[[], Awaitable[tuple[Seen, States]]],
+        states: Callable[[], Awaitable[tuple[SwitchSnapshot, RecordedStates]]],
         run_verb: RunVerb | None,
         render: Callable[..., str],
     ) -> None:
@@ -129,21 +153,21 @@ class SpecPages:
 
     async def _state(self, request: Request) -> Response:
         visitor, number = visitor_of(request), request.path_params["number"]
-        seen, states = await self._states()
+        snapshot, states = await self._states()
         kept = [state for state in states.states if isinstance(state, AppliedState)]
         if number not in [state.number for state in kept]:
-            why = states.error or _why_unread(seen)
+            why = states.error or _why_unread(snapshot)
             if why:
                 raise PageError(503, f"the recorded states cannot be read: {why}", {"retry-after": "5"})
             raise PageError(404, f"state {number} is not recorded, or not any more")
         view = await self._work(self._view, kept, number)
-        current = seen.now.known.state.number if seen.now is not None else 0
+        current = snapshot.applied.known.state.number if snapshot.applied is not None else 0
         refusal = self._changes.refusal(visitor) if self._changes is not None else "there is no control socket"
         text = _as_is if visitor.role == "change" else masked
         page = partial(
             self._render,
             "state.html",
-            seen=seen,
+            snapshot=snapshot,
             visitor=visitor,
             page="changes",
             view=view,
@@ -167,47 +191,47 @@ class SpecPages:
         visitor = visitor_of(request)
         if visitor.session is None:
             raise PageError(403, "plans are for browsers that have signed in")
-        seen, _ = await self._states()
-        return HTMLResponse(await self._work(self._page, visitor, seen))
+        snapshot, _ = await self._states()
+        return HTMLResponse(await self._work(self._page, visitor, snapshot))
 
     async def _plan(self, request: Request) -> Response:
-        visitor, fields = await self._access.posted(request, 3 * MAX_SPEC + MAX_BYTES, self._thread)
+        visitor, fields = await self._access.posted(request, 3 * MAX_SPEC_BYTES + MAX_FORM_BYTES, self._thread)
         named = fields.get("file", "")
-        file = named if _FILE.fullmatch(named) else FILE
+        file = named if _FILE.fullmatch(named) else DEFAULT_FILE
         try:
             spec = await self._work(_sent, fields)
             if self._plans.locked():
                 raise FormError(503, "another plan is being made; try again in some seconds")
         except FormError as error:
-            seen, _ = await self._states()
+            snapshot, _ = await self._states()
             text = fields.get("spec", "")
-            page = partial(self._page, visitor, seen, text, file, _ENDED[1], str(error), 1)
+            page = partial(self._page, visitor, snapshot, text, file, _ENDED[1], str(error), 1)
             return HTMLResponse(await self._work(page), error.status)
         assert self._run_verb is not None
         by = f"{visitor.name}@{socket.gethostname()} (console)"
         async with self._plans:
-            seen, _ = await self._states()
-            applied = seen.now.known.spec if seen.now is not None else None
+            snapshot, _ = await self._states()
+            applied = snapshot.applied.known.spec if snapshot.applied is not None else None
             why = await self._work(too_large, file, spec.decode(), applied)
             if why:
                 outcome = VerbOutcome(1, said=why)
             else:
-                outcome = await self._run_verb(Asked(("plan", "--", file), by, files={file: spec}))
-        seen, _ = await self._states()
-        return HTMLResponse(await self._work(self._planned, visitor, seen, spec.decode(), file, outcome))
+                outcome = await self._run_verb(VerbRequest(("plan", "--", file), by, files={file: spec}))
+        snapshot, _ = await self._states()
+        return HTMLResponse(await self._work(self._planned, visitor, snapshot, spec.decode(), file, outcome))
 
-    def _planned(self, visitor: Visitor, seen: Seen, spec: str, file: str, outcome: VerbOutcome) -> str:
+    def _planned(self, visitor: Visitor, snapshot: SwitchSnapshot, spec: str, file: str, outcome: VerbOutcome) -> str:
         """The page of a plan."""
         said = plain_answer(outcome.said)
         if visitor.role != "change":
             said = masked(said)
         ended = _ENDED.get(outcome.code, _ENDED[1])
-        return self._page(visitor, seen, spec, file, ended, said, outcome.code)
+        return self._page(visitor, snapshot, spec, file, ended, said, outcome.code)
 
     def _page(
         self,
         visitor: object,
-        seen: Seen,
+        snapshot: SwitchSnapshot,
         spec: str = "",
         file: str = "",
         ended: str = "",
@@ -216,7 +240,7 @@ class SpecPages:
     ) -> str:
         return self._render(
             "plan.html",
-            seen=seen,
+            snapshot=snapshot,
             visitor=visitor,
             page="changes",
             spec=spec,
@@ -230,16 +254,16 @@ class SpecPages:
 def _sent(fields: Mapping[str, str]) -> bytes:
     """The spec of a form. Raises FormError."""
     spec = fields.get("spec", "").replace("\r\n", "\n").encode()
-    if len(spec) > MAX_SPEC:
-        raise FormError(413, f"expected a spec of at most {MAX_SPEC >> 20} MiB")
+    if len(spec) > MAX_SPEC_BYTES:
+        raise FormError(413, f"expected a spec of at most {MAX_SPEC_BYTES >> 20} MiB")
     return spec
 
 
-def _why_unread(seen: Seen) -> str:
+def _why_unread(snapshot: SwitchSnapshot) -> str:
     """Why there is no record to read states from; empty if there is one."""
-    if seen.record is not None:
+    if snapshot.record is not None:
         return ""
-    return seen.trouble or ("this agent stands by" if seen.stands_by else "they were not read yet")
+    return snapshot.trouble or ("this agent stands by" if snapshot.is_standby else "they were not read yet")
 
 
 def _as_is(text: str) -> str:

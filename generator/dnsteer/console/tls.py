@@ -20,7 +20,6 @@ LOOKS = 2.0
 SOON = timedelta(days=14)
 """Time before the end of a certificate from which on it is warned of."""
 _CERT, _KEY, _CA = "--console-tls-cert", "--console-tls-key", "--console-client-ca"
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,14 @@ class TlsFiles:
 
 
 class ServerTls:
-    """TLS as the server has it. The files are checked when it is made."""
+    """The TLS context of the server. The files are checked when it is made."""
 
-    def __init__(self, files: TlsFiles, say: Say) -> None:
+    def __init__(self, files: TlsFiles, log: Callable[[str], None]) -> None:
         """Read the files. Raises SwitchError that names the file, what is wrong with it and what to do, and OSError."""
-        self._files, self._say = files, say
+        self._files, self._log = files, log
         self._seen = self._signatures()
         self.context = _context(files)
-        self.names, self.end = _names(files.certificate, say)
+        self.names, self.end = _names(files.certificate, log)
         """The names that the certificate is for, and when it ends."""
         self._now = self.context
         # A server keeps its context: each handshake goes on with the one of the files that were read last.
@@ -50,9 +49,9 @@ class ServerTls:
         """Read the files again when they change, until cancelled. What is wrong with them is said."""
         while True:
             await asyncio.sleep(LOOKS)
-            self.look()
+            self.check_files()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Read the files again if they have changed."""
         if self._signatures() != self._seen:
             self.read_again()
@@ -61,13 +60,13 @@ class ServerTls:
         """Read the files again, whether they have changed or not. Connections that there are go on."""
         self._seen = self._signatures()
         try:
-            context, (names, end) = _context(self._files), _names(self._files.certificate, self._say)
+            context, (names, end) = _context(self._files), _names(self._files.certificate, self._log)
         except (SwitchError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            self._say(f"console: the certificate of before stays in use: {why}")
+            self._log(f"console: the certificate of before stays in use: {why}")
         else:
             self._now, self.names, self.end = context, names, end
-            self._say("console: certificate and key read again")
+            self._log("console: certificate and key read again")
 
     def _signatures(self) -> list[tuple[int, ...]]:
         out: list[tuple[int, ...]] = []
@@ -139,12 +138,12 @@ def _check_dates(file: Path) -> None:
         raise SwitchError(f"{_CERT}: {file} is valid from {begin:%Y-%m-%d %H:%M} UTC on; check the clock, or wait")
 
 
-def _names(file: Path, say: Say) -> tuple[frozenset[str], datetime]:
+def _names(file: Path, log: Callable[[str], None]) -> tuple[frozenset[str], datetime]:
     """The names and addresses that a certificate is for, as a Host header has them, and when it ends."""
     found = _certificates(file, _CERT, "one")[0]
     end = found.not_valid_after_utc
     if end - now() < SOON:
-        say(f"console: the certificate {file} expires on {end:%Y-%m-%d %H:%M} UTC; renew it")
+        log(f"console: the certificate {file} expires on {end:%Y-%m-%d %H:%M} UTC; renew it")
     try:
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

@@ -26,7 +26,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 FORM = "NAME ROLE SHA256"
 PREFIX = "dnsteer-"
 """What tokens begin with, so that one that was published by mistake is found by a search."""
-MAX_BYTES = 1 << 20
+MAX_TOKEN_FILE_BYTES = 1 << 20
 """Largest file that is read."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _AGAIN = 1.0
@@ -87,9 +87,11 @@ def _read(file: Path) -> str:
             raise SwitchError(f"{file}: others than its owner may use it (mode {mode:04o}): chmod 600 {file}")
         if found.st_uid not in (0, os.geteuid()):
             raise SwitchError(f"{file}: belongs to user {found.st_uid}; expected root or the agent's user: chown it")
-        data = stream.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise SwitchError(f"{file}: found more than {MAX_BYTES >> 20} MiB; expected a line for each token: {FORM}")
+        data = stream.read(MAX_TOKEN_FILE_BYTES + 1)
+    if len(data) > MAX_TOKEN_FILE_BYTES:
+        raise SwitchError(
+            f"{file}: found more than {MAX_TOKEN_FILE_BYTES >> 20} MiB; expected a line for each token: {FORM}"
+        )
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -122,11 +124,11 @@ def _parse(file: Path, text: str, *, may_be_empty: bool = False) -> tuple[Token,
 
 
 class TokenFile:
-    """The tokens of a file, read again when it changes. As long as it cannot be read, no token is valid: *say* says so."""
+    """The tokens of a file, read again when it changes. As long as it cannot be read, no token is valid: *log* says so."""
 
-    def __init__(self, file: Path, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, file: Path, log: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         """Read the file. Raises SwitchError and OSError."""
-        self._file, self._say, self._clock = file.absolute(), say, clock
+        self._file, self._log, self._clock = file.absolute(), log, clock
         self._tokens: Sequence[Token] = read_tokens(self._file)
         self._seen, self._looked, self._wrong = _signature(self._file), clock(), ""
 
@@ -161,9 +163,9 @@ class TokenFile:
             self._tokens = ()
             wrong = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if wrong:
-            self._say(f"console: no token is valid until this is put right: {wrong}")
+            self._log(f"console: no token is valid until this is put right: {wrong}")
         else:
-            self._say(f"console: tokens read again: {len(self._tokens)}")
+            self._log(f"console: tokens read again: {len(self._tokens)}")
         self._wrong = wrong
 
 

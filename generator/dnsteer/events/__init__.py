@@ -1,1 +1,1 @@
-"""What the agent says: events with fields, as text, logfmt or JSON, and in systemd's journal."""
+"""The log of the agent: events with fields, as text, logfmt or JSON, and in systemd's journal."""

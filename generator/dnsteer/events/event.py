@@ -1,4 +1,4 @@
-"""What an event is, and every kind of event that the agent says."""
+"""Events of the agent: every kind, and its fields."""
 
 from __future__ import annotations
 
@@ -7,15 +7,40 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-Level = Literal["info", "warning", "error"]
-# fmt: off
-Name = Literal[
-    "adopted", "check", "decision", "moved", "effect", "panic", "panic_over", "too_few", "enough", "repaired", "differs",
-    "foreign_flows", "setting", "trouble", "trouble_over", "verb", "verb_ended", "verb_failed", "listens", "not_listening",
-    "mirrors_removed", "access", "announced", "vip_announced", "vip_withdrawn", "vip_held", "vip_kept", "role", "progress",
-    "library", "ends",
+EventLevel = Literal["info", "warning", "error"]
+EventName = Literal[
+    "adopted",
+    "check",
+    "decision",
+    "moved",
+    "effect",
+    "panic",
+    "panic_over",
+    "too_few",
+    "enough",
+    "repaired",
+    "differs",
+    "foreign_flows",
+    "setting",
+    "trouble",
+    "trouble_over",
+    "verb",
+    "verb_ended",
+    "verb_failed",
+    "listens",
+    "not_listening",
+    "mirrors_removed",
+    "access",
+    "announced",
+    "vip_announced",
+    "vip_withdrawn",
+    "vip_held",
+    "vip_kept",
+    "role",
+    "progress",
+    "library",
+    "ends",
 ]
-# fmt: on
 """The kinds of events."""
 
 
@@ -23,7 +48,7 @@ Name = Literal[
 class EventKind:
     """A kind of event: what it says, and the fields that it may have besides those of all events."""
 
-    name: Name
+    name: EventName
     means: str
     fields: tuple[str, ...] = ()
 
@@ -94,17 +119,19 @@ KINDS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the agent says, at a *time*. *text* is what people read, *fields* what programs do."""
+    """An event at a *time*. People read *text*, programs *fields*."""
 
     time: datetime
-    level: Level
-    name: Name
+    level: EventLevel
+    name: EventName
     text: str
     fields: Mapping[str, object]
 
 
-class Say(Protocol):
+class EventSink(Protocol):
     """Takes an event."""
 
-    def __call__(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
+    def __call__(
+        self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object
+    ) -> None:
         """Say *text*; fields that are None or empty are left out."""

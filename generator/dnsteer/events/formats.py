@@ -19,7 +19,7 @@ class Format(str, Enum):
     JSON = "json"
 
 
-MAX = 8192
+MAX_VALUE_CHARACTERS = 8192
 """Characters of a value; a longer one is cut."""
 _BARE = re.compile(r'[^\s"=\\]+\Z')
 
@@ -46,7 +46,7 @@ def _value(value: object) -> object:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX else f"{text[: MAX - 3]}..."
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 3]}..."
 
 
 def as_text(event: Event) -> str:

@@ -11,11 +11,12 @@ from typing import Any
 
 from jinja2 import UndefinedError
 
-from dnsteer.console.drawing import colour
 from dnsteer.lab.errors import LabError
 from dnsteer.render.atomic_files import write_file
-from dnsteer.report import charts, page
-from dnsteer.report.charts import Chart, Dot, Shape
+from dnsteer.view import charts
+from dnsteer.view.charts import Chart, Dot, Shape
+from dnsteer.view.drawing import colour
+from dnsteer.view.html_file import make_html
 
 _PAGES = Path(__file__).parent / "pages"
 _WIDE, _HIGH, _LOW = 960, 300, 120
@@ -73,7 +74,7 @@ def demo_page(measured: Mapping[str, Any]) -> str:
         "problems": problems,
         "most": _most(load) if load else 0.0,
     }
-    return page.make(_PAGES, "demo.html", values)
+    return make_html(_PAGES, "demo.html", values)
 
 
 def _targets(load: Mapping[str, Any]) -> list[ChartedTarget]:

@@ -19,13 +19,12 @@ from prometheus_client.samples import Sample
 
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
-from dnsteer.metrics.agent import AgentMetrics
+from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.datapath import Datapath, DatapathReader
 from dnsteer.metrics.families import metric_family
 from dnsteer.metrics.family import BRIDGE, MAX_REASON, SWITCH
-from dnsteer.metrics.observer import Known
-from dnsteer.metrics.ports import read_ports
-from dnsteer.metrics.switch_metrics import read_switch_metrics
+from dnsteer.metrics.observer import AppliedBridge
+from dnsteer.metrics.switch_readings import read_ports, read_switch_metrics
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.flows import Flow
@@ -91,10 +90,10 @@ class Collector:
         """Where browsers find the console; empty where none is served."""
         self._of_switch: list[Metric] = []
         """The metrics that OVS-DOCA has of itself."""
-        self._labels: tuple[Known | None, dict[Hashable, Label]] = (None, {})
+        self._labels: tuple[AppliedBridge | None, dict[Hashable, Label]] = (None, {})
         self._traffic: Mapping[str, Sequence[Label]] = {}
         """The labels of each word of _TRAFFIC."""
-        self._pools: tuple[Known | None, Overlay | None, Common, Mapping[str, Metric]] = (None, None, {}, {})
+        self._pools: tuple[AppliedBridge | None, Overlay | None, Common, Mapping[str, Metric]] = (None, None, {}, {})
         """The metrics of pools and backends, as long as these are what they are: most of the page of a large spec."""
         self._process = ProcessCollector(registry=None)
         self._samples: tuple[Common, Samples] = ({}, {})
@@ -136,7 +135,7 @@ class Collector:
         of_switch = {SWITCH: common[SWITCH]}
         return [*made.metrics.values(), *own, *(_with_labels(metric, of_switch) for metric in others)]
 
-    def _read_flows(self, client: OpenFlow, known: Known, extended: bool, *, own_numbers: bool) -> None:
+    def _read_flows(self, client: OpenFlow, known: AppliedBridge, extended: bool, *, own_numbers: bool) -> None:
         """Read the counters; unless the tables have their *own numbers*, it is not known which table drops what."""
         if self._labels[0] is not known:
             self._labels = known, _labels_of(known)
@@ -166,7 +165,7 @@ class Collector:
         self._ports.keep([place for place, _ in found])
         self._ports.add(found, lambda place: place)  # type: ignore[arg-type, return-value]
 
-    def _read_extension(self, known: Known) -> None:
+    def _read_extension(self, known: AppliedBridge) -> None:
         """Read what only the extension counts: its backends and drops. While it is away they stay as they were."""
         behind, drops = extension_view.take_extension_counters(self._switch, known.spec, known.state.members)
         self._extension_up = bool(drops)
@@ -179,7 +178,7 @@ class Collector:
             lambda place: place,  # type: ignore[arg-type, return-value]
         )
 
-    def _read_datapath(self, known: Known) -> None:
+    def _read_datapath(self, known: AppliedBridge) -> None:
         """Read what there is; without a control socket here, nothing."""
         kind = wanted_bridge(known.spec).datapath_type or "system"
         self._of_switch = []
@@ -225,7 +224,7 @@ class Collector:
         for mask, packets in self._seen.mask_packets.items():
             made.add("dnsteer_datapath_mask_packets", (mask,), packets)
 
-    def _add_state(self, made: _Made, known: Known, record: BridgeRecord) -> None:
+    def _add_state(self, made: _Made, known: AppliedBridge, record: BridgeRecord) -> None:
         try:
             overlay = record.overlay
         except DamagedError:
@@ -252,7 +251,7 @@ class Collector:
             if role_of(record) is not None and pair:
                 made.add("dnsteer_pair_active", (pair,), not is_standby(record, self._switch.remote))
 
-    def _pool_metrics(self, known: Known, overlay: Overlay, common: Common) -> Mapping[str, Metric]:
+    def _pool_metrics(self, known: AppliedBridge, overlay: Overlay, common: Common) -> Mapping[str, Metric]:
         if self._pools[0] is not known or self._pools[1] != overlay or self._pools[2] is not common:
             made = _Made(common, {})
             for pool in view_pools(known.state.members, overlay, Rates(), now()):
@@ -313,7 +312,7 @@ def read_drops(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
             yield (*place, m[5]), CounterReading((int(m[3]), int(m[4])), float(m[1]))
 
 
-def _labels_of(known: Known) -> dict[Hashable, Label]:
+def _labels_of(known: AppliedBridge) -> dict[Hashable, Label]:
     """What each flow counts for, by what it matches; for drops the name of the table."""
     found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in TABLES}
     for name, vip in known.spec.vips.items():

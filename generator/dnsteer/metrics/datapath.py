@@ -1,4 +1,4 @@
-"""What ovs-vswitchd tells of its datapath: megaflows, masks, hits, upcalls, recirculations, and what is in hardware."""
+"""Figures of the datapath from ovs-vswitchd: megaflows, masks, hits, upcalls, recirculations, and what is in hardware."""
 
 from __future__ import annotations
 

@@ -5,11 +5,9 @@ Names keep to Prometheus's conventions: base units, `_total` for counters, `_inf
 
 from __future__ import annotations
 
-from dnsteer.metrics.agent_families import AGENT
 from dnsteer.metrics.family import Family
-from dnsteer.metrics.pool_families import POOLS
-from dnsteer.metrics.switch_families import SWITCH
-from dnsteer.metrics.traffic_families import TRAFFIC
+from dnsteer.metrics.service_families import POOLS, TRAFFIC
+from dnsteer.metrics.switch_families import AGENT, SWITCH
 from dnsteer.spec.errors import DefinitionError, near
 
 FAMILIES: tuple[Family, ...] = (*TRAFFIC, *POOLS, *SWITCH, *AGENT)

@@ -1,4 +1,4 @@
-"""What the agent tells of its work, once, to all who observe it: the log, the metrics, and what `status` and pages show."""
+"""Observers of the agent: what it does is reported once to all of them, the log, the metrics, and the snapshots of pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dnsteer.events.event import Level, Name
+from dnsteer.events.event import EventLevel, EventName
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -21,8 +21,8 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the agent works with: its bridge, the state that is applied and its spec."""
+class AppliedBridge:
+    """A bridge with the state that is applied to it, and the spec of that state."""
 
     bridge: str
     state: AppliedState
@@ -70,8 +70,8 @@ class KeptChange:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a look found: what differs in words, what is only warned of, and the flows of others.
+class SwitchInspection:
+    """The result of an inspection of the switch: what differs in words, what is only warned of, and the flows of others.
 
     *flows* is how many flows and groups differ, *settings* how many other things. Tables that an *other_version* of dnsteer
     made are not compared.
@@ -86,28 +86,28 @@ class Look:
 
 
 class AgentObserver:
-    """Is told what the agent does, on its event loop, each thing once. This one keeps nothing.
+    """Callbacks for what the agent does, on its event loop. This class ignores all.
 
-    Where an event means that something does not work, that is told by `fails` and `works` from here, for all observers
-    alike. *what* names it, such as `the balance`; telling the same again changes nothing.
+    A callback that means a trouble calls `report_trouble` or `end_trouble`, for all observers alike. *what* names the
+    trouble, such as `the balance`; reporting the same again changes nothing.
     """
 
-    def say(self, text: str, event: Name = "progress", level: Level = "info", /, **fields: object) -> None:
-        """A line for people about what none of the others is about. By any thread."""
+    def say(self, text: str, event: EventName = "progress", level: EventLevel = "info", /, **fields: object) -> None:
+        """Log a line that no other callback is about. By any thread."""
 
-    def fails(self, what: str, said: str, level: Severity = "warning") -> None:
-        """Something does not work, as is *said*. It stays so until it works or is forgotten."""
+    def report_trouble(self, what: str, said: str, level: Severity = "warning") -> None:
+        """A trouble has begun; *said* is its text. It lasts until it ends or is forgotten."""
 
-    def works(self, what: str, said: str) -> None:
-        """It works; *said* if it did not."""
+    def end_trouble(self, what: str, said: str) -> None:
+        """A trouble has ended; *said* is logged if there was one."""
 
-    def forget(self, *begins: str) -> None:
-        """What begins so is no longer anybody's business: it does not fail any more, and nothing is said."""
+    def forget_troubles(self, *begins: str) -> None:
+        """Drop the troubles whose names begin so, without a word in the log."""
 
-    def bridge_is(self, name: str, *, held: bool, switch: str = "") -> None:
-        """The agent is that of this bridge, and acts or stands by. *switch*: what the record calls the switch."""
+    def claim_changed(self, name: str, *, held: bool, switch: str = "") -> None:
+        """The agent's claim of a bridge: *held*, it acts; else it stands by. *switch* is its name in the record."""
 
-    def adopted(self, known: Known, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
+    def adopted(self, known: AppliedBridge, checks: Sequence[Check], failing: Sequence[CheckTurn] = ()) -> None:
         """Another state is applied, with these checks, one for each target. Those that are *failing* did so before."""
 
     def followed(self, record: BridgeRecord, decision: str = "") -> None:
@@ -136,10 +136,10 @@ class AgentObserver:
     def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
         """The agent has changed the overlay by a decision; until flows and record had it took so many *seconds*."""
 
-    def bears(self, metric: Mapping[tuple[str, str], float]) -> None:
-        """By the metrics that load is balanced by, pools and backends bear so much; of all others nothing is known."""
+    def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
+        """The load of backends, by pool and name, in the metric by which it is balanced; that of all others is unknown."""
 
-    def announces(
+    def announcements_changed(
         self, vips: Mapping[str, bool], held: Mapping[str, float], unannounced: Mapping[str, UnannouncedVip]
     ) -> None:
         """These VIPs are announced to routers, or withdrawn; all others are not to be announced. Those that work, but are
@@ -148,13 +148,13 @@ class AgentObserver:
     def role(self, *, standby: bool) -> None:
         """The record says that the switch is on standby, or active."""
 
-    def looked(self, found: Look, *, repaired: bool, seconds: float, decision: str = "") -> None:
-        """A look at the switch took so many *seconds*; what it found was *repaired* by a decision, if it was."""
+    def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
+        """The switch was inspected, in so many *seconds*; what was found was *repaired* by a decision, if it was."""
         if found.other_version:
             said = f"dnsteer {found.other_version} made the tables; apply the spec to have them watched"
-            self.fails("the version", said)
+            self.report_trouble("the version", said)
         else:
-            self.works("the version", "the tables are watched")
+            self.end_trouble("the version", "the tables are watched")
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """Something took so long, for a decision if it was for one."""
@@ -166,25 +166,25 @@ class AgentObserver:
         """A part of the agent has failed in a way that nobody foresaw, and is tried again. Without *said* that is only
         counted: it is told otherwise."""
         if said:
-            self.fails(f"the part {part}", said, "error")
+            self.report_trouble(f"the part {part}", said, "error")
 
     def unrecorded(self, said: str) -> None:
         """Flows have decisions about health that the record could not be given, as is *said*; empty: the record has all."""
         if said:
-            self.fails("the record", said, "error")
+            self.report_trouble("the record", said, "error")
         else:
-            self.works("the record", "the record has all that was decided")
+            self.end_trouble("the record", "the record has all that was decided")
 
 
 class Observers(AgentObserver):
-    """Several observers as one. Each is told, whatever another one raises; the first exception is raised after that."""
+    """Several observers as one. All are called, whatever one raises; the first exception is raised after that."""
 
     def __init__(self, *observers: AgentObserver) -> None:
         self._observers = observers
 
 
-def _told_to_all(name: str) -> Callable[..., None]:
-    def tell(self: Observers, *args: Any, **named: Any) -> None:
+def _notify_all(name: str) -> Callable[..., None]:
+    def notify(self: Observers, *args: Any, **named: Any) -> None:
         failed: Exception | None = None
         for observer in self._observers:
             try:
@@ -194,10 +194,10 @@ def _told_to_all(name: str) -> Callable[..., None]:
         if failed is not None:
             raise failed
 
-    return tell
+    return notify
 
 
-EVENTS = tuple(name for name in vars(AgentObserver) if not name.startswith("_"))
+CALLBACKS = tuple(name for name in vars(AgentObserver) if not name.startswith("_"))
 """The methods of an observer."""
-for _name in EVENTS:
-    setattr(Observers, _name, _told_to_all(_name))
+for _name in CALLBACKS:
+    setattr(Observers, _name, _notify_all(_name))

@@ -39,7 +39,7 @@ SHARED, LONGEST = 1.0, 10.0
 """Seconds for which a reading is shared, at least and at most: Prometheus scrapes every 15 s, where nothing else is set."""
 SHARE = 0.05
 """Share of the time that readings may take, within these bounds."""
-AGAIN = 5.0
+RETRY_INTERVAL = 5.0
 """Seconds until an address that is in use is tried again."""
 MAX_CONNECTIONS = 512
 """Connections of a listener at once."""
@@ -49,7 +49,7 @@ TEXT = """dnsteer agent
 
 /metrics  counters and states of the switch and of this agent, for Prometheus
 """
-Say = Callable[[str], None]
+LogLine = Callable[[str], None]
 
 
 class MetricsSource(Protocol):
@@ -192,26 +192,26 @@ def listen_at(host: str, port: int) -> Listener:
         raise
 
 
-async def serve_metrics(host: str, port: int, pages: MetricsPages, say: Say) -> None:
+async def serve_metrics(host: str, port: int, pages: MetricsPages, log: LogLine) -> None:
     """Serve /metrics until cancelled, as `serve_application` does."""
-    await serve_application(host, port, metrics_application(pages), say, "metrics", "/metrics")
+    await serve_application(host, port, metrics_application(pages), log, "metrics", "/metrics")
 
 
 async def serve_application(
     host: str,
     port: int,
     app: Any,
-    say: Say,
+    log: LogLine,
     what: str,
     path: str,
     context: ssl.SSLContext | None = None,
-    listens: Callable[[int], None] = lambda _: None,
+    on_listening: Callable[[int], None] = lambda _: None,
     **settings: Any,
 ) -> None:
     """Serve until cancelled. An address that cannot be had is said once, and tried again: health checks matter more.
 
-    *what* is at *path*; with a *context* by TLS. *listens* is called with the port once it can be reached. *settings* are
-    Hypercorn's, where they differ from those of metrics.
+    *what* is at *path*; with a *context* by TLS. *on_listening* is called with the port once it can be reached.
+    *settings* are Hypercorn's, where they differ from those of metrics.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL)
     at = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -221,14 +221,14 @@ async def serve_application(
             sock = listen_at(host, port)
             break
         except OSError as err:
-            why = f"no {what} at {at} yet, tried again every {AGAIN:g} s: {err.strerror}"
+            why = f"no {what} at {at} yet, tried again every {RETRY_INTERVAL:g} s: {err.strerror}"
             if why != said:
                 said = why
-                say(why)
-            await asyncio.sleep(AGAIN)
+                log(why)
+            await asyncio.sleep(RETRY_INTERVAL)
     number = sock.getsockname()[1]
-    listens(number)
-    say(f"{what} at {'http' if context is None else 'https'}://{at.rpartition(':')[0]}:{number}{path}")
+    on_listening(number)
+    log(f"{what} at {'http' if context is None else 'https'}://{at.rpartition(':')[0]}:{number}{path}")
     ending = asyncio.Event()
     config = _config(sock, context)
     for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""The metrics of the switch: its record, and its datapath."""
+"""The metrics of the switch (its record and its datapath) and of the agent's own work."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dnsteer.metrics.family import (
     YES_IS_GOOD,
     Family,
     Panel,
+    ValueScale,
 )
 from dnsteer.slots.maintenance import STATE_WORDS
 
@@ -249,5 +250,151 @@ SWITCH: tuple[Family, ...] = (
         "Masks looked up for a packet that matches a megaflow, on average.",
         when="the datapath has matched packets",
         panel=Panel("Masks looked up per packet"),
+    ),
+)
+
+
+_TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_DAYS_LEFT = ValueScale(((None, "red"), (2 * 86_400, "orange"), (14 * 86_400, "green")))
+_STANDBY = ValueScale(((None, "green"), (1, "blue")), ((0, "no", "green"), (1, "yes", "blue")))
+
+AGENT: tuple[Family, ...] = (
+    Family(
+        "dnsteer_agent_info",
+        "gauge",
+        "Agent",
+        "The version of dnsteer that runs as the agent.",
+        ("version",),
+        when=ALWAYS,
+        panel=Panel("Agents", draw="table", by=("instance", "version")),
+    ),
+    Family(
+        "dnsteer_console_info",
+        "gauge",
+        "Agent",
+        "Where browsers find the web console of the agent: by a name that was given or that its certificate has.",
+        ("url",),
+        when="the console is served",
+    ),
+    Family(
+        "dnsteer_certificate_end_timestamp_seconds",
+        "gauge",
+        "Agent",
+        "When the certificate ends that console and metrics are served with.",
+        when="console or metrics have TLS",
+        panel=Panel(
+            "Certificate ends in", "s", draw="stat", query="min by (switch, bridge) (METRIC) - time()", scale=_DAYS_LEFT
+        ),
+    ),
+    Family(
+        "dnsteer_agent_claim_held",
+        "gauge",
+        "Agent",
+        "Whether this agent acts; 0: it stands by for another.",
+        when=ALWAYS,
+        panel=Panel("An agent acts", draw="stat", combine="max", scale=YES_IS_GOOD),
+    ),
+    Family(
+        "dnsteer_switch_standby",
+        "gauge",
+        "Agent",
+        "Whether the switch is on standby: another one answers for its VIPs.",
+        when=ALWAYS,
+        panel=Panel("On standby", draw="stat", combine="max", scale=_STANDBY),
+    ),
+    Family("dnsteer_agent_targets", "gauge", "Agent", "Addresses that are asked.", when=ALWAYS),
+    Family(
+        "dnsteer_agent_panics_total",
+        "counter",
+        "Agent",
+        "Times that a pool went into panic.",
+        ("pool",),
+        "pools with health checks",
+        when="a panic happened",
+    ),
+    Family(
+        "dnsteer_agent_slots_moved_total",
+        "counter",
+        "Agent",
+        "Slots that the agent has moved.",
+        when=ALWAYS,
+        panel=Panel("Slots moved by the agent", "ops"),
+    ),
+    Family(
+        "dnsteer_agent_switch_errors_total",
+        "counter",
+        "Agent",
+        "Times that the agent could not do something on the switch.",
+        when=ALWAYS,
+        panel=Panel("Errors of the agent on the switch", "ops"),
+    ),
+    Family(
+        "dnsteer_agent_defects_total",
+        "counter",
+        "Agent",
+        "Times that a part of the agent failed in a way that nobody foresaw, and was tried again.",
+        ("part",),
+        "parts of the agent and pools",
+        when="one has failed",
+    ),
+    Family(
+        "dnsteer_agent_unrecorded",
+        "gauge",
+        "Agent",
+        "Whether the flows have decisions about health that the record could not be given, such as on a full disk.",
+        when=ALWAYS,
+        panel=Panel("Decisions not recorded", draw="stat", combine="max", scale=YES_IS_BAD),
+    ),
+    Family(
+        "dnsteer_agent_decision_wait_seconds",
+        "histogram",
+        "Agent",
+        "Time from a change of health until its effect begins.",
+        (),
+        str(len(_TIMES) + 3),
+        when=ALWAYS,
+        panel=Panel("Decision to effect, 99 %", "s"),
+        buckets=_TIMES,
+    ),
+    Family(
+        "dnsteer_agent_effect_duration_seconds",
+        "histogram",
+        "Agent",
+        "Time that a decision takes on the switch, until flows and record are written.",
+        (),
+        str(len(_TIMES) + 3),
+        when=ALWAYS,
+        panel=Panel("Effect, 99 %", "s"),
+        buckets=_TIMES,
+    ),
+    Family(
+        "dnsteer_agent_loop_duration_seconds",
+        "histogram",
+        "Agent",
+        "Time of one turn of the agent's loop, without the wait for the next.",
+        (),
+        str(len(_TIMES) + 3),
+        when=ALWAYS,
+        panel=Panel("Loop, 99 %", "s"),
+        buckets=_TIMES,
+    ),
+    Family(
+        "dnsteer_agent_look_duration_seconds",
+        "histogram",
+        "Agent",
+        "Time of a look at the whole switch, with its repairs.",
+        (),
+        str(len(_TIMES) + 3),
+        when=ALWAYS,
+        panel=Panel("Look, 99 %", "s"),
+        buckets=_TIMES,
+    ),
+    Family(
+        "dnsteer_reading_duration_seconds",
+        "gauge",
+        "Agent",
+        "Time of this reading of counters.",
+        when=ALWAYS,
+        panel=Panel("Reading of counters", "s"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Tasks of asyncio that nobody waits for by name: none of them ends unseen."""
+"""Supervised asyncio tasks: none ends, or fails, unnoticed."""
 
 from __future__ import annotations
 

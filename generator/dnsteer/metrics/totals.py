@@ -1,4 +1,4 @@
-"""Counters that go on where the switch's begin again: at a flow that is replaced, and at a restart of the switch."""
+"""Monotonic totals of counters that restart at 0 when a flow is replaced or the switch restarts."""
 
 from __future__ import annotations
 

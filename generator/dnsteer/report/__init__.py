@@ -1,1 +1,1 @@
-"""One HTML file that says all about a running switch now, to attach to a ticket; and what such files are made of."""
+"""One HTML file that says all about a running switch now, to attach to a ticket."""

@@ -1,4 +1,4 @@
-"""Read all that a report says of a switch. What cannot be read is named, and does not keep the rest from being read."""
+"""Read the facts of a report from a switch. What cannot be read is named, and the rest is read all the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.metrics.datapath import MAX_DUMPED, Datapath, DatapathReader
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.report.ovsdb import SwitchFacts, read_facts
+from dnsteer.report.ovsdb_facts import SwitchFacts, read_facts
 from dnsteer.status.switch_observer import SwitchObserver
 from dnsteer.status.switch_status import Status
 from dnsteer.switch.state import AppliedState, DamagedError

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dnsteer.console.addresses import replace_addresses
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.switch.state import AppliedState
+from dnsteer.view.masking import replace_addresses
 
 LEFT_OUT = "(left out)"
 

@@ -109,9 +109,9 @@ class Announcer:
         try:
             found = withdrawals_of(record)
         except DamagedError as err:  # those that were known stay withdrawn
-            self._observer.fails("the withdrawals", str(err))
+            self._observer.report_trouble("the withdrawals", str(err))
             return
-        self._observer.works("the withdrawals", "withdrawals can be read again")
+        self._observer.end_trouble("the withdrawals", "withdrawals can be read again")
         withdrawn = {name: one for name, one in found.items() if not one.is_over(now())}
         if withdrawn != self._withdrawn:
             self._withdrawn = withdrawn
@@ -139,7 +139,7 @@ class Announcer:
             if not self._is_acting:
                 self._forget()
                 self._former_routes.forget()
-                self._observer.forget(*_OF_SETTINGS, *_OF_RECORD)
+                self._observer.forget_troubles(*_OF_SETTINGS, *_OF_RECORD)
             elif (found := situation()) is not None:
                 await self._follow(found, clock())
             await set_within(self._wake, _TICK)
@@ -156,7 +156,7 @@ class Announcer:
                 await self._decide(known, announce, self._publisher, time)
         except PublishError as err:
             self._due, self._given = time + _AGAIN, None
-            self._observer.fails(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
+            self._observer.report_trouble(_TROUBLE, f"VIPs are not announced as they should be: {err}", "error")
             self._tell(known.spec, self._publisher.has if self._publisher is not None else set())
 
     async def _adopt(
@@ -176,7 +176,7 @@ class Announcer:
                 self._vips.begin({name: present.issuperset(vip.addresses) for name, vip in spec.vips.items()})
         self._adopted, self._settings, self._publisher = True, settings, publisher
         self._due = 0.0  # what BIRD has is asked before anything is said of it
-        self._observer.forget(*(_OF_SETTINGS if settings is None else [_GUARD]))
+        self._observer.forget_troubles(*(_OF_SETTINGS if settings is None else [_GUARD]))
 
     async def _settle(self, owner: RouteOwner, announce: Announce | None, time: float) -> None:
         """Withdraw routes of earlier specs that are elsewhere."""
@@ -184,18 +184,18 @@ class Announcer:
         wrong = await asyncio.to_thread(self._former_routes.withdraw, self._record, owner, announce)
         self._unsettled = time + _CHECK if wrong else inf
         if wrong:
-            self._observer.fails("the former routes", "; ".join(wrong), "error")
+            self._observer.report_trouble("the former routes", "; ".join(wrong), "error")
         else:
-            self._observer.works("the former routes", "routes of earlier specs are withdrawn")
+            self._observer.end_trouble("the former routes", "routes of earlier specs are withdrawn")
 
     async def _decide(self, known: Situation, announce: Announce, publisher: Publisher, time: float) -> None:
         self._vips.follow(self._verdicts(known), time, now(), announce.hold_max)
         standings = self._vips.all()
         self._tell_stuck([name for name, one in standings.items() if one.state == "unknown"], known)
         if known.silence:
-            self._observer.fails("OpenFlow", f"{known.silence}: VIPs are not withdrawn for that")
+            self._observer.report_trouble("OpenFlow", f"{known.silence}: VIPs are not withdrawn for that")
         elif not known.fault:
-            self._observer.works("OpenFlow", "ovs-vswitchd answers OpenFlow again")
+            self._observer.end_trouble("OpenFlow", "ovs-vswitchd answers OpenFlow again")
         routes = routes_of(known.spec, {name: one.wanted for name, one in standings.items()}, self._vips.kept())
         if self._given is None and time < self._due:
             return  # it has just failed
@@ -214,9 +214,9 @@ class Announcer:
             self._start_guard()
         self._tell(known.spec, publisher.has)
         if wrong:
-            self._observer.fails(_TROUBLE, "; ".join(wrong[:_MAX_TOLD]))
+            self._observer.report_trouble(_TROUBLE, "; ".join(wrong[:_MAX_TOLD]))
         else:
-            self._observer.works(_TROUBLE, "VIPs are announced as they should be")
+            self._observer.end_trouble(_TROUBLE, "VIPs are announced as they should be")
 
     def _verdicts(self, known: Situation) -> dict[str, VipVerdict]:
         """What is known of each VIP that the spec wants to be announced."""
@@ -240,9 +240,9 @@ class Announcer:
         if known.doubt and unknown:
             more = f" and {len(unknown) - _MAX_TOLD} more" if len(unknown) > _MAX_TOLD else ""
             text = f"VIPs that are withdrawn stay so ({', '.join(unknown[:_MAX_TOLD])}{more}): {known.doubt}"
-            self._observer.fails("the withdrawn VIPs", text)
+            self._observer.report_trouble("the withdrawn VIPs", text)
         else:
-            self._observer.works("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
+            self._observer.end_trouble("the withdrawn VIPs", "withdrawn VIPs come back as soon as they work")
 
     def _tell(self, spec: Spec, has: AbstractSet[str]) -> None:
         """Tell which VIPs are announced: those with all routes among what BIRD *has*."""
@@ -256,7 +256,7 @@ class Announcer:
             name: one.until.timestamp() for name, one in self._standings.items() if one.state == "held" and one.until
         }
         self._lacking = {name: self._unannounced(name) for name, lacks in lacking.items() if lacks}
-        self._observer.announces({name: not lacks for name, lacks in lacking.items()}, held, self._lacking)
+        self._observer.announcements_changed({name: not lacks for name, lacks in lacking.items()}, held, self._lacking)
         told, self._last_announced = self._last_announced, {}
         for name, lacks in lacking.items():
             one, before = self._standings[name], told.get(name)
@@ -294,11 +294,11 @@ class Announcer:
         try:
             self._guard = RouteGuard(*self._settings)
         except OSError as err:
-            self._observer.fails(
+            self._observer.report_trouble(
                 _GUARD, f"if the agent is killed, VIPs are not withdrawn: no process can be started: {err}"
             )
         else:
-            self._observer.works(_GUARD, "if the agent is killed, VIPs are withdrawn again")
+            self._observer.end_trouble(_GUARD, "if the agent is killed, VIPs are withdrawn again")
 
     def _forget(self) -> None:
         """Know nothing of what is announced."""
@@ -306,7 +306,7 @@ class Announcer:
         self._adopted, self._settings, self._publisher = False, None, None
         self._given, self._due, self._vips, self._standings, self._last_announced = None, 0.0, VipStandings(), {}, {}
         self._lacking = {}
-        self._observer.announces({}, {}, {})
+        self._observer.announcements_changed({}, {}, {})
 
     def _release(self) -> None:
         """Let the guard end without withdrawing anything."""
@@ -325,7 +325,9 @@ class Announcer:
                     "all VIPs are withdrawn, since the agent ends", "vip_withdrawn", reason="the agent ends"
                 )
             except PublishError as err:
-                self._observer.fails(_TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error")
+                self._observer.report_trouble(
+                    _TROUBLE, f"VIPs are not withdrawn, though the agent ends: {err}", "error"
+                )
         self._release()
 
 

@@ -110,9 +110,9 @@ class Balancer:
         while True:
             if not is_acting():
                 self._stand_by(clock())
-                self._observer.forget("the balance", "the metric of ")
+                self._observer.forget_troubles("the balance", "the metric of ")
             if not self.pools:
-                self._observer.forget("the balance")
+                self._observer.forget_troubles("the balance")
             await asyncio.sleep(min(_TICK, max(self.due_in(clock()), 0.0)))
             if self.due_in(clock()) > 0 or not is_acting():
                 continue
@@ -123,9 +123,9 @@ class Balancer:
                         break
                     began = clock()
                     report_effect(await work(partial(self.move, name, began)), clock() - began)
-                self._observer.works("the balance", "load is balanced again")
+                self._observer.end_trouble("the balance", "load is balanced again")
             except (SwitchError, PermissionError) as err:
-                self._observer.fails("the balance", f"load is not balanced: {err}")
+                self._observer.report_trouble("the balance", f"load is not balanced: {err}")
 
     def _stand_by(self, time: float) -> None:
         """Forget what has been counted: another agent moves slots. The next look comes after an interval."""
@@ -158,7 +158,7 @@ class Balancer:
         self._record(time)
 
     def _record(self, time: float) -> None:
-        self._observer.bears(
+        self._observer.load_measured(
             {
                 (name, backend): value
                 for name, pool in self.pools.items()

@@ -101,11 +101,11 @@ class PoolMetric:
             name = f"{self._name}/{backend.name}"
             about, wrong = f"the metric of {name}", self._wrong.get(backend.name)
             if wrong is not None:
-                observer.fails(about, f"what {name} bears is not known: {wrong}")
+                observer.report_trouble(about, f"what {name} bears is not known: {wrong}")
             elif backend.name in known:
-                observer.works(about, f"what {name} bears is known again")
+                observer.end_trouble(about, f"what {name} bears is known again")
             elif time > self._began + self._lasts:
-                observer.fails(about, f"what {name} bears is not known: nothing came for {self._lasts:g} s")
+                observer.report_trouble(about, f"what {name} bears is not known: nothing came for {self._lasts:g} s")
 
     async def close(self) -> None:
         """Close connections."""

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from dnsteer.agent.balance.metric import MetricError
-from dnsteer.metrics.server import Say, serve_application
+from dnsteer.metrics.server import LogLine, serve_application
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.spec import Backend, Pool
 
@@ -32,7 +32,7 @@ def sender_may(source: MetricSource, backend: Backend, sender: IPv4Address | IPv
     return sender in (backend.ipv4, backend.ipv6)
 
 
-def push_application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused: Say) -> Starlette:
+def push_application(pools: Callable[[], Mapping[str, Pool]], add: Add, refused: LogLine) -> Starlette:
     """The application. *pools* are those of the applied spec; *refused* gets what was refused for its sender."""
 
     async def load(request: Request) -> Response:
@@ -76,6 +76,6 @@ def _source(balance: Balance | None) -> MetricSource | None:
     return found if found is not None and found.push else None
 
 
-async def serve_push(host: str, port: int, app: Starlette, say: Say, context: ssl.SSLContext | None = None) -> None:
+async def serve_push(host: str, port: int, app: Starlette, say: LogLine, context: ssl.SSLContext | None = None) -> None:
     """Serve until cancelled, as `serve_application` does."""
     await serve_application(host, port, app, say, "loads of backends", "/load/POOL/BACKEND", context)

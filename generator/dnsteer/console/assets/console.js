@@ -40,7 +40,7 @@ function say(state, text, why = "") {
   if (state === "away") document.title = `Not connected · ${title}`;
 }
 
-// As `number` in numbers.py.
+// As `number` in wording.py.
 export function number(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string") return value;

@@ -1,0 +1,278 @@
+"""The metrics of packets (of VIPs, backends, drops and ports), of pools, and of health checks."""
+
+from __future__ import annotations
+
+from dnsteer.metrics.family import CHECKS, EXTENDED, NONE_IS_GOOD, SOME_ARE_DOUBTFUL, Family, Panel
+
+_SERVICE = ("vip", "service", "pool")
+_SERVICES = "services of all VIPs"
+_BACKEND = ("pool", "backend", "protocol")
+_BACKENDS = "2 for each backend of a pool (protocol: udp, tcp)"
+_DROP = ("table", "reason")
+_TABLES = "tables of the pipeline (13)"
+_PORT = ("port",)
+_PORTS = "ports of the spec"
+_COUNTED = "a spec is applied and the device counts them"
+
+TRAFFIC: tuple[Family, ...] = (
+    Family(
+        "dnsteer_service_packets_total",
+        "counter",
+        "Traffic",
+        "Packets to a service of a VIP; those of UDP services are queries.",
+        _SERVICE,
+        _SERVICES,
+        panel=Panel("Packets to VIPs", "pps", ("vip",), top=20),
+    ),
+    Family(
+        "dnsteer_service_bytes_total",
+        "counter",
+        "Traffic",
+        "Bytes to a service of a VIP, with Ethernet headers.",
+        _SERVICE,
+        _SERVICES,
+        panel=Panel("Bytes to VIPs", "Bps", ("vip",), top=20),
+    ),
+    Family(
+        "dnsteer_vip_announced",
+        "gauge",
+        "Traffic",
+        "Whether a VIP is announced to routers: BIRD has its routes.",
+        ("vip",),
+        "VIPs",
+        when="the spec has switch.announce",
+        panel=Panel("Announced VIPs"),
+    ),
+    Family(
+        "dnsteer_vip_unannounced_info",
+        "gauge",
+        "Traffic",
+        "Why a VIP that the spec announces is not announced. cause: people (dnsteer withdraw, standby), health (it does not "
+        "work, or is held back), routing (BIRD lacks routes, or it is not known yet whether it works).",
+        ("vip", "cause", "reason"),
+        "VIPs that are not announced",
+        when="a VIP is not announced",
+        panel=Panel("VIPs that are not announced", by=("vip", "cause", "reason"), draw="table"),
+    ),
+    Family(
+        "dnsteer_vip_held_until_timestamp_seconds",
+        "gauge",
+        "Traffic",
+        "Until when a VIP that works again is held back, since it has failed again and again.",
+        ("vip",),
+        "VIPs that are held back",
+        when="the spec has switch.announce",
+    ),
+    Family(
+        "dnsteer_backend_packets_total",
+        "counter",
+        "Traffic",
+        "Packets forwarded to a backend for a pool.",
+        _BACKEND,
+        _BACKENDS,
+        panel=Panel("Packets to backends", "pps", ("pool", "backend"), top=20),
+    ),
+    Family(
+        "dnsteer_backend_bytes_total",
+        "counter",
+        "Traffic",
+        "Bytes forwarded to a backend for a pool.",
+        _BACKEND,
+        _BACKENDS,
+        panel=Panel("Bytes to backends", "Bps", ("pool", "backend"), top=20),
+    ),
+    Family(
+        "dnsteer_dropped_packets_total",
+        "counter",
+        "Traffic",
+        "Packets that no flow of a table forwards, by the table that drops them and why.",
+        _DROP,
+        _TABLES,
+        panel=Panel("Drops by reason", "pps", ("table", "reason")),
+    ),
+    Family("dnsteer_dropped_bytes_total", "counter", "Traffic", "Bytes of these packets.", _DROP, _TABLES),
+    Family(
+        "dnsteer_extension_dropped_packets_total",
+        "counter",
+        "Traffic",
+        "Packets that the extension drops, by the port that they come in by (in: queries, out: answers) and why.",
+        ("direction", "reason"),
+        "reasons of the extension (about 10)",
+        when=EXTENDED,
+        panel=Panel("Drops of the extension", "pps", ("direction", "reason")),
+    ),
+    *(
+        Family(
+            f"dnsteer_port_{way}_{what}_total",
+            "counter",
+            "Ports",
+            f"{said} that a port {verb}.",
+            _PORT,
+            _PORTS,
+            when=_COUNTED,
+            panel=Panel(
+                f"{said} that ports {verb.rstrip('s') if verb == 'receives' else 'transmit'}", unit, ("port",), top=20
+            ),
+        )
+        for way, verb in (("receive", "receives"), ("transmit", "transmits"))
+        for what, said, unit in (("packets", "Packets", "pps"), ("bytes", "Bytes", "Bps"))
+    ),
+    *(
+        Family(
+            f"dnsteer_port_{way}_{what}_total",
+            "counter",
+            "Ports",
+            f"{said} of a port, {way} side.",
+            _PORT,
+            _PORTS,
+            when=_COUNTED,
+        )
+        for way in ("receive", "transmit")
+        for what, said in (("dropped", "Packets dropped"), ("errors", "Errors"))
+    ),
+)
+
+
+_SLOTS = ("pool", "title", "backend")
+_MEMBERS = "backends of a pool, once more for each family or service with slots of its own"
+_POOL = ("pool", "title")
+_POOLS = "pools, once more for each family or service with slots of its own"
+_CHECK = ("pool", "backend", "check")
+_ANSWERS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+POOLS: tuple[Family, ...] = (
+    Family(
+        "dnsteer_backend_in_service",
+        "gauge",
+        "Backends",
+        "Whether a backend is in service: 1, unless it is draining, drained, down, unhealthy, returning, or of weight 0.",
+        _SLOTS,
+        _MEMBERS,
+        panel=Panel(
+            "Backends in service",
+            by=("pool",),
+            # A backend counts once, whether its pool has slots for each family and service or not.
+            query="sum by (switch, bridge, pool) (min by (switch, bridge, pool, backend) (METRIC))",
+        ),
+    ),
+    Family(
+        "dnsteer_backend_out_info",
+        "gauge",
+        "Backends",
+        "Why a backend is not in service, or has another weight. state: draining, drained, down, unhealthy, returning, "
+        "weight, backup.",
+        (*_SLOTS, "state", "reason"),
+        "backends that are out",
+        when="a backend is out, or its backup in use",
+        panel=Panel("Out of service", draw="table", by=("title", "backend", "state", "reason")),
+    ),
+    Family(
+        "dnsteer_backend_slots",
+        "gauge",
+        "Backends",
+        "Slots that a backend holds now.",
+        _SLOTS,
+        _MEMBERS,
+        panel=Panel("Slots held", by=("title", "backend"), top=20),
+    ),
+    Family(
+        "dnsteer_backend_own_slots",
+        "gauge",
+        "Backends",
+        "Slots that a backend holds when everybody is in service.",
+        _SLOTS,
+        _MEMBERS,
+    ),
+    Family("dnsteer_backend_weight", "gauge", "Backends", "Weight of a backend in the spec.", _SLOTS, _MEMBERS),
+    Family(
+        "dnsteer_backend_metric",
+        "gauge",
+        "Backends",
+        "Load of a backend by the metric that balances its pool: smoothed, as a part of its full load.",
+        ("pool", "backend"),
+        "backends of pools that are balanced by a metric",
+        when="a pool has balance: {by: metric}, and the backend's metric is known",
+        panel=Panel("Metric that load is balanced by", by=("pool", "backend"), top=20),
+    ),
+    Family("dnsteer_pool_slots", "gauge", "Backends", "Slots of a pool.", _POOL, _POOLS),
+    Family(
+        "dnsteer_pool_backends",
+        "gauge",
+        "Backends",
+        "Backends of a pool with a weight, without those of its backup.",
+        _POOL,
+        _POOLS,
+    ),
+    Family(
+        "dnsteer_pool_backends_in_service",
+        "gauge",
+        "Backends",
+        "Backends of a pool with a weight that are in service, without those of its backup.",
+        _POOL,
+        _POOLS,
+    ),
+    Family(
+        "dnsteer_pool_backup_in_use",
+        "gauge",
+        "Backends",
+        "Whether backends of the pool's backup serve.",
+        ("pool",),
+        "pools",
+        panel=Panel("Pools on their backup", draw="stat", scale=SOME_ARE_DOUBTFUL),
+    ),
+    Family(
+        "dnsteer_check_results_total",
+        "counter",
+        "Health checks",
+        "Results of health checks; outcome is good or bad.",
+        (*_CHECK, "outcome"),
+        "2 for each backend and kind of check",
+        when=CHECKS,
+        panel=Panel("Failed checks", "ops", ("pool", "backend"), top=20, only=(("outcome", "bad"),)),
+    ),
+    Family(
+        "dnsteer_check_duration_seconds",
+        "histogram",
+        "Health checks",
+        "Time until the answer of a check, or its failure.",
+        ("pool", "check"),
+        f"{len(_ANSWERS) + 3} for each pool and kind of check",
+        when=CHECKS,
+        panel=Panel("Time of checks, 99 %", "s", ("pool", "check")),
+        buckets=_ANSWERS,
+    ),
+    Family(
+        "dnsteer_check_healthy",
+        "gauge",
+        "Health checks",
+        "Whether all targets of a check of a backend are healthy.",
+        _CHECK,
+        "backends times kinds of checks",
+        when=CHECKS,
+        panel=Panel(
+            "Backends that fail a check",
+            draw="table",
+            query="min by (switch, bridge, pool, backend, check) (METRIC) == 0",
+        ),
+    ),
+    Family(
+        "dnsteer_pool_panic",
+        "gauge",
+        "Health checks",
+        "Whether no backend in service of a pool passes its checks, so that none is taken out.",
+        ("pool",),
+        "pools with health checks",
+        when=CHECKS,
+        panel=Panel("Pools in panic", draw="stat", scale=NONE_IS_GOOD),
+    ),
+    Family(
+        "dnsteer_pool_kept_backends",
+        "gauge",
+        "Health checks",
+        "Backends that fail their checks and stay in service only since too few others pass (`keep_at_least`).",
+        ("pool",),
+        "pools with health checks",
+        when=CHECKS,
+        panel=Panel("Failing backends kept in service", draw="stat", scale=NONE_IS_GOOD),
+    ),
+)

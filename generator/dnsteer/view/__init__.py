@@ -1,0 +1,1 @@
+"""What the console, reports and `dnsteer status` share: snapshots of a switch, items of attention, drawing, wording."""
