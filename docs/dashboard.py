@@ -64,40 +64,46 @@ SERVING = (
         "longer reaches, is silent: whether it forwards is not known. An agent that was restarted and has not read the record "
         "stands for the switch that was seen at its address before.",
         "stat",
-        ((
-            f"min by (switch, bridge) ({_NAMED}) "
-            f"or 0 * min by (switch, bridge) (last_over_time({_NAMED}[$__range]) "
-            'and on (instance, job) dnsteer_switch_up{bridge=""}) '
-            f"or 0 * min by (switch, bridge) (last_over_time({_NAMED}[$__range]) "
-            "unless on (instance, job) dnsteer_switch_up) - 1 "
-            f'or min by (switch, bridge) (dnsteer_switch_up{{{_HERE}, bridge=""}} '
-            'unless on (instance, job) last_over_time(dnsteer_switch_up{bridge!=""}[$__range]))',
-            _EACH,
-        ),),
+        (
+            (
+                f"min by (switch, bridge) ({_NAMED}) "
+                f"or 0 * min by (switch, bridge) (last_over_time({_NAMED}[$__range]) "
+                'and on (instance, job) dnsteer_switch_up{bridge=""}) '
+                f"or 0 * min by (switch, bridge) (last_over_time({_NAMED}[$__range]) "
+                "unless on (instance, job) dnsteer_switch_up) - 1 "
+                f'or min by (switch, bridge) (dnsteer_switch_up{{{_HERE}, bridge=""}} '
+                'unless on (instance, job) last_over_time(dnsteer_switch_up{bridge!=""}[$__range]))',
+                _EACH,
+            ),
+        ),
         scale=_ANSWERS,
     ),
     Drawn(
         "Pools without a backend in service",
         "Their VIPs lose queries, or live on the backup.",
         "stat",
-        ((
-            f"count by (switch, bridge) (min by (switch, bridge, pool) (dnsteer_pool_backends_in_service{{{_HERE}}}) == 0 "
-            f"and max by (switch, bridge, pool) (dnsteer_pool_backends{{{_HERE}}}) > 0) "
-            f"or 0 * max by (switch, bridge) (dnsteer_pool_backends{{{_HERE}}})",
-            _EACH,
-        ),),
+        (
+            (
+                f"count by (switch, bridge) (min by (switch, bridge, pool) (dnsteer_pool_backends_in_service{{{_HERE}}}) == 0 "
+                f"and max by (switch, bridge, pool) (dnsteer_pool_backends{{{_HERE}}}) > 0) "
+                f"or 0 * max by (switch, bridge) (dnsteer_pool_backends{{{_HERE}}})",
+                _EACH,
+            ),
+        ),
         scale=NONE_IS_GOOD,
     ),
     Drawn(
         "VIPs that should be announced and are not",
         "Without those that people have withdrawn, or that a switch on standby has.",
         "stat",
-        ((
-            f"count by (switch, bridge) (dnsteer_vip_announced{{{_HERE}}} == 0 unless on (switch, bridge, vip) "
-            f'dnsteer_vip_unannounced_info{{{_HERE}, cause="people"}}) '
-            f"or 0 * max by (switch, bridge) (dnsteer_vip_announced{{{_HERE}}})",
-            _EACH,
-        ),),
+        (
+            (
+                f"count by (switch, bridge) (dnsteer_vip_announced{{{_HERE}}} == 0 unless on (switch, bridge, vip) "
+                f'dnsteer_vip_unannounced_info{{{_HERE}, cause="people"}}) '
+                f"or 0 * max by (switch, bridge) (dnsteer_vip_announced{{{_HERE}}})",
+                _EACH,
+            ),
+        ),
         scale=NONE_IS_GOOD,
         nothing="no announcements",
     ),
@@ -106,16 +112,18 @@ SERVING = (
         "Of the switches with one switch.pair in their specs (else the same lowest address of their VIPs) one should be active. "
         "A switch that does not answer counts as not active.",
         "stat",
-        ((
-            "(count by (pair) (group by (switch, bridge, instance, pair) "
-            f"(dnsteer_pair_active == 1 unless {_DEAD})) "
-            "or 0 * max by (pair) (dnsteer_pair_active == 1) "
-            "or 0 * (count by (pair) (group by (switch, bridge, instance, pair) "
-            "(last_over_time(dnsteer_pair_active[$__range]))) > 1) "
-            "or max by (pair) (dnsteer_pair_active) - 1) "
-            f"and on (pair) dnsteer_pair_active{{{_HERE}}}",
-            "{{pair}}",
-        ),),
+        (
+            (
+                "(count by (pair) (group by (switch, bridge, instance, pair) "
+                f"(dnsteer_pair_active == 1 unless {_DEAD})) "
+                "or 0 * max by (pair) (dnsteer_pair_active == 1) "
+                "or 0 * (count by (pair) (group by (switch, bridge, instance, pair) "
+                "(last_over_time(dnsteer_pair_active[$__range]))) > 1) "
+                "or max by (pair) (dnsteer_pair_active) - 1) "
+                f"and on (pair) dnsteer_pair_active{{{_HERE}}}",
+                "{{pair}}",
+            ),
+        ),
         scale=_ACTIVE,
         nothing="no pairs",
     ),
@@ -123,22 +131,26 @@ SERVING = (
         "Queries a second",
         "Packets to services by UDP. Queries by TCP, TLS, HTTPS and QUIC have several packets each and are not among them.",
         "timeseries",
-        ((
-            f'sum by (switch, bridge) (rate(dnsteer_service_packets_total{{{_HERE}, vip=~"$vip", pool=~"$pool", '
-            'service=~".*/udp"}[$__rate_interval]))',
-            _EACH,
-        ),),
+        (
+            (
+                f'sum by (switch, bridge) (rate(dnsteer_service_packets_total{{{_HERE}, vip=~"$vip", pool=~"$pool", '
+                'service=~".*/udp"}[$__rate_interval]))',
+                _EACH,
+            ),
+        ),
         unit=_UNIT_OF_QUERIES,
     ),
     Drawn(
         "Queries for which there is no backend",
         "Packets that reach a VIP and are dropped.",
         "timeseries",
-        ((
-            f"sum by (switch, bridge, reason) (rate(dnsteer_dropped_packets_total{{{_HERE}, "
-            'table=~"slot|forward|egress"}[$__rate_interval]))',
-            f"{_EACH} {{{{reason}}}}",
-        ),),
+        (
+            (
+                f"sum by (switch, bridge, reason) (rate(dnsteer_dropped_packets_total{{{_HERE}, "
+                'table=~"slot|forward|egress"}[$__rate_interval]))',
+                f"{_EACH} {{{{reason}}}}",
+            ),
+        ),
         unit="pps",
         scale=ValueScale(((None, "green"), (0.001, "red"))),
     ),
@@ -146,10 +158,12 @@ SERVING = (
         "Roles of the switches of pairs",
         "Which switch was active when. A switch that did not answer has a gap.",
         "state-timeline",
-        ((
-            f"max by (pair, switch, bridge) (dnsteer_pair_active{{{_HERE}}} unless {_DEAD})",
-            "{{pair}}: {{switch}} {{bridge}}",
-        ),),
+        (
+            (
+                f"max by (pair, switch, bridge) (dnsteer_pair_active{{{_HERE}}} unless {_DEAD})",
+                "{{pair}}: {{switch}} {{bridge}}",
+            ),
+        ),
         scale=_ROLE,
         nothing="no pairs",
     ),
@@ -157,11 +171,13 @@ SERVING = (
         "Alerts that fire",
         "Those of dnsteer.rules.yml.",
         "table",
-        ((
-            "max by (severity, alertname, switch, bridge, pair, vip, pool, backend) "
-            '(ALERTS{alertname=~"Dnsteer.*", alertstate="firing", switch=~"$switch|"})',
-            "",
-        ),),
+        (
+            (
+                "max by (severity, alertname, switch, bridge, pair, vip, pool, backend) "
+                '(ALERTS{alertname=~"Dnsteer.*", alertstate="firing", switch=~"$switch|"})',
+                "",
+            ),
+        ),
         nothing="no alert fires",
     ),
     Drawn(
@@ -171,7 +187,7 @@ SERVING = (
         ((f"max by (switch, bridge, instance, url) (dnsteer_console_info{{{_HERE}}})", ""),),
         nothing="no agent serves a console",
     ),
-)  # fmt: skip
+)
 
 
 def dashboard() -> str:
@@ -185,27 +201,48 @@ def dashboard() -> str:
         "label": "Console",
     }
     value = {
-        "uid": "dnsteer", "title": "dnsteer", "tags": ["dns", "dnsteer"], "timezone": "browser", "schemaVersion": 38, "version": 2,
-        "editable": True, "graphTooltip": 1, "refresh": "30s", "time": {"from": "now-3h", "to": "now"},
-        "annotations": {"list": [
-            _changes("Applies", 'kind="apply"', "blue"),
-            _changes("Maintenance", 'kind!="apply"', "orange"),
-        ]},
-        "links": [{
-            "title": "Console", "type": "link", "url": "${console}", "icon": "external link", "targetBlank": True, "tags": [],
-            "tooltip": "The console of the switch that is chosen above", "asDropdown": False, "includeVars": False,
-            "keepTime": False,
-        }],
-        "templating": {"list": [
-            {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-            _variable("switch", "label_values(dnsteer_switch_up, switch)"),
-            _variable("bridge", 'label_values(dnsteer_switch_up{switch=~"$switch"}, bridge)'),
-            _variable("vip", f"label_values(dnsteer_service_packets_total{{{_HERE}}}, vip)"),
-            _variable("pool", f"label_values(dnsteer_pool_slots{{{_HERE}}}, pool)"),
-            console,
-        ]},
+        "uid": "dnsteer",
+        "title": "dnsteer",
+        "tags": ["dns", "dnsteer"],
+        "timezone": "browser",
+        "schemaVersion": 38,
+        "version": 2,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-3h", "to": "now"},
+        "annotations": {
+            "list": [
+                _changes("Applies", 'kind="apply"', "blue"),
+                _changes("Maintenance", 'kind!="apply"', "orange"),
+            ]
+        },
+        "links": [
+            {
+                "title": "Console",
+                "type": "link",
+                "url": "${console}",
+                "icon": "external link",
+                "targetBlank": True,
+                "tags": [],
+                "tooltip": "The console of the switch that is chosen above",
+                "asDropdown": False,
+                "includeVars": False,
+                "keepTime": False,
+            }
+        ],
+        "templating": {
+            "list": [
+                {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+                _variable("switch", "label_values(dnsteer_switch_up, switch)"),
+                _variable("bridge", 'label_values(dnsteer_switch_up{switch=~"$switch"}, bridge)'),
+                _variable("vip", f"label_values(dnsteer_service_packets_total{{{_HERE}}}, vip)"),
+                _variable("pool", f"label_values(dnsteer_pool_slots{{{_HERE}}}, pool)"),
+                console,
+            ]
+        },
         "panels": board.panels,
-    }  # fmt: skip
+    }
     return json.dumps(value, indent=1) + "\n"
 
 
@@ -219,9 +256,13 @@ class _Board:
     def row(self, title: str, drawn: Iterable[Drawn], is_open: bool = True) -> None:
         """Add a row. The panels of one that is not open are inside of it."""
         row: dict[str, Any] = {
-            "id": self._next(), "type": "row", "title": title, "collapsed": not is_open, "panels": [],
+            "id": self._next(),
+            "type": "row",
+            "title": title,
+            "collapsed": not is_open,
+            "panels": [],
             "gridPos": {"x": 0, "y": self._y, "w": _COLUMNS, "h": 1},
-        }  # fmt: skip
+        }
         self.panels.append(row)
         panels = self.panels if is_open else row["panels"]
         self._y, x, tall, last = self._y + 1, 0, 0, ""
@@ -245,19 +286,30 @@ def _changes(name: str, which: str, color: str) -> dict[str, Any]:
     anew, is none.
     """
     return {
-        "name": name, "datasource": _SOURCE, "enable": True, "hide": False, "iconColor": color, "step": "1m",
+        "name": name,
+        "datasource": _SOURCE,
+        "enable": True,
+        "hide": False,
+        "iconColor": color,
+        "step": "1m",
         "expr": f"sum by (switch, bridge, kind) (increase(dnsteer_changes_total{{{_HERE}, {which}}}[$__rate_interval])) > 0",
-        "titleFormat": "{{kind}} on {{switch}} {{bridge}}", "tagKeys": "switch,bridge,kind",
-    }  # fmt: skip
+        "titleFormat": "{{kind}} on {{switch}} {{bridge}}",
+        "tagKeys": "switch,bridge,kind",
+    }
 
 
 def _variable(name: str, query: str, *, of_all: bool = True) -> dict[str, Any]:
     """A variable with a query; *of_all*: of several values, or of all."""
     several = {"multi": True, "includeAll": True, "allValue": ".*", "current": {"text": "All", "value": "$__all"}}
     return {
-        "name": name, "type": "query", "datasource": _SOURCE, "query": query, "refresh": 2, "sort": 1,
+        "name": name,
+        "type": "query",
+        "datasource": _SOURCE,
+        "query": query,
+        "refresh": 2,
+        "sort": 1,
         **(several if of_all else {"multi": False, "includeAll": False}),
-    }  # fmt: skip
+    }
 
 
 def _panel(number: int, drawn: Drawn, place: dict[str, int]) -> dict[str, Any]:
@@ -265,11 +317,17 @@ def _panel(number: int, drawn: Drawn, place: dict[str, int]) -> dict[str, Any]:
     is_table = drawn.draw == "table"
     columns = {"excludeByName": {"Time": True, "Value": not _counts(drawn)}}
     return {
-        "id": number, "type": drawn.draw, "title": drawn.title, "description": drawn.about, "datasource": _SOURCE,
-        "gridPos": place, "targets": targets, "options": _OPTIONS[drawn.draw],
+        "id": number,
+        "type": drawn.draw,
+        "title": drawn.title,
+        "description": drawn.about,
+        "datasource": _SOURCE,
+        "gridPos": place,
+        "targets": targets,
+        "options": _OPTIONS[drawn.draw],
         "fieldConfig": {"defaults": _defaults(drawn), "overrides": _OVERRIDES if is_table else []},
         **({"transformations": [{"id": "organize", "options": columns}]} if is_table else {}),
-    }  # fmt: skip
+    }
 
 
 def _target(ref: str, draw: str, query: str, legend: str) -> dict[str, Any]:
@@ -293,10 +351,13 @@ def _defaults(drawn: Drawn) -> dict[str, Any]:
     found: dict[str, Any] = {
         "unit": drawn.unit,
         "mappings": mapped,
-        "thresholds": {"mode": "absolute", "steps": [{"value": value, "color": color} for value, color in drawn.scale.steps]},
+        "thresholds": {
+            "mode": "absolute",
+            "steps": [{"value": value, "color": color} for value, color in drawn.scale.steps],
+        },
         "color": {"mode": "palette-classic" if drawn.draw in ("timeseries", "table") else "thresholds"},
         "custom": _CUSTOM[drawn.draw],
-    }  # fmt: skip
+    }
     if drawn.draw == "timeseries" and drawn.scale is not PLAIN:
         found["custom"] = {**found["custom"], "thresholdsStyle": {"mode": "line"}}
     return {**found, **({"noValue": drawn.nothing} if drawn.nothing else {})}
@@ -304,8 +365,12 @@ def _defaults(drawn: Drawn) -> dict[str, Any]:
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "stat": {
-        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}, "colorMode": "background",
-        "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name",
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "colorMode": "background",
+        "graphMode": "none",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "textMode": "value_and_name",
     },
     "timeseries": {
         "legend": {"displayMode": "table", "placement": "bottom", "showLegend": True, "calcs": ["lastNotNull", "max"]},
@@ -313,10 +378,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     },
     "state-timeline": {
         "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
-        "tooltip": {"mode": "single", "sort": "none"}, "showValue": "auto", "mergeValues": True, "rowHeight": 0.8,
+        "tooltip": {"mode": "single", "sort": "none"},
+        "showValue": "auto",
+        "mergeValues": True,
+        "rowHeight": 0.8,
     },
     "table": {"showHeader": True, "cellHeight": "sm"},
-}  # fmt: skip
+}
 _CUSTOM: dict[str, dict[str, Any]] = {
     "stat": {},
     "timeseries": {"lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": False},
@@ -326,11 +394,16 @@ _CUSTOM: dict[str, dict[str, Any]] = {
 _OVERRIDES = [
     {
         "matcher": {"id": "byName", "options": "url"},
-        "properties": [{"id": "links", "value": [
-            {"title": "Open the console", "url": "${__value.raw}", "targetBlank": True},
-        ]}],
+        "properties": [
+            {
+                "id": "links",
+                "value": [
+                    {"title": "Open the console", "url": "${__value.raw}", "targetBlank": True},
+                ],
+            }
+        ],
     },
-]  # fmt: skip
+]
 
 
 def _drawn(family: Family, panel: Panel) -> Drawn:

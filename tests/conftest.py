@@ -35,9 +35,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 QUICK_PACKET = ("apply", "atomic", "check", "reconcile", "explain", "rendered_files", "restore", "verify_extension")
 """Packet tests for work in progress: what an apply and a restore do to a switch, and the proof of random specs."""
 SLOW_UNIT = (
-    "bench", "capacity", "cli_database", "masks", "monitoring", "reference_slots", "sarif", "slots", "source", "spec_fuzz",
-    "vectors", "weights", "writing",
-)  # fmt: skip
+    "bench",
+    "capacity",
+    "cli_database",
+    "masks",
+    "monitoring",
+    "reference_slots",
+    "sarif",
+    "slots",
+    "source",
+    "spec_fuzz",
+    "vectors",
+    "weights",
+    "writing",
+)
 """What the names of unit tests begin with that wait for `make test`: two thirds of the time of all unit tests."""
 SLOW_TESTS = ("test_broken_flows_are_seen", "test_a_switch_that_breaks_off_makes_no_traceback")
 """Of the files that are left, what waits too."""
@@ -111,11 +122,23 @@ LABS = (
 )
 """System tests with labs, which measure what is lost: two such labs at a time, as servers and switches need a core."""
 LONG = (
-    "system/runbooks", "system/runbook_variables", "system/runbook_refusals", "system/runbook_servers",
-    "system/runbook_proof", "system/runbook_probes", "packet/extension_killed", "packet/full_disk", "packet/announce",
-    "packet/signals", "packet/agent_control", "packet/damaged_records", "packet/killed_changes", "packet/console",
-    "packet/check_large", "unit/vectors",
-)  # fmt: skip
+    "system/runbooks",
+    "system/runbook_variables",
+    "system/runbook_refusals",
+    "system/runbook_servers",
+    "system/runbook_proof",
+    "system/runbook_probes",
+    "packet/extension_killed",
+    "packet/full_disk",
+    "packet/announce",
+    "packet/signals",
+    "packet/agent_control",
+    "packet/damaged_records",
+    "packet/killed_changes",
+    "packet/console",
+    "packet/check_large",
+    "unit/vectors",
+)
 """Files that take minutes beside others, such as those that run playbooks."""
 
 

@@ -40,8 +40,11 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     }
     if extended:
         switch["extension"] = {
-            "ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}, "ipv4": "10.53.9.4", "ipv6": "2001:db8:53:9::4",
-        }  # fmt: skip
+            "ingress": {"port": "ext-in"},
+            "egress": {"port": "ext-out"},
+            "ipv4": "10.53.9.4",
+            "ipv6": "2001:db8:53:9::4",
+        }
     if draw(st.booleans()):
         addresses = draw(
             st.sampled_from([["10.53.0.9/24"], ["2001:db8:53::9/64"], ["10.53.0.9/24", "2001:db8:53::9/64"]])

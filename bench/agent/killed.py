@@ -49,9 +49,13 @@ def spec(folder: Path) -> str:
     value = yaml.safe_load(QUICKSTART.read_text())
     pool = value["pools"][POOL]
     pool["health"] = {
-        "check": "command", "command": ["test", "-e", f"{folder}/{{backend}}"], "interval": "200ms", "timeout": "150ms",
-        "rise": 1, "fall": 1,
-    }  # fmt: skip
+        "check": "command",
+        "command": ["test", "-e", f"{folder}/{{backend}}"],
+        "interval": "200ms",
+        "timeout": "150ms",
+        "rise": 1,
+        "fall": 1,
+    }
     pool["panic"], pool["hold_max"], pool["slow_start"] = "100%", "0s", "0s"
     return str(yaml.safe_dump(value, sort_keys=False))
 

@@ -173,8 +173,9 @@ class Watched:
     def foreign_bridge(self, *flows: str, kind: str = "") -> Iterator[None]:
         """Another bridge with a port `px`, and these flows, is there meanwhile."""
         port = ["--", "set", "Interface", "px", f"type={kind}"] if kind else []
-        self.switch.vsctl("add-br", "brx", "--", "set", "Bridge", "brx", "datapath_type=netdev",
-                          "--", "add-port", "brx", "px", *port)  # fmt: skip
+        self.switch.vsctl(
+            "add-br", "brx", "--", "set", "Bridge", "brx", "datapath_type=netdev", "--", "add-port", "brx", "px", *port
+        )
         try:
             for flow in flows:
                 self.switch.ofctl("add-flow", flow, bridge="brx")
@@ -309,8 +310,12 @@ def upcalls_are_lost(it: Watched) -> Iterator[None]:
         number = 1 + next(settings) % 2
         it.switch.vsctl("--no-wait", "set", "Open_vSwitch", ".", f"other_config:n-revalidator-threads={number}")
 
-    with it.setting("n-revalidator-threads=1"), it.foreign_bridge(kind="dummy-pmd"), repeated(flood, every=0), \
-         repeated(restart_threads, every=0):  # fmt: skip
+    with (
+        it.setting("n-revalidator-threads=1"),
+        it.foreign_bridge(kind="dummy-pmd"),
+        repeated(flood, every=0),
+        repeated(restart_threads, every=0),
+    ):
         yield
 
 

@@ -50,9 +50,14 @@ def in_terminal(switch: Switch, answer: str, *args: object, meanwhile: Callable[
     argv = [sys.executable, "-m", "dnsteer", *map(str, args), "--db", switch.database]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "TERM": "dumb"}
     child = subprocess.Popen(
-        argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True,
+        argv,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=env,
+        start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )  # fmt: skip
+    )
     os.close(theirs)
     said, answered, deadline = "", 0, time.monotonic() + 30
     while time.monotonic() < deadline:

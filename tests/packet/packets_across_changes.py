@@ -235,8 +235,10 @@ class Crossing:
     def _ends(self, spec: Spec) -> list[End]:
         return [
             (str(a), e.protocol.value, e.port)
-            for vip in spec.vips.values() for e in derived.endpoints(vip) for a in vip.addresses
-        ]  # fmt: skip
+            for vip in spec.vips.values()
+            for e in derived.endpoints(vip)
+            for a in vip.addresses
+        ]
 
     def _arrive(self, port: str, data: bytes, name: str) -> list[tuple[str, bytes]]:
         """Check that a query came to a backend of its VIP; the answer, where it passes the switch."""

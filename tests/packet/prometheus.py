@@ -68,10 +68,15 @@ class Prometheus:
         self.log = folder / "prometheus.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                ["prometheus", f"--config.file={self._config}", f"--storage.tsdb.path={folder}/data",
-                 f"--web.listen-address={self.at}"],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+                [
+                    "prometheus",
+                    f"--config.file={self._config}",
+                    f"--storage.tsdb.path={folder}/data",
+                    f"--web.listen-address={self.at}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
 
     def _write(self, targets: tuple[str, ...]) -> None:
         times = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}

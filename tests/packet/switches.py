@@ -203,9 +203,11 @@ def unexpected(private: Switch) -> list[str]:
     # What a rate limit drops is of the kind that it lets through at other times, and is seen then.
     # A client that ends while the server still talks to it (ovs-vsctl does) leaves two lines that mean nothing.
     noise = [
-        r"Dropped \d+ log messages in last", r"send error: Broken pipe", r"connection dropped \(Broken pipe\)",
+        r"Dropped \d+ log messages in last",
+        r"send error: Broken pipe",
+        r"connection dropped \(Broken pipe\)",
         r"unix#\d+: (receive error: |connection dropped \()Connection reset by peer",
-    ]  # fmt: skip
+    ]
     known = [*private.expected, *noise]
     if LATE in known:  # what the switch says of its resources then belongs to it
         known += [rf"timeval\|WARN\|{what}: " for what in ("faults", "disk", "context switches")]

@@ -27,9 +27,11 @@ from tests.packet.status_cases import inserted
 from tests.packet.switches import BRIDGE, Switch
 
 EXPECTED = [
-    *SLOW, "connection dropped", "Broken pipe",
+    *SLOW,
+    "connection dropped",
+    "Broken pipe",
     "left allocated",  # by Open vSwitch 3.1.0, when a bridge goes whose packets were recirculated a moment ago
-]  # fmt: skip
+]
 BALANCE = "    balance: {by: slots, interval: 1s, tolerance: 10%, moves: 1000}\n"
 BALANCED = FARM.replace("    slots: 32\n", f"    slots: 32\n{BALANCE}", 1)
 SLOTS = 32

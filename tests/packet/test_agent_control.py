@@ -69,13 +69,27 @@ def test_verbs_say_and_do_the_same(shared: Switch, applied: Switch, tmp_path: Pa
     spec, other = spec_file(tmp_path), tmp_path / "other.yaml"
     other.write_text(OTHER)
     script: list[list[object]] = [
-        ["drain", "farm/ns1", "--note", "a disk"], ["drain", "farm/ns1"], ["down", "farm/ns2", "--json", "--yes"],
+        ["drain", "farm/ns1", "--note", "a disk"],
+        ["drain", "farm/ns1"],
+        ["down", "farm/ns2", "--json", "--yes"],
         ["undrain", "farm/ns1"],
-        ["up", "farm/ns2"], ["up", "farm/ns2"], ["drain", "farm/ns1", "--dry-run"], ["drain", "farm/nsx"], ["drain"],
-        ["weight", "farm/ns1", "4"], ["weight", "farm/ns1", "--undo"], ["down", "spare/sp1"],
-        ["plan", other], ["apply", other], ["apply", other, "--json"], ["rollback"], ["restore"],
-        ["reconcile"], ["plan", spec], ["apply", tmp_path / "missing.yaml"],
-    ]  # fmt: skip
+        ["up", "farm/ns2"],
+        ["up", "farm/ns2"],
+        ["drain", "farm/ns1", "--dry-run"],
+        ["drain", "farm/nsx"],
+        ["drain"],
+        ["weight", "farm/ns1", "4"],
+        ["weight", "farm/ns1", "--undo"],
+        ["down", "spare/sp1"],
+        ["plan", other],
+        ["apply", other],
+        ["apply", other, "--json"],
+        ["rollback"],
+        ["restore"],
+        ["reconcile"],
+        ["plan", spec],
+        ["apply", tmp_path / "missing.yaml"],
+    ]
 
     def play() -> list[tuple[int, str, str]]:
         fresh(shared)
@@ -223,7 +237,7 @@ def _greet(server: socket.socket) -> None:
         (b'{"v": 1, "argv": ["apply", "x"], "files": {"x": "!"}}\n', "not in base64"),
         (b'{"v": 1, "argv": ["apply", "x"], "files": []}\n', "expected argv: a list of words"),
     ],
-)  # fmt: skip
+)
 def test_malformed_requests_are_answered_with_an_error(running: Agent, shared: Switch, data: bytes, said: str) -> None:
     assert said in talk(shared, data)[-1]["error"]
 
@@ -342,9 +356,12 @@ def test_an_unanswered_confirmation_times_out(shared: Switch, applied: Switch, t
         ended = "down has ended with 1"
         before = impatient.said().count(ended)
         done = in_terminal(
-            shared, "y\n", "down", "farm/ns3",
+            shared,
+            "y\n",
+            "down",
+            "farm/ns3",
             meanwhile=lambda: wait(lambda: impatient.said().count(ended) > before, impatient.said),
-        )  # fmt: skip
+        )
         assert (done.code, why in done.err) == (Exit.ERROR, True), done.err
         assert [entry["backend"] for entry in overlay(shared)] == ["ns1", "ns2"]
         assert impatient.end() == 0

@@ -30,8 +30,13 @@ from tests.packet.maintenance_specs import overlay
 from tests.packet.switches import BRIDGE, Switch, unexpected
 
 ENDED = [
-    "Connection reset by peer", "connection dropped", "Broken pipe", "receive error", "flow_limit", "is already up",
-]  # fmt: skip
+    "Connection reset by peer",
+    "connection dropped",
+    "Broken pipe",
+    "receive error",
+    "flow_limit",
+    "is already up",
+]
 WITHOUT = "backends go out and come back without the record, which follows once it can be written: "
 AGAIN = "the record has all that was decided"
 

@@ -29,11 +29,13 @@ def _hashed(switch: Switch) -> str:
 TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
     "a flow is deleted": (lambda s: s.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1"), "missing flow:"),
     "a flow is replaced": (
-        lambda s: s.ofctl("add-flow", "table=60,priority=0,actions=NORMAL"), "changed flow: ",
+        lambda s: s.ofctl("add-flow", "table=60,priority=0,actions=NORMAL"),
+        "changed flow: ",
     ),
     "actions are changed": (lambda s: s.ofctl("mod-flows", "table=20,udp actions=drop"), "changed flow:"),
     "a flow is added with our cookie": (
-        lambda s: s.ofctl("add-flow", "cookie=0xd453020000000001,table=0,priority=9,udp,actions=drop"), "is not planned",
+        lambda s: s.ofctl("add-flow", "cookie=0xd453020000000001,table=0,priority=9,udp,actions=drop"),
+        "is not planned",
     ),
     "all flows are deleted": (lambda s: s.ofctl("del-flows"), "the switch has lost its tables"),
     "a group is deleted": (lambda s: s.ofctl("del-groups"), "missing group:"),
@@ -43,12 +45,15 @@ TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
     ),
     "a port forwards nothing": (lambda s: s.ofctl("mod-port", "p0", "no-forward"), "port p0: no-forward true -> false"),
     "fragments are dropped": (lambda s: s.ofctl("set-frags", "drop"), "set-frags drop -> normal"),
-    "the fail mode is changed": (lambda s: s.vsctl("set-fail-mode", BRIDGE, "standalone"), "fail_mode standalone -> secure"),
+    "the fail mode is changed": (
+        lambda s: s.vsctl("set-fail-mode", BRIDGE, "standalone"),
+        "fail_mode standalone -> secure",
+    ),
     "a port is removed": (lambda s: s.vsctl("del-port", BRIDGE, "p0"), "add port p0"),
     "spanning tree is on": (lambda s: s.vsctl("set", "Bridge", BRIDGE, "stp_enable=true"), "stp_enable true -> false"),
     "OpenFlow 1.5 is off": (lambda s: s.vsctl("set", "Bridge", BRIDGE, "protocols=OpenFlow13"), "protocols"),
     "ovs-vswitchd is killed": (lambda s: (s.kill_switch(), s.start_switch()), "the switch has lost its tables"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

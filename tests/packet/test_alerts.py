@@ -35,9 +35,13 @@ from tests.unit.test_monitoring import ALL
 
 __all__ = ["folder"]  # for pytest
 EXPECTED = [
-    "Connection reset by peer", "connection dropped", "Broken pipe", "Connection refused", "reached the dynamic limit",
+    "Connection reset by peer",
+    "connection dropped",
+    "Broken pipe",
+    "Connection refused",
+    "reached the dynamic limit",
     *SLOW,
-]  # fmt: skip
+]
 pytestmark = needs_prometheus
 
 
@@ -139,10 +143,17 @@ def test_packets_become_a_rate(watched: Watched) -> None:
 
 def test_each_alert_has_a_fault() -> None:
     elsewhere = {  # below, in test_alerts_of_pairs.py, and in the lab
-        "DnsteerExtensionAway", "DnsteerPortErrors", "DnsteerNotRecorded", "DnsteerAgentDefect", "DnsteerPairBothActive",
-        "DnsteerPairNoneActive", "DnsteerPairIncomplete", "DnsteerSwitchNameNotUnique", "DnsteerCertificateEndsSoon",
+        "DnsteerExtensionAway",
+        "DnsteerPortErrors",
+        "DnsteerNotRecorded",
+        "DnsteerAgentDefect",
+        "DnsteerPairBothActive",
+        "DnsteerPairNoneActive",
+        "DnsteerPairIncomplete",
+        "DnsteerSwitchNameNotUnique",
+        "DnsteerCertificateEndsSoon",
         "DnsteerVipNotAnnounced",
-    }  # fmt: skip
+    }
     assert {*FAULTS, *elsewhere} == set(ALL)
 
 

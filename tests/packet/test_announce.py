@@ -127,10 +127,11 @@ def test_people_withdraw_and_announce(shared: Switch, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["withdraw", "dsn"], 'did you mean "dns"'), (["withdraw", "other"], "its announce is never"),
+        (["withdraw", "dsn"], 'did you mean "dns"'),
+        (["withdraw", "other"], "its announce is never"),
         (["announce", "nobody"], "expected a VIP of the applied spec"),
     ],
-)  # fmt: skip
+)
 def test_bad_names_are_refused(words: list[str], said: str, shared: Switch, folder: Path) -> None:
     applied(shared, folder, spec(folder).replace("pool: spare}", "pool: spare, announce: never}"))
     with nothing_changes(shared):

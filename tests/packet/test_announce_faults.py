@@ -24,7 +24,7 @@ from tests.packet.announcing import (
     kill_database,
     spec,
     start_database,
-)  # fmt: skip
+)
 from tests.packet.announcing import EXPECTED as ALWAYS
 from tests.packet.birds import Bird, bird, needs_bird
 from tests.packet.command import on, spec_file

@@ -19,7 +19,7 @@ from tests.packet.announcing import (
     kill_database,
     spec,
     start_database,
-)  # fmt: skip
+)
 from tests.packet.birds import needs_bird
 from tests.packet.command import run
 from tests.packet.switches import BRIDGE, Switch

@@ -146,8 +146,9 @@ def test_options_of_any_kind_are_set_exactly(switch: Switch) -> None:
 
 def test_limits_that_the_operator_set_on_a_table_stay(switch: Switch) -> None:
     apply(FEW, switch.database)
-    switch.vsctl("--", "--id=@t", "create", "Flow_Table", "flow_limit=5000",
-                 "--", "set", "Bridge", BRIDGE, "flow_tables:20=@t")  # fmt: skip
+    switch.vsctl(
+        "--", "--id=@t", "create", "Flow_Table", "flow_limit=5000", "--", "set", "Bridge", BRIDGE, "flow_tables:20=@t"
+    )
     assert apply(FEW, switch.database).settings == ["name the tables"]
     assert "flow_limit          : 5000" in switch.vsctl("--columns=name,flow_limit", "list", "Flow_Table", "vip")
 

@@ -138,8 +138,24 @@ def test_a_port_that_broke_down_is_named_before_anything_is_done(switch: Switch)
 def test_a_bundle_that_the_switch_refuses_changes_nothing_and_is_explained(switch: Switch) -> None:
     """A limit on a table that the operator set; the error names the object whose flow did not fit."""
     apply(FEW, switch.database)
-    switch.vsctl("clear", "Bridge", BRIDGE, "flow_tables", "--", "--id=@t", "create", "Flow_Table", "name=vip",
-                 "flow_limit=8", "overflow_policy=refuse", "--", "set", "Bridge", BRIDGE, "flow_tables:20=@t")  # fmt: skip
+    switch.vsctl(
+        "clear",
+        "Bridge",
+        BRIDGE,
+        "flow_tables",
+        "--",
+        "--id=@t",
+        "create",
+        "Flow_Table",
+        "name=vip",
+        "flow_limit=8",
+        "overflow_policy=refuse",
+        "--",
+        "set",
+        "Bridge",
+        BRIDGE,
+        "flow_tables:20=@t",
+    )
     tables = switch.tables()
     line = line_of(LARGE, "services: [dns]")  # MANY needs nine flows there, and these come last
     said = (

@@ -53,10 +53,11 @@ def held(switch: Switch) -> Counter[str]:
     found: Counter[str] = Counter()
     for slot in range(32):
         traced = switch.appctl(
-            "ofproto/trace", "br-dns",
+            "ofproto/trace",
+            "br-dns",
             "in_port=p0,udp,dl_src=02:00:00:00:00:fe,dl_dst=02:00:00:00:00:53,nw_src=198.51.100.7,nw_dst=192.0.2.53,"
             f"nw_ttl=64,udp_src={1024 + 2 * slot},udp_dst=53",
-        )  # fmt: skip
+        )
         found[traced.rpartition("->eth_dst")[0].rpartition("set_field:")[2]] += 1
     return found
 

@@ -50,8 +50,9 @@ class Scripts:
             "DNSTEER_DB": self.switch.database,
             "DNSTEER_ROOT": str(self.folder / "root"),
         }
-        done = subprocess.run([str(self.folder / script), *args], capture_output=True, text=True, check=False, env=env,
-                              timeout=60)  # fmt: skip
+        done = subprocess.run(
+            [str(self.folder / script), *args], capture_output=True, text=True, check=False, env=env, timeout=60
+        )
         changed = [line.split(": changed: ")[1] for line in done.stdout.splitlines() if ": changed: " in line]
         return done.returncode, changed, done.stderr
 

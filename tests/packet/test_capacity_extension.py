@@ -47,8 +47,15 @@ def test_what_if_a_vip_went_through_the_extension() -> None:
         before, after = found["before"], found
         assert {p["passes"] for p in before["paths"]} == {1}  # type: ignore[index]
         assert {p["passes"] for p in after["paths"]} == {2}  # type: ignore[attr-defined]
-    sprayed = asked("spray", "--set", "vips.dns-udp.forwarding=ipip", "--set", "switch.extension.ipv4=192.0.2.2",
-                    "--set", "switch.extension.ipv6=2001:db8::2")  # fmt: skip
+    sprayed = asked(
+        "spray",
+        "--set",
+        "vips.dns-udp.forwarding=ipip",
+        "--set",
+        "switch.extension.ipv4=192.0.2.2",
+        "--set",
+        "switch.extension.ipv6=2001:db8::2",
+    )
     assert {p["bytes_longer"] for p in sprayed["paths"] if p["hops"]} == {20.0, 40.0}  # type: ignore[attr-defined]
 
 

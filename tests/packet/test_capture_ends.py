@@ -173,10 +173,12 @@ def test_a_capture_with_hardware_offload_asks_first(applied: Switch, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--for", "11m"], "expected at most 10m"), (["--for", "-1"], "expected a time"), (["--count", "0"], "--count"),
+        (["--for", "11m"], "expected at most 10m"),
+        (["--for", "-1"], "expected a time"),
+        (["--count", "0"], "--count"),
         (["--snaplen", "63"], "--snaplen"),
     ],
-)  # fmt: skip
+)
 def test_options_out_of_range_are_wrong_usage(words: list[str], said: str, applied: Switch) -> None:
     done = run("capture", "dns", *words, "--db", applied.database)
     assert (done.code, said in done.err) == (64, True), done.err

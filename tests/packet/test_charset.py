@@ -46,10 +46,18 @@ def test_notes_print_in_every_charset(noted: tuple[Switch, Path]) -> None:
     switch, spec = noted
     client = ("--client", "198.51.100.7:40001", "--vip", "192.0.2.53:53/udp")
     for argv in (
-        ["history"], ["status", "--no-rates"], ["top", "--once", "--interval", "0.5s"], ["check", spec, "--sample", 1],
-        ["lint", spec], ["explain", spec, *client], ["explain", "--live", *client], ["plan", spec], ["verify", spec],
-        ["drain", "farm/ns1", "--note", NOTE * 2], ["rollback", "1", "--dry-run"],
-    ):  # fmt: skip
+        ["history"],
+        ["status", "--no-rates"],
+        ["top", "--once", "--interval", "0.5s"],
+        ["check", spec, "--sample", 1],
+        ["lint", spec],
+        ["explain", spec, *client],
+        ["explain", "--live", *client],
+        ["plan", spec],
+        ["verify", spec],
+        ["drain", "farm/ns1", "--note", NOTE * 2],
+        ["rollback", "1", "--dry-run"],
+    ):
         code, said = dnsteer(switch, *argv)
         assert code in (0, 2) and "Traceback" not in said, (argv, said)
         if argv[0] not in ("drain", "plan", "explain", "verify"):

@@ -264,9 +264,10 @@ def test_a_failure_shows_the_trace_of_its_packet(monkeypatch: pytest.MonkeyPatch
     rewrite = "actions=set_field:02:00:00:00:01:0{}->eth_dst,set_field:0->reg5,goto_table:60"
     broken = {rewrite.format(2): "actions=drop", rewrite.format(3): rewrite.format(9)}
     touched = break_flows(
-        monkeypatch, lambda f: f"actions={f.actions}" in broken,
+        monkeypatch,
+        lambda f: f"actions={f.actions}" in broken,
         lambda f: replace(f, actions=broken[f"actions={f.actions}"].removeprefix("actions=")),
-    )  # fmt: skip
+    )
     report = prove(load_spec(ROOT / "examples" / "quickstart.yaml"))
     assert len(touched) == 4
     seen = set()
@@ -282,13 +283,15 @@ def test_a_failure_shows_the_trace_of_its_packet(monkeypatch: pytest.MonkeyPatch
     ("example", "old", "new", "problem", "shown"),
     [
         (
-            "quickstart", "priority=100,reg4=0x1,reg5=0 actions=",
+            "quickstart",
+            "priority=100,reg4=0x1,reg5=0 actions=",
             "priority=100,ip,reg4=0x1,reg5=0 actions=set_field:5->ip_dscp,",
-            "left with wrong bytes", " tos 0x14, udp ",
+            "left with wrong bytes",
+            " tos 0x14, udp ",
         ),
         ("own-ports", "actions=output:vf0", "actions=output:vf1", "left by port vf1, not vf0", ""),
     ],
-)  # fmt: skip
+)
 def test_a_failure_says_whether_bytes_or_port_are_wrong(
     monkeypatch: pytest.MonkeyPatch, example: str, old: str, new: str, problem: str, shown: str
 ) -> None:
@@ -302,12 +305,14 @@ def test_a_failure_says_whether_bytes_or_port_are_wrong(
     ("example", "old", "new", "lines"),
     [
         (
-            "quickstart", "set_field:02:00:00:00:01:02->", "set_field:02:00:00:00:01:09->",
+            "quickstart",
+            "set_field:02:00:00:00:01:02->",
+            "set_field:02:00:00:00:01:09->",
             ["$.vips.dns", "$.pools.authoritative.backends[1]"],
         ),
         ("one-armed-nat", "set_field:198.51.100.53->ip_src", "set_field:198.51.100.99->ip_src", ["$.vips.resolver"]),
     ],
-)  # fmt: skip
+)
 def test_a_failure_names_the_lines_of_the_spec(
     monkeypatch: pytest.MonkeyPatch, example: str, old: str, new: str, lines: list[str]
 ) -> None:

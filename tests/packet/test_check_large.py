@@ -20,9 +20,11 @@ from tests.packet.switches import spec_of
 from tests.packet.test_check import BREAKS, EXAMPLES, ROOT, break_flows
 
 SLOTS = 1024
-FOUR = many_vips(4, pools=1, backends=4).replace("    backends:", f"    slots: {SLOTS}\n    backends:").replace(
-    "[dns, dot, doq, doh]", "[dns]"
-)  # fmt: skip
+FOUR = (
+    many_vips(4, pools=1, backends=4)
+    .replace("    backends:", f"    slots: {SLOTS}\n    backends:")
+    .replace("[dns, dot, doq, doh]", "[dns]")
+)
 
 
 def counted(report: CheckReport) -> tuple[object, ...]:

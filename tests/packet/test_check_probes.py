@@ -20,9 +20,10 @@ HEALTH, SIIT = EXAMPLES / "authoritative.yaml", EXAMPLES / "siit.yaml"
 @pytest.fixture(scope="module")
 def loaded() -> Loaded:
     text = changed(
-        ("    backends:", "    slots: 8\n    backends:"), ("    slow_start: 10s\n  secondaries:\n", "    slow_start: 10s\n"
-         "  secondaries:\n    slots: 8\n"), text=HEALTH.read_text(),
-    )  # fmt: skip
+        ("    backends:", "    slots: 8\n    backends:"),
+        ("    slow_start: 10s\n  secondaries:\n", "    slow_start: 10s\n  secondaries:\n    slots: 8\n"),
+        text=HEALTH.read_text(),
+    )
     return load(text.replace("services: [dns]", "services: [dns, dot, doq, doh]"))
 
 
@@ -37,8 +38,14 @@ def test_every_service_has_a_probe_packet(loaded: Loaded) -> None:
     }
     assert asked == set(reference.services)
     assert len(asked) == 2 * 2 * 5  # two VIPs, two families; udp/53, tcp/53, tcp/853, udp/853, tcp/443
-    answers = [v.name for v, e in made if v.name.startswith("answer to probe of ") and " from an" not in v.name
-               and " to another" not in v.name and e.options]  # fmt: skip
+    answers = [
+        v.name
+        for v, e in made
+        if v.name.startswith("answer to probe of ")
+        and " from an" not in v.name
+        and " to another" not in v.name
+        and e.options
+    ]
     assert len(answers) >= len(asked)
 
 

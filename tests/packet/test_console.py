@@ -32,11 +32,18 @@ from tests.unit.console_cases import Console, entry, known
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 PAGES = {
-    "overview": "/", "pools": "/pools", "pool-direct": "/pools/direct", "pool-hashed": "/pools/hashed",
-    "changes": "/changes", "offload": "/offload", "path": "/path", "vip": "/vips/straight", "attention": "/attention",
+    "overview": "/",
+    "pools": "/pools",
+    "pool-direct": "/pools/direct",
+    "pool-hashed": "/pools/hashed",
+    "changes": "/changes",
+    "offload": "/offload",
+    "path": "/path",
+    "vip": "/vips/straight",
+    "attention": "/attention",
     "path-udp": "/path?client=198.51.100.7&port=40000&vip=straight&service=53/udp",
     "path-tcp": "/path?client=2001:db8::7&port=40000&vip=nat&service=53/tcp",
-}  # fmt: skip
+}
 PATHS = tuple(PAGES.values())
 RATES_OF = """async ([points, most]) => {
   const polyline = document.createElementNS("http://www.w3.org/2000/svg", "polyline");

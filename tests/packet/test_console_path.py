@@ -106,15 +106,24 @@ def test_a_pool_by_dp_hash_shows_its_buckets(shared: Switch, console: str) -> No
         ({"client": "198.51.100.7", "port": 70000}, "Source port: found '70000'"),
         ({"client": "198.51.100.7", "port": "٤"}, "Source port: found '٤'"),
         ({"client": "198.51.100.7", "port": 1, "vip": "203.0.113.1"}, "VIP: found '203.0.113.1'; expected a VIP of"),
-        ({"client": "2001:db8::7", "port": 1, "vip": "198.51.100.54"}, "The client has an IPv6 address, and 198.51.100.54"),
-        ({"client": "198.51.100.7", "port": 1, "vip": "nat", "service": "53"}, "Service: found '53'; expected a port and"),
+        (
+            {"client": "2001:db8::7", "port": 1, "vip": "198.51.100.54"},
+            "The client has an IPv6 address, and 198.51.100.54",
+        ),
+        (
+            {"client": "198.51.100.7", "port": 1, "vip": "nat", "service": "53"},
+            "Service: found '53'; expected a port and",
+        ),
         ({"client": "198.51.100.7", "port": 1, "vip": "nat", "service": "0/udp"}, "Service: found '0'"),
-        ({"client": "198.51.100.7", "port": 1, "vip": "nat", "uplink": "vf0"}, "Uplink: found 'vf0'; expected one of p0"),
+        (
+            {"client": "198.51.100.7", "port": 1, "vip": "nat", "uplink": "vf0"},
+            "Uplink: found 'vf0'; expected one of p0",
+        ),
         ({"client": "<script>alert(1)</script>"}, "Client address: found '<script>alert(1)</script>'"),
         ({"client": "\0\x1b[31m", "port": 1}, "Client address: found"),
         ({"client": "9" * 5000, "port": 1}, "client: found more than 100 characters"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_named_on_the_page(console: str, fields: dict[str, object], says: str) -> None:
     status, page = asked(console, **fields)
     assert status == 400 and says in words_of(page)

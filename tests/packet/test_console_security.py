@@ -58,9 +58,17 @@ def served(tmp_path_factory: pytest.TempPathFactory, pki: Path) -> Iterator[Serv
         shutil.copy(pki / name, folder)
     secrets = secrets_in(folder / "tokens", alice="change", bob="read", carol="read")
     options = [
-        "--console", "127.0.0.1:0", "--console-tokens", str(folder / "tokens"), "--metrics", "127.0.0.2:0",
-        "--console-tls-cert", str(folder / "web.pem"), "--console-tls-key", str(folder / "web.key"),
-    ]  # fmt: skip
+        "--console",
+        "127.0.0.1:0",
+        "--console-tokens",
+        str(folder / "tokens"),
+        "--metrics",
+        "127.0.0.2:0",
+        "--console-tls-cert",
+        str(folder / "web.pem"),
+        "--console-tls-key",
+        str(folder / "web.key"),
+    ]
     running = Agent(Nowhere(folder), folder / "log", *options)  # type: ignore[arg-type]
     try:
         found = Served(running, serves_at(running), pki / "ca.pem", folder, secrets, None)  # type: ignore[arg-type]

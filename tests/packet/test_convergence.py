@@ -55,8 +55,11 @@ def render(spec: Path, folder: Path, seed: str) -> dict[str, bytes]:
     """The files that a process of its own renders, with this seed of Python's hashes."""
     env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "generator")}
     subprocess.run(
-        [sys.executable, "-m", "dnsteer", "render", str(spec), "-o", str(folder)], env=env, check=True, capture_output=True
-    )  # fmt: skip
+        [sys.executable, "-m", "dnsteer", "render", str(spec), "-o", str(folder)],
+        env=env,
+        check=True,
+        capture_output=True,
+    )
     return {name: (folder / name).read_bytes() for name in FILES}
 
 

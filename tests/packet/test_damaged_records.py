@@ -26,21 +26,35 @@ EVERY = {
     "dnsteer-version": GARBAGE[:4],
     "dnsteer-applied": GARBAGE[:4],
     "dnsteer-overlay": [
-        *GARBAGE, json.dumps([GOOD, GOOD]), json.dumps([{**GOOD, "backend": "none"}]), json.dumps([{**GOOD, "gone": 5}]),
+        *GARBAGE,
+        json.dumps([GOOD, GOOD]),
+        json.dumps([{**GOOD, "backend": "none"}]),
+        json.dumps([{**GOOD, "gone": 5}]),
         json.dumps([{**GOOD, "until": "0001-01-01T00:00:00+14:00"}]),
     ],
     "dnsteer-pending": [
-        *GARBAGE, '{"state": 1}', '{"state": 7, "digest": "x", "overlay": []}',
+        *GARBAGE,
+        '{"state": 1}',
+        '{"state": 7, "digest": "x", "overlay": []}',
         '{"state": -3, "digest": "x", "overlay": []}',
-        '{"state": 2, "digest": "x", "overlay": [1]}', '{"state": true, "digest": "x", "overlay": []}',
+        '{"state": 2, "digest": "x", "overlay": [1]}',
+        '{"state": true, "digest": "x", "overlay": []}',
     ],
     "dnsteer": ["garbage", "port"],
-}  # fmt: skip
+}
 VERBS: list[tuple[str, ...]] = [
-    ("history",), ("history", "--json"), ("show", "current"), ("plan", "SPEC"), ("reconcile",),
-    ("status", "--interval", "0.5s"), ("report", "-o", "-", "--interval", "0.5s"),
-    ("verify", "SPEC"), ("drain", "farm/ns3", "--dry-run"), ("rollback", "--yes", "--dry-run"), ("restore", "--dry-run"),
-]  # fmt: skip
+    ("history",),
+    ("history", "--json"),
+    ("show", "current"),
+    ("plan", "SPEC"),
+    ("reconcile",),
+    ("status", "--interval", "0.5s"),
+    ("report", "-o", "-", "--interval", "0.5s"),
+    ("verify", "SPEC"),
+    ("drain", "farm/ns3", "--dry-run"),
+    ("rollback", "--yes", "--dry-run"),
+    ("restore", "--dry-run"),
+]
 CHANGING: list[tuple[str, ...]] = [
     ("drain", "farm/ns3", "--yes"),
     ("undrain", "farm/ns1"),
@@ -130,12 +144,15 @@ LONG, DEEP = "9" * 5000, "[" * 100_000
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("dnsteer-state", LONG), ("dnsteer-state", DEEP), ("dnsteer-overlay", LONG),
-        ("dnsteer-overlay", DEEP), ("dnsteer-pending", LONG),
+        ("dnsteer-state", LONG),
+        ("dnsteer-state", DEEP),
+        ("dnsteer-overlay", LONG),
+        ("dnsteer-overlay", DEEP),
+        ("dnsteer-pending", LONG),
         ("dnsteer-pending", DEEP),
     ],
     ids=lambda value: value[:15],
-)  # fmt: skip
+)
 def test_records_that_break_parsers_are_named(drained: Switch, tmp_path: Path, key: str, value: str) -> None:
     ids, spec = snapshot(drained), spec_file(tmp_path)
     failed = []

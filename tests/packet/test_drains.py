@@ -184,11 +184,17 @@ def test_maintenance_of_a_removed_backend_ends_and_is_reported(applied: Switch, 
 
 
 UNKNOWN = {
-    "farm/ns9": ("ns9", "did you mean"), "farm/NS1": ("did you mean", "ns1"),
-    "frm/ns1": ("frm", "farm/ns1"), "spare/ns1": ("spare",),
-    "nothing/at-all": ("nothing",), "farm": ("POOL/BACKEND",), "farm/": ("POOL/BACKEND",), "/ns1": ("POOL/BACKEND",),
-    "farm/ns1/x": ("POOL/BACKEND",), "": ("POOL/BACKEND",),
-}  # fmt: skip
+    "farm/ns9": ("ns9", "did you mean"),
+    "farm/NS1": ("did you mean", "ns1"),
+    "frm/ns1": ("frm", "farm/ns1"),
+    "spare/ns1": ("spare",),
+    "nothing/at-all": ("nothing",),
+    "farm": ("POOL/BACKEND",),
+    "farm/": ("POOL/BACKEND",),
+    "/ns1": ("POOL/BACKEND",),
+    "farm/ns1/x": ("POOL/BACKEND",),
+    "": ("POOL/BACKEND",),
+}
 
 
 @pytest.mark.parametrize("verb", ["drain", "undrain", "down", "up"])

@@ -23,9 +23,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.mark.parametrize("sport", [1, 40001, 65535])
 def test_explain_predicts_the_source_port_slot(sport: int) -> None:
     loaded = load_spec(EXAMPLES / "quickstart.yaml")
-    path = explain_query(
-        loaded, ip_address("198.51.100.7"), sport, ip_address("192.0.2.53"), 53, Protocol.UDP, "p0"
-    )  # fmt: skip
+    path = explain_query(loaded, ip_address("198.51.100.7"), sport, ip_address("192.0.2.53"), 53, Protocol.UDP, "p0")
     slots = slots_of(loaded.spec, loaded.spec.pools["authoritative"], "ipv4")
     assert path.as_expected
     assert path.slot == (sport >> 1) % len(slots)
@@ -39,9 +37,7 @@ def test_explain_predicts_the_source_port_slot(sport: int) -> None:
 
 def test_dp_hash_takes_two_passes() -> None:
     loaded = load_spec(EXAMPLES / "own-ports.yaml")
-    path = explain_query(
-        loaded, ip_address("2001:db8::7"), 40001, ip_address("2001:db8:1::53"), 53, Protocol.TCP, "p0"
-    )  # fmt: skip
+    path = explain_query(loaded, ip_address("2001:db8::7"), 40001, ip_address("2001:db8:1::53"), 53, Protocol.TCP, "p0")
     assert path.passes == 2
     assert path.slot is None
     assert path.backend in {"a", "b"}

@@ -15,9 +15,13 @@ from tests.packet.status_cases import out
 from tests.packet.switches import BRIDGE, Switch, spec_of
 
 LOADED = spec_of(FARM)
-OWN = slots_of(LOADED.spec, LOADED.spec.pools["farm"].model_copy(update={"backends": [
-    b.model_copy(update={"state": State.UP}) for b in LOADED.spec.pools["farm"].backends
-]}), "ipv4")  # fmt: skip
+OWN = slots_of(
+    LOADED.spec,
+    LOADED.spec.pools["farm"].model_copy(
+        update={"backends": [b.model_copy(update={"state": State.UP}) for b in LOADED.spec.pools["farm"].backends]}
+    ),
+    "ipv4",
+)
 MACS = {b.mac: b.name for b in LOADED.spec.pools["farm"].backends}
 
 

@@ -98,37 +98,52 @@ def to(actions: str) -> Callable[[Flow], Flow]:
 FLOWS = {
     # what is broken: (spec, which flows, what becomes of them: None removes them)
     "a service does not go to the extension": (
-        "ipip", lambda f: f.match == "udp,nw_dst=198.51.100.53,tp_dst=53", to("drop"),
+        "ipip",
+        lambda f: f.match == "udp,nw_dst=198.51.100.53,tp_dst=53",
+        to("drop"),
     ),
     "what comes back leaves by another port": (
-        "everything", lambda f: "dl_dst=02:00:00:00:0b:31" in f.match, to("output:p2"),
+        "everything",
+        lambda f: "dl_dst=02:00:00:00:0b:31" in f.match,
+        to("output:p2"),
     ),
     "an exit has another MAC": (
-        "everything", lambda f: of_table("extension")(f) and "0b:03" in f.match,
+        "everything",
+        lambda f: of_table("extension")(f) and "0b:03" in f.match,
         lambda f: replace(f, match=f.match.replace("0b:03", "0b:99")),
     ),
     "an exit is missing": ("everything", lambda f: of_table("extension")(f) and "0b:22" in f.match, None),
     "frames for anybody are let out": (
-        "everything", lambda f: of_table("extension")(f) and "0b:31" in f.match,
+        "everything",
+        lambda f: of_table("extension")(f) and "0b:31" in f.match,
         lambda f: replace(f, match=f.match.replace(",dl_dst=02:00:00:00:0b:31", ""), priority=f.priority - 1),
     ),
     "the router's MAC goes to the extension": (
-        "client-hash", lambda f: of_table("egress")(f) and "ext-in" in f.actions, to("output:ext-in"),
+        "client-hash",
+        lambda f: of_table("egress")(f) and "ext-in" in f.actions,
+        to("output:ext-in"),
     ),
     "answers to translate are taken for others": (
-        "siit", lambda f: of_table("return")(f) and "ext-out" not in f.actions and "64:ff9b::/96" in f.match, None,
+        "siit",
+        lambda f: of_table("return")(f) and "ext-out" not in f.actions and "64:ff9b::/96" in f.match,
+        None,
     ),
     "translated answers do not come back": (
-        "siit", lambda f: of_table("extension")(f) and "ext-in" in f.match, to("drop"),
+        "siit",
+        lambda f: of_table("extension")(f) and "ext-in" in f.match,
+        to("drop"),
     ),
     "answers go to the extension by the wrong MAC": (
-        "siit", lambda f: of_table("egress")(f) and "ext-out" in f.actions,
+        "siit",
+        lambda f: of_table("egress")(f) and "ext-out" in f.actions,
         lambda f: replace(f, actions=f.actions.replace("00:fe", "00:fd")),
     ),
     "answers of a tunnel's end are forgotten": (
-        "everything", lambda f: of_table("return")(f) and "nw_src=192.0.2.1" in f.match, None,
+        "everything",
+        lambda f: of_table("return")(f) and "nw_src=192.0.2.1" in f.match,
+        None,
     ),
-}  # fmt: skip
+}
 
 
 def with_broken_flows(
@@ -183,36 +198,57 @@ PROGRAMS: dict[str, tuple[str, Callable[[Program], object], str]] = {
     "a slot of spray": ("spray", lambda p: another(p, "/udp/"), "slot 5 is"),
     "a slot of a translation": ("siit", lambda p: another(p, "/udp/"), "slot 5"),
     "half of the slots": (
-        "client-hash", lambda p: vip(p, "/udp/").update(slots=vip(p, "/udp/")["slots"][:32]), "32 slots",
+        "client-hash",
+        lambda p: vip(p, "/udp/").update(slots=vip(p, "/udp/")["slots"][:32]),
+        "32 slots",
     ),
     "a service is missing": ("ipip", lambda p: p["vips"].pop(), "does not have it"),
     "a service of nobody": (
-        "ipip", lambda p: p["vips"].append({**p["vips"][0], "name": "x", "port": 54}), "no such service",
+        "ipip",
+        lambda p: p["vips"].append({**p["vips"][0], "name": "x", "port": 54}),
+        "no such service",
     ),
-    "a backend's MAC": ("client-hash", lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"), "left with wrong bytes"),
+    "a backend's MAC": (
+        "client-hash",
+        lambda p: p["backends"][0].update(mac="02:00:00:00:09:09"),
+        "left with wrong bytes",
+    ),
     "a backend's address": ("ipip", lambda p: p["backends"][0].update(address="192.0.2.99"), "left with wrong bytes"),
-    "a translated address": ("siit", lambda p: p["backends"][0].update(address="2001:db8:53::99"), "left with wrong bytes"),
+    "a translated address": (
+        "siit",
+        lambda p: p["backends"][0].update(address="2001:db8:53::99"),
+        "left with wrong bytes",
+    ),
     "the tunnels' source": ("ipip", lambda p: p["tunnel"].update(ipv6="2001:db8::3"), "left with wrong bytes"),
     "the tunnels' MAC": ("ipip", lambda p: p["tunnel"].update(mac="02:00:00:00:09:09"), "left with wrong bytes"),
     "no tunnel": ("ipip", lambda p: vip(p, "198.51.100.53/udp").update(forward="l2"), "left with wrong bytes"),
     "clients are sprayed": (
-        "client-hash", lambda p: vip(p, "/udp/").update(select="spray", hash_fields=None), "has the same hash fields",
+        "client-hash",
+        lambda p: vip(p, "/udp/").update(select="spray", hash_fields=None),
+        "has the same hash fields",
     ),
     "spray keeps clients": (
-        "spray", lambda p: vip(p, "/udp/").update(select="client", hash_fields=["src_ip"]), "that differ in nothing: all",
+        "spray",
+        lambda p: vip(p, "/udp/").update(select="client", hash_fields=["src_ip"]),
+        "that differ in nothing: all",
     ),
     "spray goes by port": ("spray", lambda p: vip(p, "/udp/").update(select="slots"), "that differ in nothing: all"),
     "clients are known by their port too": (
-        "client-hash", lambda p: vip(p, "/udp/").update(hash_fields=["src_ip", "src_port"]), "has the same hash fields",
+        "client-hash",
+        lambda p: vip(p, "/udp/").update(hash_fields=["src_ip", "src_port"]),
+        "has the same hash fields",
     ),
     "clients are known by nothing": (
-        "client-hash", lambda p: [each.update(hash_fields=["dst_ip"]) for each in p["vips"]], "the queries for",
+        "client-hash",
+        lambda p: [each.update(hash_fields=["dst_ip"]) for each in p["vips"]],
+        "the queries for",
     ),
     "ports of clients do not count": (
-        "everything", lambda p: vip(p, "192.0.2.5/udp/53").update(hash_fields=["src_ip", "dst_port"]),
+        "everything",
+        lambda p: vip(p, "192.0.2.5/udp/53").update(hash_fields=["src_ip", "dst_port"]),
         "differ in src_port: all",
     ),
-}  # fmt: skip
+}
 
 
 def with_wrong_program(

@@ -30,12 +30,15 @@ from tests.packet.maintenance_specs import make_overdue
 from tests.packet.switches import ROOT, Switch
 
 VARIANTS = [
-    EXTENDED, HEAVY, DSR, NO_EXTENSION,
+    EXTENDED,
+    HEAVY,
+    DSR,
+    NO_EXTENSION,
     EXTENDED.replace("    selection: spray\n", "    selection: client\n"),
     EXTENDED.replace("'02:00:00:00:01:03'}", "'02:00:00:00:01:03', port: vf0}"),
     EXTENDED.replace("services: [dns], pool: near", "services: [dns, dot], pool: near, forwarding: ipip"),
     EXTENDED.replace("198.51.100.54", "198.51.100.64").replace("name: f3", "name: f33"),
-]  # fmt: skip
+]
 TUNNELED = "VIP tunneled 198.51.100.53 port 53/udp"
 EXPECTED = ["Broken pipe", "UNKNOWN_GROUP", "bad JSON-RPC message", "Protocol error"]
 

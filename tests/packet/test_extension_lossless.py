@@ -52,22 +52,28 @@ F4 = "- {name: f4, ipv4: 192.0.2.14, mac: '02:00:00:00:01:04', port: vf0}\n"
 NO_EXTENSION = edited(
     ("  extension:\n    ingress: {port: ext-in}\n    egress: {port: ext-out}\n", ""),
     ("    ipv4: 192.0.2.2\n    ipv6: '2001:db8::2'\n", ""),
-    (", forwarding: ipip", ""), ("    selection: spray\n", ""),
-)  # fmt: skip
+    (", forwarding: ipip", ""),
+    ("    selection: spray\n", ""),
+)
 SIIT = edited(
-    ("vips:\n", "  six:\n    slots: 16\n    backends:\n"
-     "      - {name: x1, ipv6: '2001:db8:53::11', mac: '02:00:00:00:04:01'}\n"
-     "      - {name: x2, ipv6: '2001:db8:53::12', mac: '02:00:00:00:04:02', port: vf1}\n"
-     "      - {name: x3, ipv6: '2001:db8:53::13', mac: '02:00:00:00:04:03', port: vf0}\nvips:\n"),
+    (
+        "vips:\n",
+        "  six:\n    slots: 16\n    backends:\n"
+        "      - {name: x1, ipv6: '2001:db8:53::11', mac: '02:00:00:00:04:01'}\n"
+        "      - {name: x2, ipv6: '2001:db8:53::12', mac: '02:00:00:00:04:02', port: vf1}\n"
+        "      - {name: x3, ipv6: '2001:db8:53::13', mac: '02:00:00:00:04:03', port: vf0}\nvips:\n",
+    ),
     ("pool: far, forwarding: ipip", "pool: six, forwarding: siit"),
-)  # fmt: skip
+)
 ALL_MOVED = edited(
     ("mac: '02:00:00:00:01:01'}", "mac: '02:00:00:00:11:01', port: vf1}"),
-    ("192.0.2.11,", "192.0.2.111,"), ("192.0.2.12,", "192.0.2.112,"), ("192.0.2.13,", "192.0.2.113,"),
+    ("192.0.2.11,", "192.0.2.111,"),
+    ("192.0.2.12,", "192.0.2.112,"),
+    ("192.0.2.13,", "192.0.2.113,"),
     ("mac: '02:00:00:00:01:02'}", "mac: '02:00:00:00:11:02', port: vf1}"),
     ("mac: '02:00:00:00:01:03'}", "mac: '02:00:00:00:11:03', port: vf1}"),
     ("pool: sprayed}", "pool: near}"),
-)  # fmt: skip
+)
 PROBE = ("  extension:\n", "  probe: {addresses: [10.53.0.9/24, '2001:db8:53::9/64']}\n  extension:\n")
 SPECS = {
     "base": BASE,
@@ -87,16 +93,23 @@ SPECS = {
     "siit with other backends": SIIT.replace("x1,", "y1,").replace("53::11", "53::21").replace("04:01", "04:11"),
     "siit with a backend renamed": SIIT.replace("x3,", "y3,"),
     "no extension": NO_EXTENSION,
-    "other address of a backend": edited(("192.0.2.12,", "192.0.2.112,"), ("'02:00:00:00:01:02'", "'02:00:00:00:01:42'")),
-}  # fmt: skip
+    "other address of a backend": edited(
+        ("192.0.2.12,", "192.0.2.112,"), ("'02:00:00:00:01:02'", "'02:00:00:00:01:42'")
+    ),
+}
 PAIRS = [("base", name) for name in SPECS if name != "base" and not name.startswith("siit, probed")] + [
-    ("siit, probed", "siit, probed, with other backends"), ("siit, probed", "no extension"),
-    ("siit", "siit with other backends"), ("siit", "siit with a backend renamed"), ("siit", "no extension"),
+    ("siit, probed", "siit, probed, with other backends"),
+    ("siit, probed", "no extension"),
+    ("siit", "siit with other backends"),
+    ("siit", "siit with a backend renamed"),
+    ("siit", "no extension"),
     ("siit with other backends", "siit with a backend renamed"),
-    ("all backends elsewhere", "backends swapped"), ("all backends elsewhere", "no extension"),
-    ("backend behind another port", "plain to tunnel"), ("VIP renumbered", "all backends elsewhere"),
+    ("all backends elsewhere", "backends swapped"),
+    ("all backends elsewhere", "no extension"),
+    ("backend behind another port", "plain to tunnel"),
+    ("VIP renumbered", "all backends elsewhere"),
     ("other address of a backend", "spray to slots"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +182,7 @@ def test_no_packet_is_lost_between_two_specs(
 
 BACKENDS = [  # name, IPv4, IPv6, MAC
     (f"b{i}", f"192.0.2.{100 + i}", f"2001:db8:53::{100 + i}", f"02:00:00:00:07:{i:02x}") for i in range(8)
-]  # fmt: skip
+]
 
 
 def drawn(draw: random.Random) -> str:
@@ -211,20 +224,23 @@ def test_no_packet_is_lost_in_random_changes(
 
 MISTAKES: dict[str, tuple[str, str, Callable[[pytest.MonkeyPatch], None]]] = {
     "the new program at once": (
-        "base", "tunnel to none",
+        "base",
+        "tunnel to none",
         lambda patch: patch.setattr(
             program_diff, "combine", lambda old, new, unserved: program_diff.CombinedProgram(new, ())
         ),
     ),
     "nothing sent early": (
-        "base", "backend behind another port",
+        "base",
+        "backend behind another port",
         lambda patch: patch.setattr(Handover, "stages", altered(lambda stages: replace(stages, early=()))),
     ),
     "nothing stays": (
-        "all backends elsewhere", "no extension",
+        "all backends elsewhere",
+        "no extension",
         lambda patch: patch.setattr(handover, "_staying", lambda *_: ()),
     ),
-}  # fmt: skip
+}
 
 
 def altered(change: Callable[[FlowStages], FlowStages]) -> Callable[..., FlowStages]:

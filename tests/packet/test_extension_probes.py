@@ -37,7 +37,8 @@ def test_probes_pass_the_proof() -> None:
 FLOWS: dict[str, tuple[Callable[[Flow], bool], Callable[[Flow], Flow] | None]] = {
     # what is broken: (which flows, what becomes of them: None removes them)
     "probes do not go to the extension": (
-        lambda f: of_table("egress")(f) and "ext-in" in f.actions and PROBE_MAC in f.actions, None,
+        lambda f: of_table("egress")(f) and "ext-in" in f.actions and PROBE_MAC in f.actions,
+        None,
     ),
     "probes go to the extension as queries": (
         lambda f: of_table("egress")(f) and "ext-in" in f.actions and PROBE_MAC in f.actions,
@@ -52,12 +53,14 @@ FLOWS: dict[str, tuple[Callable[[Flow], bool], Callable[[Flow], Flow] | None]] =
         lambda f: replace(f, actions=TO_QUERIES),
     ),
     "translated answers to probes leave as others": (
-        lambda f: of_table("extension")(f) and PROBE_MAC in f.match, None,
+        lambda f: of_table("extension")(f) and PROBE_MAC in f.match,
+        None,
     ),
     "a tunnel's end does not answer probes": (
-        lambda f: of_table("return")(f) and f.priority == 120 and "nw_src=192.0.2.1," in f.match, to("drop"),
+        lambda f: of_table("return")(f) and f.priority == 120 and "nw_src=192.0.2.1," in f.match,
+        to("drop"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", FLOWS)
@@ -100,14 +103,16 @@ PROGRAMS: dict[str, tuple[Callable[[Program], object], str]] = {
     "probes of clients": (lambda p: swap_probes(p, "192.0.2.4/udp/53"), "probe of n1"),
     "probes of spray": (lambda p: swap_probes(p, "192.0.2.6/udp/53"), "probe of n1"),
     "a backend that is down has no probes": (
-        lambda p: vip(p, "192.0.2.1/udp/53")["probes"].pop("far/away/10.0.0.14"), "probe of away",
+        lambda p: vip(p, "192.0.2.1/udp/53")["probes"].pop("far/away/10.0.0.14"),
+        "probe of away",
     ),
     "a VIP without a backend has no probes": (
-        lambda p: p["vips"].remove(vip(p, "192.0.2.9/udp/53")), "probe of g as gone 192.0.2.9",
+        lambda p: p["vips"].remove(vip(p, "192.0.2.9/udp/53")),
+        "probe of g as gone 192.0.2.9",
     ),
     "the MAC of probes": (lambda p: p["probe"].update(mac="02:00:00:00:09:09"), "probe of"),
     "the address of probes": (lambda p: p["probe"].update(ipv4="10.0.1.9"), "answer to probe of s1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", PROGRAMS)

@@ -64,9 +64,12 @@ def test_two_applies_at_once_leave_one_of_the_two(drained: Switch, tmp_path: Pat
 
 def test_verbs_wait_for_the_lock_until_their_timeout(drained: Switch, tmp_path: Path) -> None:
     verbs: list[tuple[object, ...]] = [
-        ("apply", spec_file(tmp_path, OTHER)), ("drain", "farm/ns2", "--yes"), ("reconcile",), ("rollback", "--yes"),
+        ("apply", spec_file(tmp_path, OTHER)),
+        ("drain", "farm/ns2", "--yes"),
+        ("reconcile",),
+        ("rollback", "--yes"),
         ("restore",),
-    ]  # fmt: skip
+    ]
     with Session(drained.database) as holder, nothing_changes(drained):
         holder.lock(BRIDGE)
         for verb in verbs:
@@ -121,10 +124,19 @@ def silent() -> Iterator[str]:
 def test_every_verb_gives_up_on_a_silent_server_in_time(tmp_path: Path) -> None:
     spec = spec_file(tmp_path)
     verbs: list[tuple[object, ...]] = [
-        ("plan", spec), ("apply", spec, "--yes"), ("verify", spec), ("drain", "farm/ns1"), ("undrain", "farm/ns1"),
+        ("plan", spec),
+        ("apply", spec, "--yes"),
+        ("verify", spec),
+        ("drain", "farm/ns1"),
+        ("undrain", "farm/ns1"),
         ("reconcile",),
-        ("history",), ("rollback", "--yes"), ("show", "current"), ("restore",), ("restore", "--arm"), ("status",),
-    ]  # fmt: skip
+        ("history",),
+        ("rollback", "--yes"),
+        ("show", "current"),
+        ("restore",),
+        ("restore", "--arm"),
+        ("status",),
+    ]
     with silent() as remote:
         for verb in verbs:
             start = time.monotonic()

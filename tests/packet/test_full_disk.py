@@ -29,8 +29,14 @@ from tests.packet.switches import BRIDGE, Switch, unexpected
 
 FORK = multiprocessing.get_context("fork")
 OTHERS = [
-    "Broken pipe", "Connection reset", "is already up", "receive error", "connection dropped", "flow_limit", "TABLE_FULL",
-]  # fmt: skip
+    "Broken pipe",
+    "Connection reset",
+    "is already up",
+    "receive error",
+    "connection dropped",
+    "flow_limit",
+    "TABLE_FULL",
+]
 CLAIMS = ("is corrected", "is back", "applied as state", "changed:", "the switch has state")
 
 
@@ -67,9 +73,11 @@ def change(kind: str, tmp_path: Path) -> Verb:
     other = tmp_path / "other.yaml"
     other.write_text(OTHER)
     return {
-        "drain": ("drain", "farm/ns1", "--yes"), "undrain": ("undrain", "farm/ns2"), "apply": ("apply", other, "--yes"),
+        "drain": ("drain", "farm/ns1", "--yes"),
+        "undrain": ("undrain", "farm/ns2"),
+        "apply": ("apply", other, "--yes"),
         "rollback": ("rollback", "--yes"),
-    }[kind]  # fmt: skip
+    }[kind]
 
 
 KINDS = ("drain", "undrain", "apply", "rollback")
@@ -94,9 +102,15 @@ def while_full(switch: Switch, tmp_path: Path) -> None:
     """Every verb: each says that OVSDB cannot write, or changes nothing; none claims what is not so."""
     tables = switch.tables()
     verbs: list[Verb] = [
-        ("reconcile",), ("apply", spec_file(tmp_path), "--yes"), ("restore",), ("drain", "spare/sp1", "--yes"),
-        ("undrain", "farm/ns1"), ("down", "farm/ns3", "--yes"), ("rollback", "--yes"), ("reconcile",),
-    ]  # fmt: skip
+        ("reconcile",),
+        ("apply", spec_file(tmp_path), "--yes"),
+        ("restore",),
+        ("drain", "spare/sp1", "--yes"),
+        ("undrain", "farm/ns1"),
+        ("down", "farm/ns3", "--yes"),
+        ("rollback", "--yes"),
+        ("reconcile",),
+    ]
     for verb in verbs:
         done = on(switch)(*verb)
         assert switch.tables() == tables, (verb, done)

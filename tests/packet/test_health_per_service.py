@@ -65,10 +65,11 @@ def _macs(switch: Switch, protocol: str, port: int) -> list[str]:
     found = []
     for slot in range(32):
         traced = switch.appctl(
-            "ofproto/trace", "br-dns",
+            "ofproto/trace",
+            "br-dns",
             f"in_port=p0,{protocol},dl_src=02:00:00:00:00:fe,dl_dst=02:00:00:00:00:53,nw_src=198.51.100.7,"
             f"nw_dst=192.0.2.53,nw_ttl=64,{protocol}_src={1024 + 2 * slot},{protocol}_dst={port}",
-        )  # fmt: skip
+        )
         found.append(traced.rpartition("->eth_dst")[0].rpartition("set_field:")[2])
     return found
 

@@ -167,8 +167,10 @@ def test_a_state_that_was_rolled_back_from_is_marked_and_no_target_unless_it_is_
     assert "with another spec; state 2 was rolled back from and can be named: dnsteer rollback N" in done.err
     states = on(applied)("history", "--json").json["states"]
     assert [(s["state"], s["rolled_back"], s["restores"]) for s in states] == [
-        (3, False, 1), (2, True, None), (1, False, None),
-    ]  # fmt: skip
+        (3, False, 1),
+        (2, True, None),
+        (1, False, None),
+    ]
     marked = ["note 2 (rolled back)" in line for line in on(applied)("history").out.splitlines()[1:]]
     assert marked == [False, True, False]
     assert on(applied)("rollback", "2", "--yes", "--note", "why", "--json").json["state"] == 4

@@ -48,10 +48,15 @@ def flags(site: str, families: str, *, probe: bool = False, nat: bool = False) -
 @pytest.mark.parametrize(
     ("site", "probe", "nat"),
     [
-        ("dsr", False, False), ("dsr", True, False), ("nat", False, True), ("nat", True, True),
-        ("resolvers", False, False), ("resolvers", True, False), ("resolvers", True, True),
+        ("dsr", False, False),
+        ("dsr", True, False),
+        ("nat", False, True),
+        ("nat", True, True),
+        ("resolvers", False, False),
+        ("resolvers", True, False),
+        ("resolvers", True, True),
     ],
-)  # fmt: skip
+)
 def test_every_site_is_proven(site: str, probe: bool, nat: bool, families: str, tmp_path: Path) -> None:
     spec = tmp_path / "site.yaml"
     done = run(*flags(site, families, probe=probe, nat=nat), "-o", spec)
@@ -175,9 +180,24 @@ def asked(answers: list[str], *words: object) -> tuple[int, str, str]:
 def test_answers_in_a_terminal_make_a_spec(tmp_path: Path) -> None:
     spec = tmp_path / "asked.yaml"
     answers = [
-        "nowhere", "nat", "example..org", "", "dpu-7", "ovs-netdev", "", "", V4, "", "ns1,192.0.2.11",
-        f"ns1,192.0.2.11,{MACS[0]}", f"ns2,192.0.2.12,{MACS[1]}", "", "192.0.2.1", "", NEXT_HOP,
-    ]  # fmt: skip
+        "nowhere",
+        "nat",
+        "example..org",
+        "",
+        "dpu-7",
+        "ovs-netdev",
+        "",
+        "",
+        V4,
+        "",
+        "ns1,192.0.2.11",
+        f"ns1,192.0.2.11,{MACS[0]}",
+        f"ns2,192.0.2.12,{MACS[1]}",
+        "",
+        "192.0.2.1",
+        "",
+        NEXT_HOP,
+    ]
     code, questions, shown = asked(answers, "-o", spec)
     assert code == 0, questions
     assert "found 'nowhere'; expected one of dsr, nat, resolvers" in questions

@@ -67,9 +67,7 @@ def held(switch: Switch) -> Held:
     assert [int(m.split(",")[0].removeprefix("cookie="), 16) & 0xFFFFFFFFFF for m in marked] == [record.marker]
     found = [s for s in states if isinstance(s, AppliedState)]
     assert [s.number for s in found[:1]] == [record.number]
-    return Held(
-        switch.bridges(), switch.ports(), tables, record.overlay, found, record.number, record.name
-    )  # fmt: skip
+    return Held(switch.bridges(), switch.ports(), tables, record.overlay, found, record.number, record.name)
 
 
 def verb(switch: Switch, kind: str, now: Held) -> Callable[[], object]:

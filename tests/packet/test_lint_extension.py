@@ -75,8 +75,9 @@ def test_flows_of_a_shared_address_belong_to_their_service() -> None:
     """UDP and TCP of one address are two VIPs, of which the extension serves one."""
     found = report("spray", "ovs-doca")
     assert {(p.vip, p.service, bool(p.hops)) for p in found.paths} == {
-        ("dns-udp", "udp/53", True), ("dns-tcp", "tcp/53", False),
-    }  # fmt: skip
+        ("dns-udp", "udp/53", True),
+        ("dns-tcp", "tcp/53", False),
+    }
     assert {p.rules for p in found.paths if p.hops and p.family == "ipv4"} == {1 + 3}  # three backends
 
 
@@ -96,9 +97,11 @@ def test_tunnels_and_translations_change_the_length() -> None:
         if hop.by == "extension"
     }
     assert grows == {
-        ("dns", "ipv4", "query"): (25.0, 40), ("dns", "ipv6", "query"): (32.5, 40),
-        ("dns4", "ipv4", "query"): (20.0, 20), ("dns4", "ipv4", "answer"): (-20.0, -20),
-    }  # fmt: skip
+        ("dns", "ipv4", "query"): (25.0, 40),
+        ("dns", "ipv6", "query"): (32.5, 40),
+        ("dns4", "ipv4", "query"): (20.0, 20),
+        ("dns4", "ipv4", "answer"): (-20.0, -20),
+    }
 
 
 @pytest.mark.parametrize("name", profile_names())

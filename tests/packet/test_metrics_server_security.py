@@ -25,9 +25,17 @@ def test_certificate_expiry_and_console_url_are_exported(pki: Path, tmp_path: Pa
         shutil.copy(pki / f"web.{suffix}", tmp_path)
     token = secrets_in(tmp_path / "tokens", bob="read")["bob"]
     running = Agent(
-        Nowhere(tmp_path), tmp_path / "log", what, "127.0.0.1:0", "--console-tokens", str(tmp_path / "tokens"),  # type: ignore[arg-type]
-        "--console-tls-cert", str(tmp_path / "web.pem"), "--console-tls-key", str(tmp_path / "web.key"),
-    )  # fmt: skip
+        Nowhere(tmp_path),
+        tmp_path / "log",
+        what,
+        "127.0.0.1:0",
+        "--console-tokens",
+        str(tmp_path / "tokens"),  # type: ignore[arg-type]
+        "--console-tls-cert",
+        str(tmp_path / "web.pem"),
+        "--console-tls-key",
+        str(tmp_path / "web.key"),
+    )
     try:
         port = serves_at(running, what.removeprefix("--")).rpartition(":")[2]
         with httpx.Client(

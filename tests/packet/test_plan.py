@@ -94,7 +94,7 @@ EDITS: dict[str, Edit] = {
     "all down but one": lambda s: [b.update(state="down") for b in backends(s)[1:]],
     "another order": lambda s: backends(s).reverse(),
     "other address": lambda s: backends(s)[0].update(ipv4="192.0.2.99"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", EDITS)
@@ -206,12 +206,21 @@ def test_plan_changes_nothing(applied: Switch, tmp_path: Path) -> None:
     text = spec_file(tmp_path, text_of(EDITS["several"]))
     conf, tables = applied.conf(), applied.tables()
     looks: list[tuple[object, ...]] = [
-        ("plan", text), ("plan", text, "-v", "--json"), ("apply", text, "--dry-run", "--yes"),
+        ("plan", text),
+        ("plan", text, "-v", "--json"),
+        ("apply", text, "--dry-run", "--yes"),
         ("drain", "farm/ns1", "--dry-run"),
-        ("drain", "farm/ns1", "--over", "60s", "--dry-run"), ("down", "farm/ns1", "--dry-run", "--yes"),
-        ("undrain", "farm/ns1", "--dry-run"), ("up", "farm/ns1", "--dry-run"), ("reconcile", "--dry-run"), ("history",),
-        ("restore", "--dry-run"), ("restore", "--arm", "--dry-run"), ("show", "current"), ("verify", text),
-    ]  # fmt: skip
+        ("drain", "farm/ns1", "--over", "60s", "--dry-run"),
+        ("down", "farm/ns1", "--dry-run", "--yes"),
+        ("undrain", "farm/ns1", "--dry-run"),
+        ("up", "farm/ns1", "--dry-run"),
+        ("reconcile", "--dry-run"),
+        ("history",),
+        ("restore", "--dry-run"),
+        ("restore", "--arm", "--dry-run"),
+        ("show", "current"),
+        ("verify", text),
+    ]
     for verb in looks:
         done = on(applied)(*verb)
         assert done.code in (0, Exit.DIFFERENT), (verb, done)

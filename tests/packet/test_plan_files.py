@@ -173,13 +173,25 @@ def test_a_plan_of_another_version_is_refused(applied: Switch, plan: Path) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "", "\n", "{", "[]", "null", "7", '"x"', "{}", "[[1]]", FARM,
-        '{"format": "dnsteer plan 1"}', '{"format": "dnsteer plan 9"}',
-        '{"format": []}', '{"sum": 1}', "\0" * 50,
+        "",
+        "\n",
+        "{",
+        "[]",
+        "null",
+        "7",
+        '"x"',
+        "{}",
+        "[[1]]",
+        FARM,
+        '{"format": "dnsteer plan 1"}',
+        '{"format": "dnsteer plan 9"}',
+        '{"format": []}',
+        '{"sum": 1}',
+        "\0" * 50,
         "[" * 100_000,
     ],
     ids=lambda text: repr(text[:12]),
-)  # fmt: skip
+)
 def test_malformed_plan_files_are_refused(applied: Switch, tmp_path: Path, text: str) -> None:
     file = tmp_path / "plan.json"
     file.write_text(text)
@@ -213,10 +225,13 @@ MOVES: dict[str, Callable[[Switch, Path], object]] = {
     "state": lambda s, d: on(s)("apply", spec_file(d, old="weight: 2", new="weight: 3")),
     "drain": lambda s, d: on(s)("drain", "farm/ns1"),
     "other drain": lambda s, d: (
-        on(s)("drain", "farm/ns3"), on(s)("undrain", "farm/ns3"), on(s)("down", "spare/sp1", "--yes"),
+        on(s)("drain", "farm/ns3"),
+        on(s)("undrain", "farm/ns3"),
+        on(s)("down", "spare/sp1", "--yes"),
     ),
     "rollback and back": lambda s, d: (
-        on(s)("apply", spec_file(d, old="weight: 2", new="weight: 3")), on(s)("rollback", "--yes")
+        on(s)("apply", spec_file(d, old="weight: 2", new="weight: 3")),
+        on(s)("rollback", "--yes"),
     ),
     "flow removed": lambda s, d: s.ofctl("del-flows", "table=40"),
     "flow changed": lambda s, d: s.ofctl("mod-flows", "table=30 actions=drop"),
@@ -224,11 +239,13 @@ MOVES: dict[str, Callable[[Switch, Path], object]] = {
         "add-flow", "cookie=0xd453070000000001,table=30,priority=3,tcp,actions=drop"
     ),
     "port removed": lambda s, d: s.vsctl("del-port", BRIDGE, "p1"),
-    "port of others added": lambda s, d: s.vsctl("add-port", BRIDGE, "x0", "--", "set", "Interface", "x0", "type=dummy"),
+    "port of others added": lambda s, d: s.vsctl(
+        "add-port", BRIDGE, "x0", "--", "set", "Interface", "x0", "type=dummy"
+    ),
     "fail mode": lambda s, d: s.vsctl("del-fail-mode", BRIDGE),
     "bridge removed": lambda s, d: s.vsctl("del-br", BRIDGE),
     "bridge made anew": lambda s, d: (fresh(s), on(s)("apply", spec_file(d, old="weight: 2", new="weight: 5"))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", MOVES)

@@ -319,8 +319,11 @@ def test_leftovers_of_a_killed_process_are_removed_at_the_next_start(
     assert all(path.exists() for path in found.values())
     with Switch() as switch:
         assert {path.name for path in folder.iterdir()} == {
-            found["runs"].name, found["kept"].name, switch.dir.name, stranger.name
-        }  # fmt: skip
+            found["runs"].name,
+            found["kept"].name,
+            switch.dir.name,
+            stranger.name,
+        }
     processes["runs"].communicate("")
     assert not found["runs"].exists()
     tools.shutil.rmtree(folder)

@@ -11,14 +11,18 @@ import pytest
 from tests.packet.command import FARM, on, run, spec_file
 from tests.packet.switches import LARGE, Switch, unexpected
 
-MIXED = LARGE.replace("services: [dns]", "services: [dns, dot, doq, doh]").replace(
-    "    pool: direct\n",
-    "    pool: direct\n  empty: {addresses: [198.51.100.55], services: [dns], pool: off}\n",
-).replace(
-    "vips:\n",
-    "  off:\n    slots: 16\n    on_all_down: drop\n    backends:\n"
-    "      - {name: z, ipv4: 10.53.0.14, mac: '02:00:00:00:03:04', port: vf2, state: down}\nvips:\n",
-)  # fmt: skip
+MIXED = (
+    LARGE.replace("services: [dns]", "services: [dns, dot, doq, doh]")
+    .replace(
+        "    pool: direct\n",
+        "    pool: direct\n  empty: {addresses: [198.51.100.55], services: [dns], pool: off}\n",
+    )
+    .replace(
+        "vips:\n",
+        "  off:\n    slots: 16\n    on_all_down: drop\n    backends:\n"
+        "      - {name: z, ipv4: 10.53.0.14, mac: '02:00:00:00:03:04', port: vf2, state: down}\nvips:\n",
+    )
+)
 
 
 @pytest.fixture
@@ -40,13 +44,18 @@ def test_probes_cover_each_kind_of_pool_and_service(switch: Switch, tmp_path: Pa
             (("198.51.100.53", "2001:db8:1::53"), hashed, (("udp", 53), ("tcp", 53))),
             (("198.51.100.54", "2001:db8:1::54"), direct, (("udp", 53), ("tcp", 53), ("tls", 853))),
         )
-        for address in addresses for backend in backends for transport, port in services
-    )  # fmt: skip
+        for address in addresses
+        for backend in backends
+        for transport, port in services
+    )
     assert Counter((q["address"], q["transport"], q["port"], q["backend"]) for q in found["questions"]) == want
     assert {len(q["source_ports"]) for q in found["questions"] if q["backend"]} == {4}
     assert [q["source_ports"] for q in found["questions"] if not q["backend"]] == [[]] * 8
-    unasked = [f"VIP straight {a} {s} is not asked" for a in ("198.51.100.54", "2001:db8:1::54")
-               for s in ("udp/853: DoQ", "tcp/443: DoH")]  # fmt: skip
+    unasked = [
+        f"VIP straight {a} {s} is not asked"
+        for a in ("198.51.100.54", "2001:db8:1::54")
+        for s in ("udp/853: DoQ", "tcp/443: DoH")
+    ]
     unasked += [f"VIP empty 198.51.100.55 {p}/53: no backend of pool off is left to answer" for p in ("udp", "tcp")]
     assert found["unasked"] == unasked
 
@@ -82,8 +91,11 @@ def test_an_address_that_is_no_vip_is_asked_by_udp(switch: Switch, tmp_path: Pat
     (question,) = found["questions"]
     assert found["notes"] == ["203.0.113.1: no VIP has it, so only that something answers is tested"]
     assert (question["address"], question["transport"], question["port"], question["source_ports"]) == (
-        "203.0.113.1", "udp", 53, [],
-    )  # fmt: skip
+        "203.0.113.1",
+        "udp",
+        53,
+        [],
+    )
 
 
 CHECKED = FARM.replace(
@@ -94,9 +106,15 @@ CHECKED = FARM.replace(
     "      - {query: {name: example.net}}\n",
 ).replace("  spare:\n", "  spare:\n    health: {}\n")
 LIVENESS = {
-    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"], "aa": None, "aa_rcodes": [], "ra": None, "ra_rcodes": [],
-    "answers": 0, "answer": [], "serial_at_least": None,
-}  # fmt: skip
+    "rcode": ["NOERROR", "NXDOMAIN", "REFUSED"],
+    "aa": None,
+    "aa_rcodes": [],
+    "ra": None,
+    "ra_rcodes": [],
+    "answers": 0,
+    "answer": [],
+    "serial_at_least": None,
+}
 PLAIN = {"recursion": False, "rdclass": "IN", "cd": False, "do": False, "edns_size": 0, "timeout": 0.5}
 
 
@@ -132,8 +150,9 @@ def test_probes_of_a_new_spec_ask_only_existing_services(switch: Switch, tmp_pat
     assert [(q["address"], q["transport"], q["backend"], q["query"]["name"]) for q in asked] == [
         (address, transport, backend, name)
         for address, backends, name in (("192.0.2.53", ("ns2", "ns3"), "example.org."), ("192.0.2.54", ("sp2",), "."))
-        for transport in ("udp", "tcp") for backend in backends
-    ]  # fmt: skip
+        for transport in ("udp", "tcp")
+        for backend in backends
+    ]
     assert dnsteer("probes", *options, "--address", "192.0.2.99").json["questions"] == []
     wrong = dnsteer("probes", "--spec", spec_file(tmp_path), "--backend", "farm/ns1")
     assert wrong.code == 64 and "--spec is about queries through the VIPs" in wrong.err

@@ -44,8 +44,11 @@ OTHERS = (
 PORTS = ("p0", "vf0", "vf1", "ext-in", "ext-out")
 SAID = "another version of dnsteer made the tables, with other numbers: they get the numbers of this one"
 LAYOUTS = {
-    "with gaps": WITH_GAPS, "one by one": ONE_BY_ONE, "in place of others": IN_PLACE_OF_OTHERS, "all above": ALL_ABOVE,
-}  # fmt: skip
+    "with gaps": WITH_GAPS,
+    "one by one": ONE_BY_ONE,
+    "in place of others": IN_PLACE_OF_OTHERS,
+    "all above": ALL_ABOVE,
+}
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,13 @@ HEAVIER = FARM.replace("weight: 2", "weight: 3")
 
 
 EXPECTED = [
-    "Broken pipe", "is already up", "receive error", "connection dropped", "UNKNOWN_GROUP", "OFPT_BUNDLE",
-]  # fmt: skip
+    "Broken pipe",
+    "is already up",
+    "receive error",
+    "connection dropped",
+    "UNKNOWN_GROUP",
+    "OFPT_BUNDLE",
+]
 
 
 def restart(switch: Switch) -> None:

@@ -154,11 +154,13 @@ class Traffic:
     def send(self, *source_ports: int) -> None:
         frames = [
             bytes(
-                Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src="198.51.100.7", dst="192.0.2.53")
-                / UDP(sport=port, dport=53) / DNS(id=port, qd=DNSQR(qname="example.com"))
+                Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53")
+                / IP(src="198.51.100.7", dst="192.0.2.53")
+                / UDP(sport=port, dport=53)
+                / DNS(id=port, qd=DNSQR(qname="example.com"))
             ).hex()
             for port in source_ports
-        ]  # fmt: skip
+        ]
         for start in range(0, len(frames), 50):
             self.switch.appctl("netdev-dummy/receive", "p0", *frames[start : start + 50])
 

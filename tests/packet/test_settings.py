@@ -375,8 +375,20 @@ def test_a_restore_without_a_restart_puts_it_right(applied: Switch) -> None:
 
 def test_an_adopted_bridge_is_put_right(one: Switch) -> None:
     clean(one)
-    one.vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, "datapath_type=netdev", "rstp_enable=true", "--", "add-port",
-              BRIDGE, "p0")  # fmt: skip
+    one.vsctl(
+        "add-br",
+        BRIDGE,
+        "--",
+        "set",
+        "Bridge",
+        BRIDGE,
+        "datapath_type=netdev",
+        "rstp_enable=true",
+        "--",
+        "add-port",
+        BRIDGE,
+        "p0",
+    )
     one.ofctl("set-frags", "drop")
     done = apply(SPEC, one.database, adopt=True)
     assert {s for s in done.settings if "->" in s} >= {"rstp_enable true -> false", "set-frags drop -> normal"}

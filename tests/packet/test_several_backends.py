@@ -27,8 +27,9 @@ def test_backends_of_two_pools_move_together(applied: Switch) -> None:
     assert done.code == 0, done.err
     assert moved_pools(done) == ["farm", "spare"]
     assert done.json["backends"] == [
-        {"pool": "farm", "backend": "ns1", "slots": 32}, {"pool": "spare", "backend": "sp1", "slots": 16},
-    ]  # fmt: skip
+        {"pool": "farm", "backend": "ns1", "slots": 32},
+        {"pool": "spare", "backend": "sp1", "slots": 16},
+    ]
     assert "backend" not in done.json  # of one alone it says which
     assert out_now(applied) == [("farm", "ns1", "drain"), ("spare", "sp1", "drain")]
     entries = overlay(applied)

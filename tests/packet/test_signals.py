@@ -99,8 +99,12 @@ class Run:
         env = {**os.environ, "PYTHONPATH": str(ROOT / "generator"), "TMPDIR": str(folder)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dnsteer", *map(str, args)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+            start_new_session=True,
+        )
 
     def wait_until_it_listens(self) -> None:
         """Until its handlers of signals are there: the interpreter's own start is not ours to clean up."""

@@ -25,9 +25,28 @@ from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
 
 MANY = spec_of(LARGE)
 KEYS = {
-    "ok", "bridge", "switch", "state", "reachable", "reason", "tables", "flow_restore_wait", "interrupted", "interval",
-    "vips", "pools", "overlay", "agent", "attention", "role", "withdrawn", "drift", "drift_count", "warnings", "errors",
-}  # fmt: skip
+    "ok",
+    "bridge",
+    "switch",
+    "state",
+    "reachable",
+    "reason",
+    "tables",
+    "flow_restore_wait",
+    "interrupted",
+    "interval",
+    "vips",
+    "pools",
+    "overlay",
+    "agent",
+    "attention",
+    "role",
+    "withdrawn",
+    "drift",
+    "drift_count",
+    "warnings",
+    "errors",
+}
 
 
 def record_of(target: TargetSwitch) -> AppliedState:
@@ -133,10 +152,14 @@ def test_flows_that_were_loaded_anew_give_no_rate(switch: Switch) -> None:
 
 
 def test_status_shows_backends_out_of_service_and_slots_of_the_tables(switch: Switch) -> None:
-    text = LARGE.replace("slots: 32\n    backends:\n", "slots: 32\n    backends:\n" + "".join(
-        f"      - {{name: {n}, ipv4: 10.53.0.{i}, ipv6: '2001:db8:53::{i}', mac: '02:00:00:00:04:{i}'{more}}}\n"
-        for n, i, more in (("d", 21, ", weight: 2"), ("e", 22, ", state: down"), ("f", 23, ""))
-    ))  # fmt: skip
+    text = LARGE.replace(
+        "slots: 32\n    backends:\n",
+        "slots: 32\n    backends:\n"
+        + "".join(
+            f"      - {{name: {n}, ipv4: 10.53.0.{i}, ipv6: '2001:db8:53::{i}', mac: '02:00:00:00:04:{i}'{more}}}\n"
+            for n, i, more in (("d", 21, ", weight: 2"), ("e", 22, ", state: down"), ("f", 23, ""))
+        ),
+    )
     target = deployed(switch, text)
     out(target, "direct/d", over=100, note="slowly", ago=40)
     change_overlay(target, None, advance, time=NOW)
@@ -145,8 +168,12 @@ def test_status_shows_backends_out_of_service_and_slots_of_the_tables(switch: Sw
     found = status(switch)
     here = backends(found, "direct")
     assert {n: b["state"] for n, b in here.items()} == {
-        "a": "drained", "c": "up", "d": "draining", "e": "down", "f": "down",
-    }  # fmt: skip
+        "a": "drained",
+        "c": "up",
+        "d": "draining",
+        "e": "down",
+        "f": "down",
+    }
     assert [(n, b["down_in_spec"]) for n, b in here.items() if b["down_in_spec"]] == [("e", True)]
     assert (here["d"]["drained"], here["d"]["note"], here["c"]["by"]) == (0.4, "slowly", None)
     assert here["a"]["until"] == (NOW + timedelta(hours=2)).isoformat(timespec="milliseconds")

@@ -111,8 +111,9 @@ def test_without_the_switch_the_record_is_shown(switch: Switch) -> None:
     assert "is ovs-vswitchd running?" in found["reason"]
     here = backends(found, "direct")
     assert [(b["state"], b["slots"], b["packets_per_second"]) for b in here.values()] == [
-        ("drained", 0, None), ("up", 32, None),
-    ]  # fmt: skip
+        ("drained", 0, None),
+        ("up", 32, None),
+    ]
     assert (found["state"]["note"], found["interval"], found["drift"]) == ("change 4711", None, None)
     people = cli("status", "--db", switch.database)
     assert people.returncode == 69

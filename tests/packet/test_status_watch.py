@@ -109,9 +109,14 @@ def test_a_terminal_shows_top_and_is_left_as_it_was(switch: Switch) -> None:
         return shown[seen:]
 
     with watching(
-        switch.database, "nat", "direct", stdin=theirs, stdout=theirs, stderr=theirs,
+        switch.database,
+        "nat",
+        "direct",
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    ) as process:  # fmt: skip
+    ) as process:
         text = until(b"with 'nat,direct'")
         assert text.startswith(b"note: status --watch is dnsteer top")
         assert b"198.51.100.53" in text and b"direct/a" in text

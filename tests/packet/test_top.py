@@ -124,9 +124,14 @@ def terminal(switch: Switch, *args: str) -> Iterator[tuple[subprocess.Popen[byte
 
     argv = [sys.executable, "-m", "dnsteer", "top", "--interval", "0.5s", "--db", switch.database, *args]
     process = subprocess.Popen(
-        argv, env=ENV, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        argv,
+        env=ENV,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
         preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
-    )  # fmt: skip
+    )
     try:
         yield process, ours, until
         assert termios.tcgetattr(theirs) == before

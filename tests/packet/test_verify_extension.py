@@ -39,8 +39,14 @@ def on_doca(example: str) -> Loaded:
 
 
 def observed(example: str, here: tuple[str, ...], lost: tuple[str, ...] = ()) -> Observation:
-    found = Recorded([{"offloaded": [line.replace("dp:ovs", "offloaded:yes, dp:doca") for line in here],
-                       "non-offloaded": list(lost)}])  # fmt: skip
+    found = Recorded(
+        [
+            {
+                "offloaded": [line.replace("dp:ovs", "offloaded:yes, dp:doca") for line in here],
+                "non-offloaded": list(lost),
+            }
+        ]
+    )
     return observe(
         on_doca(example), profile("ovs-doca"), found, RunningSwitch(DATAPATH, CONFIG, {}), wait=lambda _: None
     )

@@ -187,8 +187,11 @@ def test_a_host_is_drained_in_one_change(applied_workers: Switch) -> None:
         assert "resolvers/r1 is drained already" in dnsteer("drain", "resolvers/r1", "--yes").out
     assert dnsteer("undrain", "resolvers/r1.2").code == 0
     assert states(applied_workers, "resolvers") == {
-        **dict.fromkeys(HOST, "drained"), "r1.2": "up", "r2.0": "up", "r2.1": "up",
-    }  # fmt: skip
+        **dict.fromkeys(HOST, "drained"),
+        "r1.2": "up",
+        "r2.0": "up",
+        "r2.1": "up",
+    }
     assert dnsteer("undrain", "resolvers/r1").code == 0
     assert applied_workers.tables() == base
 

@@ -23,11 +23,18 @@ from tests.servers.upstream import primary
 from tests.servers.zones import ZONE, Root, zone_text
 
 AUTHORITATIVE: tuple[type[NameServer], ...] = (
-    authoritative.Nsd, authoritative.Bind, authoritative.Knot, authoritative.PowerDns,
-)  # fmt: skip
+    authoritative.Nsd,
+    authoritative.Bind,
+    authoritative.Knot,
+    authoritative.PowerDns,
+)
 RESOLVERS: tuple[type[NameServer], ...] = (
-    resolvers.BindResolver, resolvers.Unbound, resolvers.Recursor, resolvers.KnotResolver, resolvers.Dnsmasq,
-)  # fmt: skip
+    resolvers.BindResolver,
+    resolvers.Unbound,
+    resolvers.Recursor,
+    resolvers.KnotResolver,
+    resolvers.Dnsmasq,
+)
 CHECKS = {
     "left out": "health: {}",
     "authoritative": "serves: authoritative\nhealth: {query: {name: example.org}}",

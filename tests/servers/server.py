@@ -101,8 +101,12 @@ class NameServer(ABC):
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*guard, *netns_exec(self.space, ["sh", "-c", "\n".join(lines)])],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=program_environment(), start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=program_environment(),
+                start_new_session=True,
+            )
         self._wait_until_it_answers()
 
     def _make_copies(self) -> None:

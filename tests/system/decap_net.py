@@ -159,8 +159,19 @@ def build_network(server: str, wire: str, client: str) -> None:
         run(netns_exec(space, ["ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"]))
     run(["ip", "-n", wire, "link", "set", "eth0", "up"])
     for version, length in ((4, 24), (6, 64)):
-        run(["ip", "-n", server, "address", "add", f"{SERVER[version]}/{length}", "dev", "eth0",
-             *(["nodad"] if version == 6 else [])])  # fmt: skip
+        run(
+            [
+                "ip",
+                "-n",
+                server,
+                "address",
+                "add",
+                f"{SERVER[version]}/{length}",
+                "dev",
+                "eth0",
+                *(["nodad"] if version == 6 else []),
+            ]
+        )
         # Without nodad an IPv6 address is tentative for a moment, on the loopback too, and nobody can bind it.
         run(["ip", "-n", server, "address", "add", VIP[version], "dev", "lo", *(["nodad"] if version == 6 else [])])
     run(["ip", "-n", server, "link", "set", "eth0", "up"])

@@ -97,9 +97,10 @@ def machine(folder: Path, server: Server = nsd) -> Iterator[tuple[Site, Running]
 def write_bare_inventory(folder: Path, shell: Path) -> None:
     """An inventory that says how hosts are reached, and nothing else that can be left out."""
     reached = {
-        "ansible_connection": "netns", "ansible_netns_name": NETNS,
+        "ansible_connection": "netns",
+        "ansible_netns_name": NETNS,
         "ansible_python_interpreter": sys.executable,
-    }  # fmt: skip
+    }
     groups = {
         "dpus": {"hosts": {"dpu-1": {**reached, "ansible_shell_executable": str(shell)}}},
         "clients": {"hosts": {"client": reached}},

@@ -34,8 +34,11 @@ HEALTH = """\
 def watched(name: str, addresses: str, tmp_path: Path, **changes: str) -> Iterator[tuple[lab.LabState, Agent, Loaded]]:
     """A lab with an example whose servers an agent asks through the bridge."""
     text = (EXAMPLES / f"{name}.yaml").read_text()
-    for old, new in {"  extension:\n": f"  probe: {{addresses: [{addresses}]}}\n  extension:\n",
-                     "    slots: 64\n": HEALTH, **changes}.items():  # fmt: skip
+    for old, new in {
+        "  extension:\n": f"  probe: {{addresses: [{addresses}]}}\n  extension:\n",
+        "    slots: 64\n": HEALTH,
+        **changes,
+    }.items():
         assert old in text
         text = text.replace(old, new)
     file = tmp_path / f"{name}.yaml"

@@ -38,9 +38,12 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text, pools = re.subn(r"    health:.*\n(?:      - .*\n)+", CHECKS, text)
     assert pools == 2
     text = changed(
-        ("  secondary:\n", "  second: {addresses: [192.0.2.54, '2001:db8::54'], services: [dns], pool: authoritative}\n"
-         "  secondary:\n"), text=text,
-    ).replace("services: [dns]\n", "services: [dns, doq, doh]\n")  # fmt: skip
+        (
+            "  secondary:\n",
+            "  second: {addresses: [192.0.2.54, '2001:db8::54'], services: [dns], pool: authoritative}\n  secondary:\n",
+        ),
+        text=text,
+    ).replace("services: [dns]\n", "services: [dns, doq, doh]\n")
     file = tmp_path_factory.mktemp("agent") / "services.yaml"
     file.write_text(text)
     return file

@@ -93,8 +93,9 @@ class Real(PrivateSwitch):
     def run(self, script: str, *args: str) -> tuple[int, list[str], str]:
         """Exit code of a script, what it changed, and what it said on standard error."""
         env = {**os.environ, **self.env, "DNSTEER_DB": self.database}
-        done = subprocess.run([str(self.scripts / script), *args], capture_output=True, text=True, check=False,
-                              env=env, timeout=120)  # fmt: skip
+        done = subprocess.run(
+            [str(self.scripts / script), *args], capture_output=True, text=True, check=False, env=env, timeout=120
+        )
         changed = [line.split(": changed: ")[1] for line in done.stdout.splitlines() if ": changed: " in line]
         return done.returncode, changed, done.stderr
 

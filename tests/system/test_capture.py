@@ -120,7 +120,7 @@ def test_devices_give_exactly_the_packets_of_the_vip(devices: Switch, wire: sock
         Ether(**TO_VIP) / six,
         Ether(**TO_VIP) / clients / IPv6ExtHdrFragment(nh=17, offset=181, id=9) / Raw(b"y" * 30),
         Ether(**TO_VIP) / error,
-    ]  # fmt: skip
+    ]
     others = [
         Ether(**TO_VIP) / query("192.0.2.54"),
         Ether(src=TO_VIP["src"], dst="ff:ff:ff:ff:ff:ff") / ARP(psrc="192.0.2.1", pdst="192.0.2.53"),

@@ -132,10 +132,11 @@ def accepted() -> dict[str, tuple[str, bytes]]:
         "padded after the outer packet": ("4in4", padded + bytes(9)),
         "padded within the outer packet": ("6in6", bytes(ethernet() / outer(6, 6) / query(6) / Raw(bytes(5)))),
         "options in the inner header": (
-            "4in6", bytes(ethernet() / outer(4, 6) / query(4, options=[IPOption_NOP()] * 8)),
+            "4in6",
+            bytes(ethernet() / outer(4, 6) / query(4, options=[IPOption_NOP()] * 8)),
         ),
         "TCP": ("6in4", bytes(ethernet() / outer(6, 4) / ip(6, CLIENT[6], VIP[6]) / TCP(dport=5353, flags="R"))),
-    }  # fmt: skip
+    }
 
 
 @root
@@ -159,7 +160,7 @@ def left_alone() -> dict[str, tuple[str, bytes]]:
         "no tunnel, IPv6": ("passed", bytes(ethernet() / query(6))),
         "ARP": ("passed", bytes(ethernet() / ARP(op=2, psrc=BALANCER[4], pdst=SERVER[4]))),
         "GRE": ("passed", bytes(ethernet() / ip(4, BALANCER[4], SERVER[4], proto=47) / GRE() / query(4))),
-        "unknown type": ("passed", bytes(ethernet()) [:12] + b"\x88\xb5" + bytes(46)),
+        "unknown type": ("passed", bytes(ethernet())[:12] + b"\x88\xb5" + bytes(46)),
         "an Ethernet header only": ("passed", four[:ETHERNET]),
         "less than an IPv4 header": ("passed", four[: ETHERNET + 19]),
         "less than an IPv6 header": ("passed", six[: ETHERNET + 39]),
@@ -182,7 +183,8 @@ def left_alone() -> dict[str, tuple[str, bytes]]:
         "inner IPv6 version": ("malformed", changed(six, at6, b"\x70")),
         "inner IPv4 header length": ("malformed", changed(four, at4, b"\x44")),
         "inner IPv4 header longer than its packet": (
-            "malformed", changed(bytes(ethernet() / outer(4, 4) / to4), at4, b"\x46"),
+            "malformed",
+            changed(bytes(ethernet() / outer(4, 4) / to4), at4, b"\x46"),
         ),
         "inner IPv4 longer than the outer": ("malformed", bytes(ethernet() / outer(4, 4) / query(4, len=37))),
         "inner IPv6 longer than the outer": ("malformed", changed(six, at6 + 4, b"\xff\xff")),
@@ -195,7 +197,8 @@ def left_alone() -> dict[str, tuple[str, bytes]]:
         "inner IPv6 options": ("unsupported", bytes(ethernet() / outer(6, 6) / to6 / IPv6ExtHdrHopByHop() / UDP())),
         "inner ICMP": ("unsupported", bytes(ethernet() / outer(4, 4) / to4 / ICMP())),
         "inner router advertisement": (
-            "unsupported", bytes(ethernet() / outer(6, 4) / ip(6, "fe80::1", VIP[6], hlim=255) / ICMPv6ND_RA()),
+            "unsupported",
+            bytes(ethernet() / outer(6, 4) / ip(6, "fe80::1", VIP[6], hlim=255) / ICMPv6ND_RA()),
         ),
         "a tunnel in a tunnel": ("unsupported", bytes(ethernet() / outer(4, 4) / outer(4, 4) / query(4))),
         "to everyone's MAC": ("unsupported", changed(four, 0, b"\xff" * 6)),
@@ -207,21 +210,25 @@ def left_alone() -> dict[str, tuple[str, bytes]]:
         "to another IPv6 address": ("no_tunnel", tunneled("4in6", dst="2001:db8::12")),
         "to the VIP itself": ("no_tunnel", tunneled("4in4", dst=VIP[4])),
         "IPv4 addresses mapped into IPv6": (
-            "no_tunnel", tunneled("4in6", src=f"::ffff:{BALANCER[4]}", dst=f"::ffff:{SERVER[4]}"),
+            "no_tunnel",
+            tunneled("4in6", src=f"::ffff:{BALANCER[4]}", dst=f"::ffff:{SERVER[4]}"),
         ),
         "IPv4 addresses in IPv6's first bits": (
-            "no_tunnel", tunneled("4in6", src=in_ipv6(BALANCER[4]), dst=in_ipv6(SERVER[4])),
+            "no_tunnel",
+            tunneled("4in6", src=in_ipv6(BALANCER[4]), dst=in_ipv6(SERVER[4])),
         ),
         "inner IPv4 to the server's own address": (
-            "no_vip", bytes(ethernet() / outer(4, 4) / ip(4, CLIENT[4], SERVER[4]) / UDP()),
+            "no_vip",
+            bytes(ethernet() / outer(4, 4) / ip(4, CLIENT[4], SERVER[4]) / UDP()),
         ),
         "inner IPv6 to the server's own address": (
-            "no_vip", bytes(ethernet() / outer(6, 6) / ip(6, CLIENT[6], SERVER[6]) / UDP()),
+            "no_vip",
+            bytes(ethernet() / outer(6, 6) / ip(6, CLIENT[6], SERVER[6]) / UDP()),
         ),
         "inner broadcast": ("no_vip", bytes(ethernet() / outer(4, 4) / ip(4, CLIENT[4], "255.255.255.255") / UDP())),
         "inner multicast": ("no_vip", bytes(ethernet() / outer(6, 6) / ip(6, "fe80::1", "ff02::1:2") / UDP())),
         "inner loopback": ("no_vip", bytes(ethernet() / outer(4, 4) / ip(4, "127.0.0.1", "127.0.0.1") / UDP())),
-    }  # fmt: skip
+    }
 
 
 def in_ipv6(address: str) -> str:
@@ -266,8 +273,11 @@ def test_randomly_damaged_packets_lose_at_most_one_header(quiet: Net) -> None:
     sent = 0
     while sent < 4000:
         family = dice.choice(TAKEN_OFF)
-        damaged = bytearray(tunneled(family, bytes(dice.randrange(40)), ttl=9) if FAMILIES[family][1] == 4 else
-                            tunneled(family, bytes(dice.randrange(40))))  # fmt: skip
+        damaged = bytearray(
+            tunneled(family, bytes(dice.randrange(40)), ttl=9)
+            if FAMILIES[family][1] == 4
+            else tunneled(family, bytes(dice.randrange(40)))
+        )
         for _ in range(dice.choice((0, 1, 1, 2, 5))):
             damaged[dice.randrange(12, len(damaged))] = dice.randrange(256)
         frame = bytes(damaged[: dice.choice((len(damaged), dice.randrange(ETHERNET, len(damaged) + 1)))])

@@ -239,8 +239,15 @@ def test_all_modes_work_together_behind_uplinks_and_ports() -> None:
                 for endpoint in derived.endpoints(vip):
                     transport = "tls" if service_kind(endpoint) == "dot" else endpoint.protocol.value
                     for client in state.clients:
-                        said = traffic.ask(state, str(address), WHOAMI, "TXT", port=endpoint.port, transport=transport,
-                                           uplink=client.uplink)  # fmt: skip
+                        said = traffic.ask(
+                            state,
+                            str(address),
+                            WHOAMI,
+                            "TXT",
+                            port=endpoint.port,
+                            transport=transport,
+                            uplink=client.uplink,
+                        )
                         assert said is not None and said.nsid, (address, transport, client.uplink)
                         seen.add(said.nsid)
         assert seen <= {server.name for _, server in network.servers()} and len(seen) > 5

@@ -162,9 +162,11 @@ def test_a_farm_of_resolvers_answers(no_lab: None, folder: Path, tmp_path: Path)
 
 def test_a_farm_of_authoritative_servers_answers(no_lab: None, folder: Path, tmp_path: Path) -> None:
     loaded = quick(
-        "authoritative.yaml", ("serial_at_least: 2026010100}}}", "serial_at_least: 1}}, interval: 500ms}"),
-        ("serial_lag: 30m}}}", "serial_lag: 30m}}, interval: 2s}"), ("interval: 5s", "interval: 500ms"),
-    )  # fmt: skip
+        "authoritative.yaml",
+        ("serial_at_least: 2026010100}}}", "serial_at_least: 1}}, interval: 500ms}"),
+        ("serial_lag: 30m}}}", "serial_lag: 30m}}, interval: 2s}"),
+        ("interval: 5s", "interval: 500ms"),
+    )
     root, other = signed_root(), "example.net"
     zones = {ZONE: zone_text(), other: zone_text().replace(ZONE, other)}
     with lab_of(loaded) as state, ExitStack() as stack:

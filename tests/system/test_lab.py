@@ -73,9 +73,12 @@ def start_up(spec: Path) -> subprocess.Popen[str]:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "generator")}
     return subprocess.Popen(
-        [sys.executable, "-c", program, str(spec)], stdout=subprocess.PIPE, text=True, env=environment,
+        [sys.executable, "-c", program, str(spec)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
 
 
 def wait_for(process: subprocess.Popen[str], line: str) -> None:
@@ -220,8 +223,11 @@ def switch_on(spec: Spec, built: lab.LabState) -> None:
     subprocess.run(argv, check=True, timeout=20)
 
 
-@pytest.mark.parametrize("spec", [*(load_spec(f).spec for f in EXAMPLES), spec_of(EVERYTHING)],
-                         ids=[*(f.stem for f in EXAMPLES), "everything"])  # fmt: skip
+@pytest.mark.parametrize(
+    "spec",
+    [*(load_spec(f).spec for f in EXAMPLES), spec_of(EVERYTHING)],
+    ids=[*(f.stem for f in EXAMPLES), "everything"],
+)
 def test_every_server_answers_every_client_by_the_direct_path(spec: Spec) -> None:
     built = lab.up(spec)
     switch_on(spec, built)
@@ -232,20 +238,29 @@ def test_every_server_answers_every_client_by_the_direct_path(spec: Spec) -> Non
                 for address in server.addresses:
                     port = next(p for a, p in server.listen if a == address and p != server.tls_port)
                     for transport in ("udp", "tcp"):
-                        said = traffic.ask(built, str(address), WHOAMI, "TXT", port=port, transport=transport,
-                                           uplink=client.uplink)  # fmt: skip
+                        said = traffic.ask(
+                            built, str(address), WHOAMI, "TXT", port=port, transport=transport, uplink=client.uplink
+                        )
                         assert said is not None, (client.uplink, server.name, address, transport)
                         assert (said.records, said.nsid) == ((f'"{server.name}"',), server.name)
-                    large = traffic.ask(built, str(address), LARGE, "TXT", port=port, bufsize=4096,
-                                        uplink=client.uplink)  # fmt: skip
+                    large = traffic.ask(
+                        built, str(address), LARGE, "TXT", port=port, bufsize=4096, uplink=client.uplink
+                    )
                     assert large is not None
                     if server.small:
                         assert large.size <= 1232 and "tc" in large.flags
                     else:
                         assert large.size > 3000 and "tc" not in large.flags
                 if server.tls_port is not None:
-                    said = traffic.ask(built, str(server.addresses[0]), WHOAMI, "TXT", port=server.tls_port,
-                                       transport="tls", uplink=client.uplink)  # fmt: skip
+                    said = traffic.ask(
+                        built,
+                        str(server.addresses[0]),
+                        WHOAMI,
+                        "TXT",
+                        port=server.tls_port,
+                        transport="tls",
+                        uplink=client.uplink,
+                    )
                     assert said is not None and said.nsid == server.name
     counted = traffic.query_counters(built)
     for _, server in plan.servers():

@@ -76,9 +76,14 @@ def test_the_agent_outlives_the_command_and_ends_with_the_lab(no_lab: None) -> N
         and f"the lab has an agent already (process {pid}), with its console at {url}" in again.stderr
     )
     demo = subprocess.run(
-        ["sh", "scripts/demo.sh", "examples/quickstart.yaml", names.db_target()], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "generator")}, check=False, timeout=60,
-    )  # fmt: skip
+        ["sh", "scripts/demo.sh", "examples/quickstart.yaml", names.db_target()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "generator")},
+        check=False,
+        timeout=60,
+    )
     assert demo.returncode == 1 and demo.stdout == ""
     assert f"a lab is up, and its console is at {url}" in demo.stderr and "lab down" in demo.stderr
     assert "<title>" in get(url), "somebody's lab is left alone"

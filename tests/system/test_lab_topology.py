@@ -25,8 +25,14 @@ def host(plan: Topology, namespace: str) -> Host:
 def test_one_armed_servers_own_the_vip_and_answer_straight() -> None:
     plan = topology.plan_network(load_spec(EXAMPLES / "quickstart.yaml").spec)
     assert plan.namespaces() == [
-        "dnst-sw", "dnst-net-p0", "dnst-c-p0", "dnst-b-ns1", "dnst-b-ns2", "dnst-b-ns3", "dnst-b-ns4",
-    ]  # fmt: skip
+        "dnst-sw",
+        "dnst-net-p0",
+        "dnst-c-p0",
+        "dnst-b-ns1",
+        "dnst-b-ns2",
+        "dnst-b-ns3",
+        "dnst-b-ns4",
+    ]
     ns1 = host(plan, "dnst-b-ns1")
     assert (ns1.queries_by, ns1.passes, ns1.gateways) == (["p0"], False, [])
     assert ns1.vips == ns1.straight == [ip_address("192.0.2.53"), ip_address("2001:db8::53")]

@@ -23,9 +23,13 @@ def switch() -> Iterator[Running]:
 
 def variables(switch: Running, folder: Path, spec: Path) -> dict[str, Any]:
     return {
-        "dnsteer_targets": "here", "dnsteer_spec": spec, "dnsteer_db": switch.database, "dnsteer_ovs_rundir": switch.dir,
-        "dnsteer_bringup_folder": folder / "scripts", "dnsteer_folder": folder / "etc",
-    }  # fmt: skip
+        "dnsteer_targets": "here",
+        "dnsteer_spec": spec,
+        "dnsteer_db": switch.database,
+        "dnsteer_ovs_rundir": switch.dir,
+        "dnsteer_bringup_folder": folder / "scripts",
+        "dnsteer_folder": folder / "etc",
+    }
 
 
 def test_bringup_is_idempotent_and_names_what_is_missing(controller: Site, switch: Running, tmp_path: Path) -> None:  # noqa: F811

@@ -89,8 +89,20 @@ def test_every_question_is_answered_by_the_backend_that_it_is_for(site: Site) ->
         assert len(set(q["source_ports"])) == 3
         for port in q["source_ports"]:
             wildcard = "::" if ":" in q["address"] else "0.0.0.0"
-            argv = ["kdig", f"@{q['address']}", "-p", str(q["port"]), "-b", f"{wildcard}#{port}", "h0.dnsteer.test", "A",
-                    "+nsid", "+retry=0", "+timeout=2", *_OPTIONS[q["transport"]]]  # fmt: skip
+            argv = [
+                "kdig",
+                f"@{q['address']}",
+                "-p",
+                str(q["port"]),
+                "-b",
+                f"{wildcard}#{port}",
+                "h0.dnsteer.test",
+                "A",
+                "+nsid",
+                "+retry=0",
+                "+timeout=2",
+                *_OPTIONS[q["transport"]],
+            ]
             done = subprocess.run(netns_exec(CLIENT, argv), capture_output=True, text=True, check=False, timeout=20)
             assert f'"{q["backend"]}"' in done.stdout, (argv, done.stdout, done.stderr)
 

@@ -120,8 +120,10 @@ def test_a_controller_that_cannot_prove(proving: Proving, command: str | None, s
     proving.spec.write_text(SPEC)
     assert played.code != 0
     assert played.said(said), played.output
-    assert played.said(f"nothing was changed. Install dnsteer {__version__} and Open vSwitch on the controller and set"
-                       " dnsteer_check_bin, or prove on the switch: -e dnsteer_check_on=switch"), played.output  # fmt: skip
+    assert played.said(
+        f"nothing was changed. Install dnsteer {__version__} and Open vSwitch on the controller and set"
+        " dnsteer_check_bin, or prove on the switch: -e dnsteer_check_on=switch"
+    ), played.output
     assert proving.state() == before
 
 

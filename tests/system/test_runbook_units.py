@@ -52,9 +52,12 @@ def host(tmp_path: Path) -> Site:
 
 def play(host: Site, **variables: object) -> Played:
     return host.play(
-        str(host.folder / "units.yml"), dnsteer_units_from=ROOT / "ovs" / "systemd", dnsteer_units_to=host.folder / "units",
-        dnsteer_settings_file=host.folder / "settings", **variables,
-    )  # fmt: skip
+        str(host.folder / "units.yml"),
+        dnsteer_units_from=ROOT / "ovs" / "systemd",
+        dnsteer_units_to=host.folder / "units",
+        dnsteer_settings_file=host.folder / "settings",
+        **variables,
+    )
 
 
 def test_units_replace_those_of_earlier_versions(host: Site) -> None:
@@ -70,13 +73,19 @@ def test_units_replace_those_of_earlier_versions(host: Site) -> None:
     assert (first.code, second.code) == (0, 0), first.output + second.output
     installed = {str(p.relative_to(units)) for p in units.rglob("*") if p.is_file()}
     assert installed == {
-        "dnsteer-agent.service", "dnsteer-reconcile.service", "dnsteer-reconcile.timer", "dnsteer-restore.service",
+        "dnsteer-agent.service",
+        "dnsteer-reconcile.service",
+        "dnsteer-reconcile.timer",
+        "dnsteer-restore.service",
         "ovs-vswitchd.service.d/dnsteer.conf",
-    }  # fmt: skip
+    }
     assert {p.name for p in state.glob("*.*")} == {
-        "dnsteer-reconcile.timer.enabled", "dnsteer-reconcile.timer.active", "dnsteer-restore.service.enabled",
-        "dnsteer-agent.service.enabled", "dnsteer-agent.service.active",
-    }  # fmt: skip
+        "dnsteer-reconcile.timer.enabled",
+        "dnsteer-reconcile.timer.active",
+        "dnsteer-restore.service.enabled",
+        "dnsteer-agent.service.enabled",
+        "dnsteer-agent.service.active",
+    }
     assert second.changed("localhost") == 0, second.output
     third = play(host)
     assert third.code == 0, third.output

@@ -220,8 +220,12 @@ STOP = "for pid in $(ip netns pids dnst-b-ns3); do case $(cat /proc/$pid/comm) i
 
 def test_rolling_upgrade_leaves_a_server_drained_that_does_not_answer_after_it(deployed: Site) -> None:
     try:
-        played = deployed.play("rolling-upgrade.yml", dnsteer_backends="ns3:ns4", dnsteer_health_tries=1,
-                               dnsteer_hook_command=["sh", "-c", STOP])  # fmt: skip
+        played = deployed.play(
+            "rolling-upgrade.yml",
+            dnsteer_backends="ns3:ns4",
+            dnsteer_health_tries=1,
+            dnsteer_hook_command=["sh", "-c", STOP],
+        )
     finally:
         subprocess.run(["sh", "-c", STOP.replace("STOP", "CONT")], check=True)
     assert played.code != 0
@@ -237,8 +241,12 @@ def test_rolling_upgrade_leaves_a_server_drained_that_does_not_answer_after_it(d
 
 
 def test_rolling_upgrade_refuses_a_server_that_does_not_answer_before_it(deployed: Site) -> None:
-    given = {"dnsteer_backends": "ns3", "dnsteer_health_tries": 1, "dnsteer_hook_command": ["true"],
-             "dnsteer_probe_name": "not.our.zone"}  # fmt: skip
+    given = {
+        "dnsteer_backends": "ns3",
+        "dnsteer_health_tries": 1,
+        "dnsteer_hook_command": ["true"],
+        "dnsteer_probe_name": "not.our.zone",
+    }
     played = deployed.play("rolling-upgrade.yml", **given)
     assert played.code != 0
     assert played.said("ns3: it does not answer as it should before the change already; nothing was changed."), (
@@ -299,8 +307,13 @@ def test_rolling_upgrade_undrains_a_backend_not_drained_everywhere(deployed: Sit
     )
     command.chmod(0o755)
     bins = {"dpu-1": str(deployed.folder / "dnsteer"), "dpu-2": str(command)}
-    played = deployed.play("rolling-upgrade.yml", dnsteer_backends="ns1", dnsteer_hook_command=["touch", "hooked"],
-                           bins=bins, dnsteer_bin="{{ bins[inventory_hostname] }}")  # fmt: skip
+    played = deployed.play(
+        "rolling-upgrade.yml",
+        dnsteer_backends="ns1",
+        dnsteer_hook_command=["touch", "hooked"],
+        bins=bins,
+        dnsteer_bin="{{ bins[inventory_hostname] }}",
+    )
     assert played.code != 0
     assert played.said("ns1 could not be drained everywhere; nothing was done to it. Not drained: dpu-2: no disk"), (
         played.output
@@ -396,12 +409,15 @@ def install(controller: Site) -> list[Played]:
     """Install from a wheel, again, and once without anything to install from."""
     venv = controller.folder / "opt"
     given = {
-        "dnsteer_targets": "here", "dnsteer_wheel": make_wheel(controller.folder), "dnsteer_venv": venv,
-        "dnsteer_bin": venv / "bin" / "dnsteer", "dnsteer_python": sys.executable,
+        "dnsteer_targets": "here",
+        "dnsteer_wheel": make_wheel(controller.folder),
+        "dnsteer_venv": venv,
+        "dnsteer_bin": venv / "bin" / "dnsteer",
+        "dnsteer_python": sys.executable,
         "dnsteer_pip_options": ["--no-index", "--no-deps", "--no-compile"],
         # The dependencies are those of this environment.
         "dnsteer_environment": {"PYTHONPATH": os.pathsep.join(p for p in sys.path if "site-packages" in p)},
-    }  # fmt: skip
+    }
     nothing = {**given, "dnsteer_wheel": "", "dnsteer_bin": "/nonexistent/dnsteer"}
     return [controller.play("install.yml", **variables) for variables in (given, given, nothing)]
 

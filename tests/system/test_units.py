@@ -89,9 +89,13 @@ def test_systemd_accepts_the_units(tmp_path: Path, dnsteer: Path) -> None:
     if Path("/lib/systemd/system/ovs-vswitchd.service").exists():
         names.append("ovs-vswitchd.service")  # with our drop-in
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *names], capture_output=True, text=True, check=False, timeout=60,
+        ["systemd-analyze", "verify", "--man=no", *names],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{folder}:"},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

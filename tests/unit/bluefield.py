@@ -34,8 +34,10 @@ class BlueField:
         self.file("sys/devices/system/cpu/online", "0-15\n")
         self.file("sys/devices/system/cpu/isolated", "\n")
         (root / "sys/bus/auxiliary/drivers/mlx5_core.sf").mkdir(parents=True)
-        for name, value in (("mlnx-ovs.conf", 'CREATE_OVS_BRIDGES="no"\nOVS_DOCA="yes"\n'),
-                            ("mlnx-bf.conf", 'ENABLE_ESWITCH_MULTIPORT="yes"\n')):  # fmt: skip
+        for name, value in (
+            ("mlnx-ovs.conf", 'CREATE_OVS_BRIDGES="no"\nOVS_DOCA="yes"\n'),
+            ("mlnx-bf.conf", 'ENABLE_ESWITCH_MULTIPORT="yes"\n'),
+        ):
             self.file(f"etc/mellanox/{name}", value)
         for number, function in enumerate((P0, P1)):
             device = root / "sys/devices/pci0000:00" / function
@@ -92,8 +94,12 @@ class BlueField:
         self.rows("Open_vSwitch", [row])
         self.rows("Open_vSwitch", [{"doca_initialized": True}])
         want = setup(self.text)
-        bridge = {"name": "br-dns", "datapath_type": want.bridge.datapath_type, "fail_mode": "secure",
-                  "external_ids": ovsdb_map({"dnsteer": "bridge"})}  # fmt: skip
+        bridge = {
+            "name": "br-dns",
+            "datapath_type": want.bridge.datapath_type,
+            "fail_mode": "secure",
+            "external_ids": ovsdb_map({"dnsteer": "bridge"}),
+        }
         self.rows("Bridge", [bridge])
         self.interfaces()
 

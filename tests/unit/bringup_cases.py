@@ -84,7 +84,11 @@ def settings(text: str, *changes: tuple[str, str]) -> dict[str, str]:
 def analyzed(unit: Path) -> tuple[int, str]:
     """Exit code and complaints of `systemd-analyze verify`, which knows the units beside this one and the system's."""
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", unit.name], capture_output=True, text=True, check=False, timeout=60,
+        ["systemd-analyze", "verify", "--man=no", unit.name],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
         env={"SYSTEMD_UNIT_PATH": f"{unit.parent}:", "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    )
     return done.returncode, done.stderr

@@ -51,7 +51,7 @@ def shell(script: str) -> subprocess.CompletedProcess[str]:
     function = f'dnsteer() {{ "{sys.executable}" -m dnsteer "$@"; }}\n'
     return subprocess.run(
         ["bash", "-c", function + script], capture_output=True, text=True, check=False, env=ENV, timeout=60
-    )  # fmt: skip
+    )
 
 
 @contextmanager

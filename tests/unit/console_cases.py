@@ -54,9 +54,16 @@ def known(text: str = SPEC, number: int = 1, **more: Any) -> AppliedBridge:
     """A state that is applied."""
     loaded = check_document(parse_document("farm.yaml", text))
     state = AppliedState(
-        "farm.yaml", text, loaded.digest, "0.1.0", START.isoformat(), "alice@dpu-1", tuple(build_plan(loaded).members),
-        {name: vip.pool for name, vip in loaded.spec.vips.items()}, number=number,
-    )  # fmt: skip
+        "farm.yaml",
+        text,
+        loaded.digest,
+        "0.1.0",
+        START.isoformat(),
+        "alice@dpu-1",
+        tuple(build_plan(loaded).members),
+        {name: vip.pool for name, vip in loaded.spec.vips.items()},
+        number=number,
+    )
     return AppliedBridge("br-dns", replace(state, **more), loaded.spec)
 
 
@@ -84,9 +91,13 @@ class Console:
     """A console with a clock of its own; its recorder is told what an agent would tell."""
 
     def __init__(
-        self, of: AppliedBridge | None = None, *entries: Maintenance, host: str = HOST,
-        say: Callable[[str], None] = lambda _: None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        of: AppliedBridge | None = None,
+        *entries: Maintenance,
+        host: str = HOST,
+        say: Callable[[str], None] = lambda _: None,
+        **more: Any,
+    ) -> None:
         self.time = START
         self.seconds = 0.0
         self.packets: dict[tuple[str, str], float] = {}

@@ -59,8 +59,9 @@ def test_backups_join_at_once_by_weight_when_none_is_left_without_panic() -> Non
     assert (set(held), pool.decision.panics) == ({"s", "t"}, False)
     assert held["t"] == pytest.approx(2 * held["s"], abs=2)
     assert [(e.backend, e.weight, e.note, e.by) for e in pool.overlay if e.kind == "backup"] == [
-        ("s", 1, "0 of 3 backends in service", "agent"), ("t", 2, "0 of 3 backends in service", "agent"),
-    ]  # fmt: skip
+        ("s", 1, "0 of 3 backends in service", "agent"),
+        ("t", 2, "0 of 3 backends in service", "agent"),
+    ]
 
 
 def test_below_a_number_backups_share_with_the_remaining_backends() -> None:

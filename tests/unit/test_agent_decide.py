@@ -319,7 +319,7 @@ def test_a_service_counts_backends_out_of_the_pool_as_out() -> None:
 @pytest.mark.parametrize(
     ("dead", "alone", "kept", "lost"),
     [(2, 1.25, 1.25, 0), (4, 1.67, 1.67, 0), (5, 2, 1.67, 17), (7, 3.33, 1.67, 50), (9, 10, 1.67, 83)],
-)  # fmt: skip
+)
 def test_the_figures_of_keep_at_least(dead: int, alone: float, kept: float, lost: int) -> None:
     """Those in docs/agent.md: of ten backends, how much the others get, and what is lost."""
     names = tuple(f"b{n}" for n in range(10))

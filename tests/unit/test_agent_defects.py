@@ -212,10 +212,11 @@ def test_unchanged_pools_are_checked_while_a_state_cannot_be_adopted(monkeypatch
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("mac: 02:00:00:00:00:53", "mac: 02:00:00:00:00:54"), ("weight: 2", "weight: 3"),
+        ("mac: 02:00:00:00:00:53", "mac: 02:00:00:00:00:54"),
+        ("weight: 2", "weight: 3"),
         ("addresses: [192.0.2.53", "addresses: [192.0.2.55"),
     ],
-)  # fmt: skip
+)
 def test_a_changed_pool_waits_until_its_state_is_adopted(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its backends, its VIPs, or the switch that it is asked through."""
     assert old in SPEC

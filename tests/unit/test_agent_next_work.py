@@ -27,9 +27,16 @@ def looked(due_in: float) -> LookTimes:
 
 def working(**more: Any) -> AgentState:
     """An agent that follows a state, acts, and has read the record just now; nothing is due."""
-    return AgentState(**{
-        "is_following": True, "has_claim": True, "tasks_started": True, "read_at": NOW, "looks": looked(30.0), **more,
-    })  # fmt: skip
+    return AgentState(
+        **{
+            "is_following": True,
+            "has_claim": True,
+            "tasks_started": True,
+            "read_at": NOW,
+            "looks": looked(30.0),
+            **more,
+        }
+    )
 
 
 def turn(
@@ -67,7 +74,7 @@ def turn(
         (working(under_way={"farm"}), [AgentStep.DECIDE, *ALWAYS]),
         (working(under_way={"farm"}, ticked=NOW - 0.9), [AgentStep.READ_RECORD, *ALWAYS]),
     ],
-)  # fmt: skip
+)
 def test_a_turn_has_the_steps_of_its_state(state: AgentState, steps: list[AgentStep]) -> None:
     assert turn(state) == sorted(steps)
 
@@ -167,13 +174,25 @@ def states(draw: st.DrawFn) -> AgentState:
     """Any state that an agent may be in."""
     state = draw(
         st.builds(
-            AgentState, is_following=st.booleans(), has_claim=st.booleans(), is_standing_by=st.booleans(),
-            tasks_started=st.booleans(), done=st.none() | st.sampled_from(AgentStep),
-            unread=st.booleans(), away=st.booleans(),
-            paused_until=TIMES, ticked=TIMES, read_first=st.booleans(), read_at=TIMES, captured=st.booleans(),
-            timed=st.booleans(), stepped=TIMES, due=SLOTS, under_way=SLOTS,
+            AgentState,
+            is_following=st.booleans(),
+            has_claim=st.booleans(),
+            is_standing_by=st.booleans(),
+            tasks_started=st.booleans(),
+            done=st.none() | st.sampled_from(AgentStep),
+            unread=st.booleans(),
+            away=st.booleans(),
+            paused_until=TIMES,
+            ticked=TIMES,
+            read_first=st.booleans(),
+            read_at=TIMES,
+            captured=st.booleans(),
+            timed=st.booleans(),
+            stepped=TIMES,
+            due=SLOTS,
+            under_way=SLOTS,
         )
-    )  # fmt: skip
+    )
     events = 0
     for what, time in draw(st.lists(st.tuples(st.sampled_from(["event", "done", "failed"]), st.floats(-100, 1)))):
         if what == "done":

@@ -29,9 +29,13 @@ def question(serves: str | None = None, **query: object) -> Question:
 
 
 def answer(
-    asked: Question, *records: str, rcode: int = 0, flags: int = dns.flags.QR | dns.flags.AA, number: int = NUMBER,
+    asked: Question,
+    *records: str,
+    rcode: int = 0,
+    flags: int = dns.flags.QR | dns.flags.AA,
+    number: int = NUMBER,
     type: str = "",
-) -> bytes:  # fmt: skip
+) -> bytes:
     """An answer with these *records*, of the *type* that was asked where none is given."""
     query = dns.message.from_wire(asked.wire(number))
     message = dns.message.make_response(query)
@@ -67,7 +71,9 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         ({**NAMED, "expect": {"rcode": ["NXDOMAIN", "NOERROR"]}}, [], {"rcode": 3}, ""),
         ({**NAMED, "expect": {"rcode": ["NXDOMAIN", "NOERROR"]}}, [], {}, "answered with no SOA record"),
         (
-            {**NAMED, "expect": {"rcode": ["NXDOMAIN", "NOERROR"]}}, [], {"rcode": 2},
+            {**NAMED, "expect": {"rcode": ["NXDOMAIN", "NOERROR"]}},
+            [],
+            {"rcode": 2},
             "answered SERVFAIL, not NXDOMAIN or NOERROR",
         ),
         ({**NAMED, "expect": {"aa": True}}, [], {"flags": QR}, NO_AA),
@@ -76,7 +82,9 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         (NAMED, [], {"flags": QR | 0x2000}, "answered with opcode 4"),
         ({**NAMED, "type": "A", "expect": {"answer": "192.0.2.1"}}, ["192.0.2.1"], {}, ""),
         (
-            {**NAMED, "type": "A", "expect": {"answer": "192.0.2.1"}}, ["192.0.2.2"], {},
+            {**NAMED, "type": "A", "expect": {"answer": "192.0.2.1"}},
+            ["192.0.2.2"],
+            {},
             "answered without 1 of the expected records",
         ),
         ({**NAMED, "type": "A", "expect": {"answer": ["192.0.2.1", "192.0.2.2"]}}, ["192.0.2.2", "192.0.2.1"], {}, ""),
@@ -91,7 +99,9 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         ({**NAMED, "expect": {"serial_at_least": 4294967290}}, [SOA.format(3)], {}, ""),
         ({**NAMED, "expect": {"serial_at_least": 7, "answers": 0}}, [], {}, "answered without SOA"),
         (
-            {**NAMED, "expect": {"serial_at_least": 7}}, [], {"flags": QR | TC},
+            {**NAMED, "expect": {"serial_at_least": 7}},
+            [],
+            {"flags": QR | TC},
             "answered with TC: it is rate-limited, or the answer is too long for UDP (check: tcp)",
         ),
         (NAMED, [], {"flags": QR | TC}, ""),
@@ -107,16 +117,22 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         ({"serves": "authoritative", **NAMED, "expect": {"aa": False}}, [SOA.format(1)], {"flags": QR}, ""),
         ({"serves": "authoritative", **NAMED, "expect": {"rcode": "REFUSED"}}, [], {"flags": QR, "rcode": 5}, ""),
         (
-            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"]}}, [], {"flags": QR, "rcode": 5},
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"]}},
+            [],
+            {"flags": QR, "rcode": 5},
             "",
         ),
         (
-            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "NXDOMAIN"]}}, [],
-            {"flags": QR, "rcode": 3}, NO_AA,
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "NXDOMAIN"]}},
+            [],
+            {"flags": QR, "rcode": 3},
+            NO_AA,
         ),
         (
-            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"], "aa": True}}, [],
-            {"flags": QR, "rcode": 5}, NO_AA,
+            {"serves": "authoritative", **NAMED, "expect": {"rcode": ["NOERROR", "REFUSED"], "aa": True}},
+            [],
+            {"flags": QR, "rcode": 5},
+            NO_AA,
         ),
         ({"serves": "authoritative", "name": "id.server", "type": "TXT", "class": "CH"}, ['"ns1"'], {"flags": QR}, ""),
         # Resolvers.
@@ -124,14 +140,16 @@ NOT_ALLOWED = ": it serves no such zone, or the probe's address is not allowed"
         ({"serves": "resolver"}, [], {"flags": QR | RA}, "answered with no NS record"),
         ({"serves": "resolver"}, [], {"flags": QR | RA | TC}, ""),
         (
-            {"serves": "resolver"}, ["a.root-servers.net."], {"flags": QR},
+            {"serves": "resolver"},
+            ["a.root-servers.net."],
+            {"flags": QR},
             "answered without RA: no recursion for the probe's address",
         ),
         ({"serves": "resolver"}, [], {"flags": QR | RA, "rcode": 2}, "answered SERVFAIL, not NOERROR"),
         ({"serves": "resolver", "expect": {"rcode": ["NOERROR", "SERVFAIL"]}}, [], {"flags": QR, "rcode": 2}, ""),
         ({"serves": "resolver", **NAMED}, ["192.0.2.1"], {"flags": QR | RA}, ""),
     ],
-)  # fmt: skip
+)
 def test_answers_are_judged_by_the_expected_values(
     query: dict[str, object], records: list[str], changes: dict[str, Any], why: str
 ) -> None:
@@ -245,11 +263,17 @@ def test_a_good_answer_is_not_taken_for_another_one() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"\0" * 11, question(**NAMED).wire(NUMBER), answer(question(**NAMED), number=1),
-        answer(question(**NAMED), flags=0), answer(question(name="example.net")), answer(question(**NAMED, type="NS")),
-        answer(question(**NAMED))[:12], answer(question(**NAMED, **{"class": "CH"})),
+        b"",
+        b"\0" * 11,
+        question(**NAMED).wire(NUMBER),
+        answer(question(**NAMED), number=1),
+        answer(question(**NAMED), flags=0),
+        answer(question(name="example.net")),
+        answer(question(**NAMED, type="NS")),
+        answer(question(**NAMED))[:12],
+        answer(question(**NAMED, **{"class": "CH"})),
     ],
-)  # fmt: skip
+)
 def test_a_message_that_does_not_match_the_query_is_no_answer(data: bytes) -> None:
     """Nothing, half of it, the query itself, another ID, another question."""
     asked = question(**NAMED)

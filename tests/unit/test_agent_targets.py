@@ -103,8 +103,9 @@ def test_each_vip_is_asked_by_the_service_that_speaks_it(health: str, addresses:
 
 def test_a_vip_without_the_port_of_the_check_is_asked_by_its_own() -> None:
     assert {(t.address, t.port) for t in asked("{check: dns}") if t.backend == "a"} == {
-        *((address, 53) for address in [*ONE, "198.51.100.3"]), ("198.51.100.4", 5353),
-    }  # fmt: skip
+        *((address, 53) for address in [*ONE, "198.51.100.3"]),
+        ("198.51.100.4", 5353),
+    }
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,11 @@ def test_a_vip_without_the_port_of_the_check_is_asked_by_its_own() -> None:
 def test_without_such_a_service_the_backend_itself_is_asked(health: str) -> None:
     found = asked(health)
     assert [(t.backend, t.address, t.source) for t in found] == [
-        ("a", "192.0.2.11", None), ("a", "2001:db8::11", None), ("b", "192.0.2.12", None), ("b", "2001:db8::12", None),
-    ]  # fmt: skip
+        ("a", "192.0.2.11", None),
+        ("a", "2001:db8::11", None),
+        ("b", "192.0.2.12", None),
+        ("b", "2001:db8::12", None),
+    ]
 
 
 EXTENDED = """\
@@ -151,24 +155,60 @@ FOUR, SIX = "198.51.100.1", "2001:db8:1::1"
 @pytest.mark.parametrize(
     ("select", "mode", "addresses", "wanted"),
     [
-        ("", "ipip", [FOUR, SIX], {
-            ("a", FOUR, "192.0.2.9"), ("a", SIX, "2001:db8::9"), ("six", FOUR, "203.0.113.9"), ("six", SIX, "2001:db8::9"),
-        }),
-        ("", "ipip", [FOUR], {
-            ("a", FOUR, "192.0.2.9"), ("a", "2001:db8::11", None), ("six", FOUR, "203.0.113.9"),
-        }),
+        (
+            "",
+            "ipip",
+            [FOUR, SIX],
+            {
+                ("a", FOUR, "192.0.2.9"),
+                ("a", SIX, "2001:db8::9"),
+                ("six", FOUR, "203.0.113.9"),
+                ("six", SIX, "2001:db8::9"),
+            },
+        ),
+        (
+            "",
+            "ipip",
+            [FOUR],
+            {
+                ("a", FOUR, "192.0.2.9"),
+                ("a", "2001:db8::11", None),
+                ("six", FOUR, "203.0.113.9"),
+            },
+        ),
         # answers are translated to the first IPv4 address alone
-        ("", "siit", [FOUR], {
-            ("a", FOUR, "203.0.113.9"), ("a", "192.0.2.11", None), ("six", FOUR, "203.0.113.9"),
-        }),
-        ("selection: spray", "dsr", [FOUR, SIX], {
-            ("a", FOUR, "192.0.2.9"), ("a", SIX, "2001:db8::9"), ("six", SIX, "2001:db8::9"),
-        }),
-        ("selection: client", "dsr", [FOUR], {
-            ("a", FOUR, "192.0.2.9"), ("a", "2001:db8::11", None), ("six", "2001:db8::12", None),
-        }),
+        (
+            "",
+            "siit",
+            [FOUR],
+            {
+                ("a", FOUR, "203.0.113.9"),
+                ("a", "192.0.2.11", None),
+                ("six", FOUR, "203.0.113.9"),
+            },
+        ),
+        (
+            "selection: spray",
+            "dsr",
+            [FOUR, SIX],
+            {
+                ("a", FOUR, "192.0.2.9"),
+                ("a", SIX, "2001:db8::9"),
+                ("six", SIX, "2001:db8::9"),
+            },
+        ),
+        (
+            "selection: client",
+            "dsr",
+            [FOUR],
+            {
+                ("a", FOUR, "192.0.2.9"),
+                ("a", "2001:db8::11", None),
+                ("six", "2001:db8::12", None),
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_vips_of_the_extension_are_asked(
     select: str, mode: str, addresses: list[str], wanted: set[tuple[str, str, str | None]]
 ) -> None:
@@ -183,8 +223,10 @@ def test_without_an_address_for_translated_answers_the_backend_itself_is_asked()
     text = EXTENDED.replace("SELECT", "").replace("MODE", "siit").replace("ADDRESSES", FOUR)
     found = probe_targets(load(text.replace("203.0.113.9/24, 192.0.2.9/24, ", "")).spec)
     assert {(t.backend, t.address, t.source) for t in found} == {
-        ("a", "192.0.2.11", None), ("a", "2001:db8::11", None), ("six", "2001:db8::12", None),
-    }  # fmt: skip
+        ("a", "192.0.2.11", None),
+        ("a", "2001:db8::11", None),
+        ("six", "2001:db8::12", None),
+    }
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 16, 17])
@@ -202,9 +244,10 @@ def test_checks_share_the_ports_of_a_backend(number: int) -> None:
 def test_a_reason_names_the_vip() -> None:
     names = {t.name for t in asked("{check: quic}")}
     assert names == {
-        "quic 198.51.100.1:853 (VIP one) through the bridge", "quic 198.51.100.2:853 (VIP one) through the bridge",
+        "quic 198.51.100.1:853 (VIP one) through the bridge",
+        "quic 198.51.100.2:853 (VIP one) through the bridge",
         "quic [2001:db8:1::1]:853 (VIP one) through the bridge",
-    }  # fmt: skip
+    }
     assert "dns 198.51.100.3:53 (VIP two) through the bridge" in {t.name for t in asked("{check: dns}")}
     assert asked("{check: dns, via: network}")[0].name == "dns 192.0.2.11:53"
 

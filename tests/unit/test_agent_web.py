@@ -107,10 +107,23 @@ PING = b"\0\0\x08\x06\0\0\0\0\0" + b"12345678"
         (lambda h, s, q: b"", SHORT, LATE),
     ],
     ids=[
-        "good", "another ID", "empty", "html", "404", "redirect", "half", "reset", "goaway", "garbage", "http 1", "stream 0",
-        "bad hpack", "pings", "nothing",
+        "good",
+        "another ID",
+        "empty",
+        "html",
+        "404",
+        "redirect",
+        "half",
+        "reset",
+        "goaway",
+        "garbage",
+        "http 1",
+        "stream 0",
+        "bad hpack",
+        "pings",
+        "nothing",
     ],
-)  # fmt: skip
+)
 def test_https_answers_are_judged(web: Web, timeout: float, why: str, files: tuple[Path, Path]) -> None:
     server = tcp_server(talk(web), secured(files, "h2"))  # type: ignore[arg-type]
     said = probed(lambda port: target_of("https", port, timeout), server)
@@ -189,15 +202,27 @@ def framed(data: bytes) -> bytes:
         (lambda own, s, q: own.say(s, framed(answer(q[2:]))[:20]), LONG, CLOSED),
         (lambda own, s, q: own.say(s, b""), LONG, CLOSED),
         (lambda own, s, q: own._quic.reset_stream(s, 5), LONG, "failed: reset the QUIC stream with error code 5"),
-        (lambda own, s, q: own._quic.close(2, reason_phrase="no\x1b[31m"), LONG,
-         "failed: ended QUIC with error code 2: no?[31m"),
+        (
+            lambda own, s, q: own._quic.close(2, reason_phrase="no\x1b[31m"),
+            LONG,
+            "failed: ended QUIC with error code 2: no?[31m",
+        ),
         (lambda own, s, q: None, SHORT * 5, "no answer within 1 s"),
     ],
     ids=[
-        "good", "without end", "more", "another ID", "empty", "only a length", "half", "nothing and end", "reset", "closes",
+        "good",
+        "without end",
+        "more",
+        "another ID",
+        "empty",
+        "only a length",
+        "half",
+        "nothing and end",
+        "reset",
+        "closes",
         "nothing",
     ],
-)  # fmt: skip
+)
 def test_quic_answers_are_judged(
     reply: Callable[[Doq, int, bytes], None], timeout: float, why: str, files: tuple[Path, Path]
 ) -> None:

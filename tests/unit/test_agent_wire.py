@@ -334,11 +334,14 @@ def coded(rcode: dns.rcode.Rcode) -> Reply:
 @pytest.mark.parametrize(
     ("reply", "answered"),
     [
-        (coded(dns.rcode.REFUSED), True), (coded(dns.rcode.NXDOMAIN), True), (coded(dns.rcode.SERVFAIL), False),
-        (lambda q: [], False), (lambda q: [q], False),
+        (coded(dns.rcode.REFUSED), True),
+        (coded(dns.rcode.NXDOMAIN), True),
+        (coded(dns.rcode.SERVFAIL), False),
+        (lambda q: [], False),
+        (lambda q: [q], False),
     ],
     ids=["REFUSED", "NXDOMAIN", "SERVFAIL", "nothing", "the query"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("kind", ["dns", "tcp"])
 def test_whether_a_backend_answers_at_all(kind: str, reply: Reply, answered: bool) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -126,18 +126,23 @@ def test_obstacles_name_pool_backends_and_reason() -> None:
     spec = spec_of()
     health = health_of(spec, {**GOOD, "a": "no answer"})
     assert find_obstacles(spec, NO_OVERLAY, health, "") == {
-        "one": "", "free": "", "two": "pool farm: healthy backends in service: 1, needed: 2 (a: no answer)",
-    }  # fmt: skip
+        "one": "",
+        "free": "",
+        "two": "pool farm: healthy backends in service: 1, needed: 2 (a: no answer)",
+    }
     assert set(find_obstacles(spec, NO_OVERLAY, health, "it is away").values()) == {"it is away"}
 
 
 @pytest.mark.parametrize(
     ("entries", "serving"),
     [
-        ([], ["a", "b"]), ([out("a", "drain")], ["b"]), ([out("a", "down"), out("b", "drain")], []),
-        ([out("a", "weight", 0), out("idle", "weight", 3)], ["b", "idle"]), ([out("a", "health")], ["a", "b"]),
+        ([], ["a", "b"]),
+        ([out("a", "drain")], ["b"]),
+        ([out("a", "down"), out("b", "drain")], []),
+        ([out("a", "weight", 0), out("idle", "weight", 3)], ["b", "idle"]),
+        ([out("a", "health")], ["a", "b"]),
     ],
-)  # fmt: skip
+)
 def test_serving_backends_follow_maintenance_and_weights(entries: list[Maintenance], serving: list[str]) -> None:
     assert serving_backends(spec_of(), "farm", Overlay(tuple(entries))) == serving
 
@@ -169,8 +174,12 @@ def test_a_service_with_slots_of_its_own_counts() -> None:
 
 
 def test_an_address_of_two_vips_needs_both() -> None:
-    spec = spec_of(SPEC.replace("hidden: {addresses: [192.0.2.57], services: [dns], pool: farm, announce: never}",
-                                "three: {addresses: [192.0.2.53], services: [dot], pool: farm}"))  # fmt: skip
+    spec = spec_of(
+        SPEC.replace(
+            "hidden: {addresses: [192.0.2.57], services: [dns], pool: farm, announce: never}",
+            "three: {addresses: [192.0.2.53], services: [dot], pool: farm}",
+        )
+    )
     both = {"one": True, "two": False, "free": True, "three": True}
     assert {*map(str, routes_of(spec, both))} == {"192.0.2.53", "192.0.2.56"}
     assert {*map(str, routes_of(spec, {**both, "three": False}))} == {"192.0.2.56"}
@@ -189,12 +198,17 @@ def test_the_routes_file_has_every_setting() -> None:
     assert content.splitlines() == [
         "# Routes of bridge br-dns in OVSDB at unix:/run/db.sock",
         "# dnsteer agent writes this file: what is changed here is lost.",
-        "protocol static dnsteer4 {", "  ipv4;", "  route 192.0.2.9/32 blackhole;", "  route 192.0.2.54/32 blackhole;", "}",
-        "protocol static dnsteer6 {", "  ipv6;",
+        "protocol static dnsteer4 {",
+        "  ipv4;",
+        "  route 192.0.2.9/32 blackhole;",
+        "  route 192.0.2.54/32 blackhole;",
+        "}",
+        "protocol static dnsteer6 {",
+        "  ipv6;",
         "  route 2001:db8::53/128 blackhole { bgp_med = 5; bgp_community.add((64500,53)); "
         "bgp_large_community.add((64500,1,53)); };",
         "}",
-    ]  # fmt: skip
+    ]
     assert (addresses_of(content), owner_of(content)) == (routes.keys(), owner)
     assert (owner_of("protocol static x { }"), owner_of("")) == (None, None)
 
@@ -271,9 +285,10 @@ def test_requests_for_truncated_output_are_bounded(tmp_path: Path) -> None:
     [
         ([b"220 mail.example ESMTP\n0000 \n"], "who answers there is not BIRD"),
         ([WELCOME, b"0002-Reading"], "did not answer within 0.2 s"),
-        ([b"0001 BI"], "did not answer within 0.2 s"), ([WELCOME, b"x" * (5 << 20)], "ended the connection"),
+        ([b"0001 BI"], "did not answer within 0.2 s"),
+        ([WELCOME, b"x" * (5 << 20)], "ended the connection"),
     ],
-)  # fmt: skip
+)
 def test_a_server_that_is_not_bird_is_named(replies: list[bytes], said: str, tmp_path: Path) -> None:
     with answering(tmp_path, *replies) as path, pytest.raises(BirdError, match=said), Bird(path, timeout=0.2) as bird:
         bird.configure()

@@ -163,6 +163,8 @@ def test_changed_settings_report_no_vip_as_withdrawn(monkeypatch: pytest.MonkeyP
 
     asyncio.run(follow())
     assert {name: standing.state for name, standing in one.standings().items()} == {
-        "one": "announced", "two": "failing", "free": "announced",
-    }  # fmt: skip
+        "one": "announced",
+        "two": "failing",
+        "free": "announced",
+    }
     assert [text for text in said if "is withdrawn" in text] == [text for text in said if text.startswith("VIP two ")]

@@ -126,13 +126,15 @@ REFUSED, SILENT, GOOD = ("answered REFUSED", True), ("no answer", False), ("", T
 @pytest.mark.parametrize(
     ("policy", "a", "b", "stay"),
     [
-        ("", REFUSED, REFUSED, {"one", "two"}), ("", REFUSED, SILENT, {"one", "two"}), ("", SILENT, SILENT, set()),
+        ("", REFUSED, REFUSED, {"one", "two"}),
+        ("", REFUSED, SILENT, {"one", "two"}),
+        ("", SILENT, SILENT, set()),
         (", when_none_pass: withdraw", REFUSED, REFUSED, set()),
         (", when_none_pass: keep", SILENT, SILENT, {"one", "two"}),
         (", when_none_pass: {med: 900}", SILENT, SILENT, {"one", "two"}),
         (", when_none_pass: keep", GOOD, SILENT, set()),  # one passes: two, which needs 2, lacks another one
     ],
-)  # fmt: skip
+)
 def test_the_policy_decides_which_vips_stay_when_none_passes(
     policy: str, a: tuple[str, bool], b: tuple[str, bool], stay: set[str]
 ) -> None:
@@ -170,7 +172,7 @@ def test_the_med_of_a_last_resort() -> None:
         ("keep", ", announce: {mad: 5}", 'found the unknown key "mad"; expected one of med, communities, min_healthy'),
         ("{med: 50}", ", announce: {med: 50}", "when_none_pass.med: found 50; expected more than 50"),
     ],
-)  # fmt: skip
+)
 def test_policies_that_are_refused(policy: str, more: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         spec_of(f", when_none_pass: {policy}", more)

@@ -28,18 +28,31 @@ FLAGS = ([], ["AA"], ["RA"], ["AA", "RA"], ["TC"], ["AA", "TC"], ["RA", "TC"])
 A, AAAA, CNAME = ("A", "192.0.2.1"), ("AAAA", "2001:db8::1"), ("CNAME", "www.example.net.")
 RECORDS = ([], [A], [A, ("A", "192.0.2.2")], [AAAA], [CNAME], [CNAME, A])
 EXPECT: tuple[dict[str, Any], ...] = (
-    {}, {"rcode": "NXDOMAIN"}, {"rcode": ["NOERROR", "NXDOMAIN"]}, {"rcode": ["NOERROR", "REFUSED"]},
-    {"rcode": ["NOERROR", "NXDOMAIN", "REFUSED"]}, {"rcode": ["SERVFAIL", "NOTIMP"]}, {"answers": 0}, {"answers": 2},
-    {"aa": True}, {"aa": False}, {"recursion_available": True}, {"recursion_available": False},
-    {"rcode": ["NOERROR", "REFUSED"], "aa": True}, {"rcode": ["NOERROR", "REFUSED"], "recursion_available": False},
-    {"answer": "192.0.2.1"}, {"answer": ["192.0.2.1", "192.0.2.2"]},
-)  # fmt: skip
+    {},
+    {"rcode": "NXDOMAIN"},
+    {"rcode": ["NOERROR", "NXDOMAIN"]},
+    {"rcode": ["NOERROR", "REFUSED"]},
+    {"rcode": ["NOERROR", "NXDOMAIN", "REFUSED"]},
+    {"rcode": ["SERVFAIL", "NOTIMP"]},
+    {"answers": 0},
+    {"answers": 2},
+    {"aa": True},
+    {"aa": False},
+    {"recursion_available": True},
+    {"recursion_available": False},
+    {"rcode": ["NOERROR", "REFUSED"], "aa": True},
+    {"rcode": ["NOERROR", "REFUSED"], "recursion_available": False},
+    {"answer": "192.0.2.1"},
+    {"answer": ["192.0.2.1", "192.0.2.2"]},
+)
 
 
 def checks() -> list[tuple[str | None, dict[str, Any]]]:
     """What a pool serves, and the query of its check."""
-    named = [(serves, {"name": "example.org", "type": "A", "expect": e})
-             for serves, e in product((None, "authoritative", "resolver"), EXPECT)]  # fmt: skip
+    named = [
+        (serves, {"name": "example.org", "type": "A", "expect": e})
+        for serves, e in product((None, "authoritative", "resolver"), EXPECT)
+    ]
     anything = [
         ("authoritative", {"name": "example.org", "type": "ANY"}),
         (None, {"name": "example.org", "type": "CNAME"}),

@@ -38,19 +38,32 @@ bad_text abc
 """
 
 
-@pytest.mark.parametrize(("series", "value"), [
-    ("node_load1", 0.21), ('dns_busy{server="b"}', 0.75), ('dns_busy{kind="y \\"z\\""}', 0.75), ("dns_busy_total", 99.0),
-    ('dns_busy{ server = "a" , kind="x",}', 0.5), ("queries_total", 5.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("series", "value"),
+    [
+        ("node_load1", 0.21),
+        ('dns_busy{server="b"}', 0.75),
+        ('dns_busy{kind="y \\"z\\""}', 0.75),
+        ("dns_busy_total", 99.0),
+        ('dns_busy{ server = "a" , kind="x",}', 0.5),
+        ("queries_total", 5.0),
+    ],
+)
 def test_a_series_is_read_from_a_page(series: str, value: float) -> None:
     assert values_in(PAGE.encode(), [series]) == [value]
 
 
-@pytest.mark.parametrize(("series", "why"), [
-    ("dns_busy", "2 series of dns_busy; name labels"), ("node_load", "no node_load"),
-    ('node_load1{a="b"}', "no node_load1{"),
-    ("bad_text", "bad_text is not written as Prometheus"), ("one_line", "no one_line"), ("dns", "no dns"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("series", "why"),
+    [
+        ("dns_busy", "2 series of dns_busy; name labels"),
+        ("node_load", "no node_load"),
+        ('node_load1{a="b"}', "no node_load1{"),
+        ("bad_text", "bad_text is not written as Prometheus"),
+        ("one_line", "no one_line"),
+        ("dns", "no dns"),
+    ],
+)
 def test_a_missing_or_invalid_series_is_named(series: str, why: str) -> None:
     (found,) = values_in(PAGE.encode(), [series])
     assert isinstance(found, MetricError) and str(found).startswith(why)
@@ -62,17 +75,35 @@ def test_workers_share_a_page() -> None:
     assert values_in(page.encode(), wanted) == list(range(40))
 
 
-@pytest.mark.parametrize(("line", "read"), [
-    ('m{a="x"} 5', True), ('m {a="x"} 5', False), ("m 5", True), ("m\t5 1700000000000", True), ("m{} 5", True),
-    ("m{ } 5", True),
-    ('m{a="x",} 5', True), ('m{a="\\\\\\"\\n}"} 5', True), ("m", False), ("m ", False), ('m{a="x"}', False),
-    ('m{a="x" 5', False),
-    ('m{a="x} 5', False), ("m{a=x} 5", False), ("m 1_0", False), ("m 0x10", False), ("m{" + 'a="x",' * 9, False),
-    ("m 5 # {id=\"x\"} 1", True), ("m{a=\"" + "x" * (MAX_LINE - 9) + '"} 5', True),
-    ("m{a=\"" + "x" * MAX_LINE + '"} 5', False),
-    ("m{" + ",".join(f'l{n}="x"' for n in range(MAX_LABELS)) + "} 5", True),
-    ("m{" + ",".join(f'l{n}="x"' for n in range(MAX_LABELS + 1)) + "} 5", False), ("\xffm 5", False), ("m \xff", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ('m{a="x"} 5', True),
+        ('m {a="x"} 5', False),
+        ("m 5", True),
+        ("m\t5 1700000000000", True),
+        ("m{} 5", True),
+        ("m{ } 5", True),
+        ('m{a="x",} 5', True),
+        ('m{a="\\\\\\"\\n}"} 5', True),
+        ("m", False),
+        ("m ", False),
+        ('m{a="x"}', False),
+        ('m{a="x" 5', False),
+        ('m{a="x} 5', False),
+        ("m{a=x} 5", False),
+        ("m 1_0", False),
+        ("m 0x10", False),
+        ("m{" + 'a="x",' * 9, False),
+        ('m 5 # {id="x"} 1', True),
+        ('m{a="' + "x" * (MAX_LINE - 9) + '"} 5', True),
+        ('m{a="' + "x" * MAX_LINE + '"} 5', False),
+        ("m{" + ",".join(f'l{n}="x"' for n in range(MAX_LABELS)) + "} 5", True),
+        ("m{" + ",".join(f'l{n}="x"' for n in range(MAX_LABELS + 1)) + "} 5", False),
+        ("\xffm 5", False),
+        ("m \xff", False),
+    ],
+)
 def test_a_line_of_a_page(line: str, read: bool) -> None:
     """Wherever it stands; and what is no line of the metric is in no other's way."""
     for before, after in (("", ""), ("m2 7\n", "\nm2 7"), ("#\n", "\n")):
@@ -127,9 +158,9 @@ def test_a_malformed_series_name_is_refused(text: str) -> None:
 
 
 def backend(name: str, address: str) -> Backend:
-    return Backend.model_validate({
-        "name": name, f"ipv{ip_address(address).version}": address, "mac": "02:00:00:00:01:01"
-    })  # fmt: skip
+    return Backend.model_validate(
+        {"name": name, f"ipv{ip_address(address).version}": address, "mac": "02:00:00:00:01:01"}
+    )
 
 
 def test_urls_are_filled_in_for_each_backend() -> None:
@@ -192,9 +223,9 @@ async def nothing(writer: asyncio.StreamWriter) -> None:
 def scraped(answer: Answer, timeout: str = "300ms") -> float | MetricError:
     async def run() -> float | MetricError:
         async with served(answer) as port:
-            source = MetricSource.model_validate({
-                "prometheus": f"http://127.0.0.1:{port}/{{backend}}", "metric": "node_load1", "timeout": timeout
-            })  # fmt: skip
+            source = MetricSource.model_validate(
+                {"prometheus": f"http://127.0.0.1:{port}/{{backend}}", "metric": "node_load1", "timeout": timeout}
+            )
             scraper = Scraper()
             found = await scraper.scrape(source, "p", [backend("a", "192.0.2.1")])
             await scraper.close()
@@ -207,11 +238,19 @@ def test_a_page_is_scraped() -> None:
     assert scraped(page(PAGE)) == 0.21
 
 
-@pytest.mark.parametrize(("answer", "why"), [
-    (page("It works!"), "no node_load1"), (page(""), "no node_load1"), (page("node_load1 much\n"), "is not written"),
-    (page(PAGE, "503 Service Unavailable"), "status 503"), (page("", "302 Found", "location: /other\r\n"), "status 302"),
-    (slow, "no whole page within 0.3 s"), (endless, "the page has more than 1048576 bytes"), (nothing, "disconnected"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (page("It works!"), "no node_load1"),
+        (page(""), "no node_load1"),
+        (page("node_load1 much\n"), "is not written"),
+        (page(PAGE, "503 Service Unavailable"), "status 503"),
+        (page("", "302 Found", "location: /other\r\n"), "status 302"),
+        (slow, "no whole page within 0.3 s"),
+        (endless, "the page has more than 1048576 bytes"),
+        (nothing, "disconnected"),
+    ],
+)
 def test_a_bad_or_slow_page_fails_in_time(answer: Answer, why: str) -> None:
     began = time.monotonic()
     found = scraped(answer, "300ms" if answer is slow else "5s")
@@ -263,19 +302,30 @@ PUSH: dict[str, object] = {"push": True}
 OTHERS: dict[str, object] = {"push": True, "allow": ["198.51.100.0/24"], "full": 4}
 
 
-@pytest.mark.parametrize(("path", "sender", "source", "value"), [
-    ("/load/farm/a", "192.0.2.1", PUSH, 0.5), ("/load/farm/a", "::ffff:192.0.2.1", PUSH, 0.5),
-    ("/load/farm/b", "2001:db8::2", PUSH, 0.5), ("/load/farm/a", "198.51.100.7", OTHERS, 0.5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "sender", "source", "value"),
+    [
+        ("/load/farm/a", "192.0.2.1", PUSH, 0.5),
+        ("/load/farm/a", "::ffff:192.0.2.1", PUSH, 0.5),
+        ("/load/farm/b", "2001:db8::2", PUSH, 0.5),
+        ("/load/farm/a", "198.51.100.7", OTHERS, 0.5),
+    ],
+)
 def test_allowed_senders_may_push(path: str, sender: str, source: dict[str, object], value: float) -> None:
     assert pushed(path, "0.5\n", sender, source) == (204, [("farm", path[-1], value)], [])
 
 
-@pytest.mark.parametrize(("path", "sender", "source"), [
-    ("/load/farm/a", "192.0.2.2", PUSH), ("/load/farm/b", "192.0.2.1", PUSH), ("/load/farm/a", "192.0.2.1", OTHERS),
-    ("/load/farm/c", "192.0.2.1", PUSH), ("/load/other/a", "192.0.2.1", PUSH),
-    ("/load/farm/a", "192.0.2.1", {"probe": "latency"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "sender", "source"),
+    [
+        ("/load/farm/a", "192.0.2.2", PUSH),
+        ("/load/farm/b", "192.0.2.1", PUSH),
+        ("/load/farm/a", "192.0.2.1", OTHERS),
+        ("/load/farm/c", "192.0.2.1", PUSH),
+        ("/load/other/a", "192.0.2.1", PUSH),
+        ("/load/farm/a", "192.0.2.1", {"probe": "latency"}),
+    ],
+)
 def test_other_senders_are_refused(path: str, sender: str, source: dict[str, object]) -> None:
     status, took, refused = pushed(path, "0.5", sender, source)
     assert (status, took) == (403, []) and len(refused) == 1 and refused[0].endswith(f"from {sender} was refused")

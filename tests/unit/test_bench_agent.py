@@ -21,9 +21,15 @@ def stream(*answers: tuple[float, float, str, str]) -> list[Query]:
 
 def test_a_fault_lasts_until_others_answer() -> None:
     queries = stream(
-        (-0.1, 0.001, "NOERROR", "ns1"), (0.0, -1, "", ""), (0.1, 0.01, "SERVFAIL", "ns1"), (0.2, 0.9, "NOERROR", "ns1"),
-        (0.3, -1, "", ""), (0.4, 0.05, "NXDOMAIN", "ns2"), (0.5, 0.01, "NOERROR", "ns3"), (1.0, -1, "", ""),
-    )  # fmt: skip
+        (-0.1, 0.001, "NOERROR", "ns1"),
+        (0.0, -1, "", ""),
+        (0.1, 0.01, "SERVFAIL", "ns1"),
+        (0.2, 0.9, "NOERROR", "ns1"),
+        (0.3, -1, "", ""),
+        (0.4, 0.05, "NXDOMAIN", "ns2"),
+        (0.5, 0.01, "NOERROR", "ns3"),
+        (1.0, -1, "", ""),
+    )
     seen = phase(queries, "ns1", FAULT, FAULT + 1.0, late=0.5)
     assert (seen.asked, seen.lost, seen.errors, seen.late) == (6, 2, 1, 1)
     assert seen.elsewhere == pytest.approx(0.45) and seen.last_bad == pytest.approx(0.3)
@@ -122,9 +128,12 @@ def test_flapping_backends_are_summarised_from_the_log() -> None:
         (60.0, "pool1/b1-1 is unhealthy: no answer"),
     ]
     spells = [
-        ("pool1/b1-1", 10.0, 17.0), ("pool1/b1-1", 40.0, 42.0), ("pool1/b1-1", 50.0, 55.0),
-        ("pool1/b1-1", 58.5, 70.0), ("pool1/b1-1", 71.0, 75.0),
-    ]  # fmt: skip
+        ("pool1/b1-1", 10.0, 17.0),
+        ("pool1/b1-1", 40.0, 42.0),
+        ("pool1/b1-1", 50.0, 55.0),
+        ("pool1/b1-1", 58.5, 70.0),
+        ("pool1/b1-1", 71.0, 75.0),
+    ]
     found = flap.transitions(lines, {"pool1/b1-1"}, spells)
     assert (found["unhealthy"], found["healthy"], found["changes_of_the_switch"]) == (3, 1, 1)
     assert found["healthy_backends_taken_for_unhealthy"] == 1

@@ -23,8 +23,10 @@ def test_reasons_that_say_the_same_are_bounded_kind_by_kind() -> None:
     moved = [f"pool p{i}: {50 + i} % of its clients would move" for i in range(3)]
     lines = bounded_alike([*removed, *moved])
     assert lines == [
-        *removed[:FEW], f"and {150 - FEW} more of which this is said (--json shows all)", *moved,
-    ]  # fmt: skip
+        *removed[:FEW],
+        f"and {150 - FEW} more of which this is said (--json shows all)",
+        *moved,
+    ]
 
 
 def test_no_option_is_named_where_none_shows_all() -> None:

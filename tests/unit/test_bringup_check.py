@@ -283,8 +283,9 @@ def test_ovs_kernel_checks_offload_and_module(tmp_path: Path) -> None:
     machine.says("ethtool -k p0", "Features for p0:\nhw-tc-offload: off\n")
     wrong = machine.wrong()
     assert {n: i.todo for n, i in wrong.items()} == {
-        "port p0, hw-tc-offload": "run 20-eswitch.sh", "kernel module": "modprobe openvswitch",
-    }  # fmt: skip
+        "port p0, hw-tc-offload": "run 20-eswitch.sh",
+        "kernel module": "modprobe openvswitch",
+    }
 
 
 def test_software_flavors_ask_for_no_hardware(tmp_path: Path) -> None:

@@ -47,10 +47,11 @@ vips:
 KERNEL = ("flavor: ovs-doca", "flavor: ovs-kernel")
 NETDEV = (("flavor: ovs-doca", "flavor: ovs-netdev"), ("    pci: {p0: 0000:03:00.0}\n", ""))
 DPDK = (
-    ("flavor: ovs-doca", "flavor: ovs-dpdk"), ("    p0:\n", "    p0: {options: {dpdk-devargs: '0000:03:00.0'}}\n"),
+    ("flavor: ovs-doca", "flavor: ovs-dpdk"),
+    ("    p0:\n", "    p0: {options: {dpdk-devargs: '0000:03:00.0'}}\n"),
     ("{port: ext-in}", "{port: ext-in, options: {dpdk-devargs: '0000:03:00.0,representor=sf[8]'}}"),
     ("{port: ext-out, ", "{port: ext-out, options: {dpdk-devargs: '0000:03:00.0,representor=sf9'}, "),
-)  # fmt: skip
+)
 PROGRAM, UNIT = "/etc/dnsteer/ext/program.json", f"/etc/systemd/system/{EXTENSION_UNIT}"
 INGRESS = CardFunction("p0", 53, None, True, "ext-in", "ext-in", "ingress")
 EGRESS = CardFunction("p0", 54, None, True, "ext-out", "enp3s0f0s54", "egress")
@@ -75,8 +76,10 @@ def test_the_specs_trusted_functions_are_taken_in_their_order() -> None:
         "functions:\n      - {uplink: p0, number: 4}\n      - {uplink: p0, number: 7, trust: true}\n    mtu: 1600",
     )
     assert functions(EXT, named) == [
-        ("p0", 4, False, "", ""), ("p0", 7, True, "ext-in", "ingress"), ("p0", 53, True, "ext-out", "egress"),
-    ]  # fmt: skip
+        ("p0", 4, False, "", ""),
+        ("p0", 7, True, "ext-in", "ingress"),
+        ("p0", 53, True, "ext-out", "egress"),
+    ]
     taken = ("mtu: 1600", "functions: [{uplink: p0, number: 53}]\n    mtu: 1600")
     assert [number for _, number, *_ in functions(EXT, taken)] == [53, 54, 55]
 
@@ -87,17 +90,24 @@ def test_ports_may_name_their_function() -> None:
     by_name = functions(EXT, ("port: ext-in", "port: en3f0pf0sf8"), ("port: ext-out", "port: pf0sf9"))
     assert by_name == [("p0", 8, True, "en3f0pf0sf8", "ingress"), ("p0", 9, True, "pf0sf9", "egress")]
     other = functions(
-        EXT, ("p0:\n", "p0:\n    p1:\n"), ("{p0: 0000:03:00.0}", "{p0: 0000:03:00.0, p1: 0000:03:00.1}"),
-        ("port: ext-out", "port: en3f1pf1sf9"), ("01:01}", "01:01, port: p0}"), ("01:02}", "01:02, port: p0}"),
-    )  # fmt: skip
+        EXT,
+        ("p0:\n", "p0:\n    p1:\n"),
+        ("{p0: 0000:03:00.0}", "{p0: 0000:03:00.0, p1: 0000:03:00.1}"),
+        ("port: ext-out", "port: en3f1pf1sf9"),
+        ("01:01}", "01:01, port: p0}"),
+        ("01:02}", "01:02, port: p0}"),
+    )
     assert other == [("p1", 9, True, "en3f1pf1sf9", "egress"), ("p0", 53, True, "ext-in", "ingress")]
 
 
 def test_several_uplinks_need_one_eswitch() -> None:
     two = setup(
-        EXT, ("p0:\n", "p0:\n    p1:\n"), ("{p0: 0000:03:00.0}", "{p0: 0000:03:00.0, p1: 0000:03:00.1}"),
-        ("01:01}", "01:01, port: p0}"), ("01:02}", "01:02, port: p0}"),
-    )  # fmt: skip
+        EXT,
+        ("p0:\n", "p0:\n    p1:\n"),
+        ("{p0: 0000:03:00.0}", "{p0: 0000:03:00.0, p1: 0000:03:00.1}"),
+        ("01:01}", "01:01, port: p0}"),
+        ("01:02}", "01:02, port: p0}"),
+    )
     assert two.eswitch.multiport
     assert two.eswitch.why.startswith("queries that come in by p1 go to ext-in: hardware forwards that only where")
 
@@ -123,8 +133,13 @@ def test_pages_follow_the_budgets() -> None:
 
 def test_scripts_unit_and_program_are_there_where_there_are_functions() -> None:
     assert scripts_of(setup(EXT)) == [
-        "10-hugepages.sh", "20-eswitch.sh", "25-functions.sh", "30-openvswitch.sh", "40-bridge.sh", "50-extension.sh",
-    ]  # fmt: skip
+        "10-hugepages.sh",
+        "20-eswitch.sh",
+        "25-functions.sh",
+        "30-openvswitch.sh",
+        "40-bridge.sh",
+        "50-extension.sh",
+    ]
     assert {EXTENSION_UNIT, "program.json", "50-extension.sh"} <= set(bringup_files(setup(EXT)))
     for other in (setup(DOCA), setup(EXT, *NETDEV)):
         assert not {EXTENSION_UNIT, "program.json", "50-extension.sh"} & set(bringup_files(other))
@@ -174,8 +189,13 @@ def test_the_unit_is_bounded() -> None:
     )
     assert settings["Wants"] == "dnsteer-bringup.service" and "Requires" not in settings
     assert set(settings["CapabilityBoundingSet"].split()) == {
-        "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_IPC_LOCK", "CAP_SYS_ADMIN", "CAP_SYS_RAWIO", "CAP_DAC_OVERRIDE",
-    }  # fmt: skip
+        "CAP_NET_ADMIN",
+        "CAP_NET_RAW",
+        "CAP_IPC_LOCK",
+        "CAP_SYS_ADMIN",
+        "CAP_SYS_RAWIO",
+        "CAP_DAC_OVERRIDE",
+    }
     assert (settings["MemoryMax"], settings["LimitMEMLOCK"], settings["WatchdogSec"]) == ("4G", "infinity", "120")
     assert (settings["StartLimitIntervalSec"], settings["StartLimitBurst"]) == ("600", "20")
     # The driver's devices, its files in /sys, and calls that DPDK makes where it can.
@@ -188,8 +208,11 @@ def test_systemd_finds_the_unit_less_exposed_than_one_without_bounds(tmp_path: P
     unit = written(tmp_path / "here", EXT) / EXTENSION_UNIT
     done = subprocess.run(
         ["systemd-analyze", "security", "--offline=yes", "--threshold=60", str(unit)],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stdout
 
 

@@ -190,9 +190,12 @@ def test_teardown_removes_the_extension(tree: Tree) -> None:
     assert (done.code, done.err) == (0, "")
     said = [c.replace(str(tree.root), "") for c in done.changed]
     assert said == [
-        f"{EXTENSION_UNIT} is gone", f"{PROGRAM} is gone",
-        "interface ext-in -> en3f0pf0sf53", "interface ext-out -> en3f0pf0sf54", f"scalable function pci/{P0}/32753 is gone",
+        f"{EXTENSION_UNIT} is gone",
+        f"{PROGRAM} is gone",
+        "interface ext-in -> en3f0pf0sf53",
+        "interface ext-out -> en3f0pf0sf54",
+        f"scalable function pci/{P0}/32753 is gone",
         f"scalable function pci/{P0}/32754 is gone",
-    ]  # fmt: skip
+    ]
     again = tree.run("teardown.sh", "--yes")
     assert (again.code, again.changed) == (0, [])

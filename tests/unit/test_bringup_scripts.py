@@ -78,8 +78,13 @@ class Tree:
         self.root, self.state, self.bin, self.scripts = (folder / n for n in ("root", "state", "bin", "scripts"))
         for part in (self.root, self.state, self.bin):
             part.mkdir()
-        for name, text in (("devlink", DEVLINK), ("ethtool", ETHTOOL), ("mount", MOUNT), ("umount", UMOUNT),
-                           ("ovs-vsctl", VSCTL)):  # fmt: skip
+        for name, text in (
+            ("devlink", DEVLINK),
+            ("ethtool", ETHTOOL),
+            ("mount", MOUNT),
+            ("umount", UMOUNT),
+            ("ovs-vsctl", VSCTL),
+        ):
             (self.bin / name).write_text(text)
             (self.bin / name).chmod(0o755)
         self.file("proc/mounts", "tmpfs /run tmpfs rw 0 0\n")
@@ -119,10 +124,18 @@ class Tree:
         return device
 
     def run(self, script: str, *args: str, wait: int = 0, **more: str) -> Ran:
-        env = {**os.environ, "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin", "DNSTEER_ROOT": str(self.root),
-               "STATE": str(self.state), "OVS_RUNDIR": str(self.state), "DNSTEER_WAIT": str(wait), **more}  # fmt: skip
-        done = subprocess.run([str(self.scripts / script), *args], capture_output=True, text=True, check=False, env=env,
-                              timeout=30)  # fmt: skip
+        env = {
+            **os.environ,
+            "PATH": f"{self.bin}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "DNSTEER_ROOT": str(self.root),
+            "STATE": str(self.state),
+            "OVS_RUNDIR": str(self.state),
+            "DNSTEER_WAIT": str(wait),
+            **more,
+        }
+        done = subprocess.run(
+            [str(self.scripts / script), *args], capture_output=True, text=True, check=False, env=env, timeout=30
+        )
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def calls(self, *words: str) -> list[str]:
@@ -386,8 +399,15 @@ def test_a_process_of_another_user_runs_too(tree: Tree) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         (Path(folder) / "ovs-vswitchd.pid").write_text("1\n")
-        done = subprocess.run(["sh", "-c", f"{found[0]}process_of"], capture_output=True, text=True, check=True, user=65534,
-                              env={**os.environ, "OVS_RUNDIR": folder}, cwd="/")  # fmt: skip
+        done = subprocess.run(
+            ["sh", "-c", f"{found[0]}process_of"],
+            capture_output=True,
+            text=True,
+            check=True,
+            user=65534,
+            env={**os.environ, "OVS_RUNDIR": folder},
+            cwd="/",
+        )
     assert done.stdout == "1\n"
 
 

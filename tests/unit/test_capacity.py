@@ -24,9 +24,22 @@ from tests.unit.spec_text import SPEC, changed, load
 
 TWO, THREE = Hardware.BLUEFIELD_2, Hardware.BLUEFIELD_3
 BASE = PacketPath(
-    vip="dns", service="udp/53", family="ipv4", direction="query", mode="dsr", selection="source-port", slots=64, rules=64,
-    passes=1, masks=1, match_bytes=27, depth=1, rewrites=1, conntrack=False, offloaded="yes",
-)  # fmt: skip
+    vip="dns",
+    service="udp/53",
+    family="ipv4",
+    direction="query",
+    mode="dsr",
+    selection="source-port",
+    slots=64,
+    rules=64,
+    passes=1,
+    masks=1,
+    match_bytes=27,
+    depth=1,
+    rewrites=1,
+    conntrack=False,
+    offloaded="yes",
+)
 TCP = replace(BASE, service="tcp/53")
 DOCA = changed(("flavor: ovs-netdev", "flavor: ovs-doca"))
 TWICE = DOCA + "  other: {addresses: [192.0.2.54], services: [dns], pool: ns}\n"
@@ -35,7 +48,7 @@ FRAMES = ["64", "query", "answer", "imix", "jumbo"]
 
 def asked(
     paths: Sequence[PacketPath] = (BASE, TCP), hardware: Hardware = THREE, text: str = DOCA, **more: Any
-) -> CapacityReport:  # fmt: skip
+) -> CapacityReport:
     loaded = load(text)
     return capacity_report(loaded, card_setup(loaded, paths, hardware=hardware, **more), paths, FRAMES)
 
@@ -292,26 +305,51 @@ RATE = {**ESTIMATE, "limit": "str"}
 RATES = {"queries_per_s": RATE, "new_connections_per_s": RATE}
 VIP = {"vip": "str", "family": "str", **RATES}
 SHAPE = {
-    "file": "str", "hardware": "str", "flavor": "str", "link_gbps": "float", "arm_cores": "int", "counters": "bool",
-    "hardware_rules": "int", "beyond_limits": "list", "dns_bytes": {"query": "int", "answer": "int"},
+    "file": "str",
+    "hardware": "str",
+    "flavor": "str",
+    "link_gbps": "float",
+    "arm_cores": "int",
+    "counters": "bool",
+    "hardware_rules": "int",
+    "beyond_limits": "list",
+    "dns_bytes": {"query": "int", "answer": "int"},
     "paths": [
         {
-            "vip": "str", "services": "list", "family": "str", "direction": "str", "mode": "str", "selection": "str",
-            "slots": "int", "rules": "int", "passes": "int", "depth": "int", "rewrites": "int", "conntrack": "bool",
-            "offloaded": "str", "hops": "list", "bytes_longer": "float",
+            "vip": "str",
+            "services": "list",
+            "family": "str",
+            "direction": "str",
+            "mode": "str",
+            "selection": "str",
+            "slots": "int",
+            "rules": "int",
+            "passes": "int",
+            "depth": "int",
+            "rewrites": "int",
+            "conntrack": "bool",
+            "offloaded": "str",
+            "hops": "list",
+            "bytes_longer": "float",
             "latency_us": {"low_load": ESTIMATE, "loaded": ESTIMATE},
             "frames": [
                 {
-                    "frame": "str", "bytes": "float", "mpps": ESTIMATE, "gbps": ESTIMATE, "link_share": "float",
-                    "limit": "str", "bounds_mpps": {"link": "float", "switch": "float"},
+                    "frame": "str",
+                    "bytes": "float",
+                    "mpps": ESTIMATE,
+                    "gbps": ESTIMATE,
+                    "link_share": "float",
+                    "limit": "str",
+                    "bounds_mpps": {"link": "float", "switch": "float"},
                 }
             ],
         }
     ],
     "vips": [VIP],
     "pools": [{"pool": "str", "vips": "int", "hardware_rules": "int", **RATES}],
-    "all": {**VIP, "family": "NoneType"}, "notes": "list",
-}  # fmt: skip
+    "all": {**VIP, "family": "NoneType"},
+    "notes": "list",
+}
 
 
 def test_the_shape_of_the_json_is_the_documented_one() -> None:

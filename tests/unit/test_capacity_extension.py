@@ -37,18 +37,25 @@ def text_of(example: str) -> str:
 def there(by: str, rules: int, tables: int, rewrites: int, **more: float) -> Hop:
     by_switch = by == "switch"
     return Hop(
-        by="switch" if by_switch else "extension", enters=("a",), leaves=("b",), rules=rules, tables=tables,
-        rewrites=rewrites, offloaded="yes" if by_switch else "unknown", certainty="inferred" if by_switch else "unknown",
+        by="switch" if by_switch else "extension",
+        enters=("a",),
+        leaves=("b",),
+        rules=rules,
+        tables=tables,
+        rewrites=rewrites,
+        offloaded="yes" if by_switch else "unknown",
+        certainty="inferred" if by_switch else "unknown",
         **more,  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def through(grows: float = 0.0, tables: int = 3, **more: object) -> PacketPath:
     """A path by way of the extension."""
     parts = (
-        there("switch", 1, 1, 1), there("extension", 133, tables, 1, grows=grows, most=round(grows)),
+        there("switch", 1, 1, 1),
+        there("extension", 133, tables, 1, grows=grows, most=round(grows)),
         there("switch", 3, 1, 0),
-    )  # fmt: skip
+    )
     return replace(BASE, rules=4, passes=2, hops=parts, **more)  # type: ignore[arg-type]
 
 

@@ -211,7 +211,7 @@ BAD: dict[str, tuple[Callable[[str], str], str]] = {
     ),
     "no mapping": (lambda _: "- a\n", "found a list; expected a mapping"),
     "no YAML": (lambda t: t + "\n  - [", "expected well-formed YAML"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -33,9 +33,17 @@ def words(picture: bytes) -> str:
 def test_the_plot_labels_what_it_shows(hardware: Hardware) -> None:
     shown = words(draw(asked([BASE, TCP, replace(BASE, family="ipv6", depth=2)], hardware)))
     for word in (
-        "Rate against frame size", "Rate and latency against pipe depth", "frame, bytes", "link, 100 Gb/s", "this spec",
-        "measured latency", "dns queries IPv4 (depth 1)", "dns queries IPv6 (depth 2)", "spec.yaml", hardware.value[-1],
-    ):  # fmt: skip
+        "Rate against frame size",
+        "Rate and latency against pipe depth",
+        "frame, bytes",
+        "link, 100 Gb/s",
+        "this spec",
+        "measured latency",
+        "dns queries IPv4 (depth 1)",
+        "dns queries IPv6 (depth 2)",
+        "spec.yaml",
+        hardware.value[-1],
+    ):
         assert word in shown, word
 
 

@@ -55,8 +55,10 @@ def of(report: CapacityReport) -> Figures:
 
 def test_unknown_offload_shows_a_range_of_latencies() -> None:
     report = asked([UNKNOWN])
-    found, cores, hard = (latencies(report.setup, replace(BASE, offloaded=o), of(report).rate)  # type: ignore[arg-type]
-                          for o in ("unknown", "no", "yes"))  # fmt: skip
+    found, cores, hard = (
+        latencies(report.setup, replace(BASE, offloaded=o), of(report).rate)  # type: ignore[arg-type]
+        for o in ("unknown", "no", "yes")
+    )
     for either, slow, quick in ((found.low, cores.low, hard.low), (found.loaded, cores.loaded, hard.loaded)):
         assert quick.value < slow.value
         assert (either.value, either.low, either.high) == (slow.value, quick.low, slow.high)
@@ -83,8 +85,10 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_work(
     command: Command, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dnsteer.cli.capacity.load_and_warn", lambda *_: pytest.fail("it began"))
-    for file, why in ((tmp_path / "none" / "x.svg", f"there is no folder {tmp_path / 'none'}"),
-                      (tmp_path / "dir.svg", f"{tmp_path / 'dir.svg'} is a folder; expected a file")):  # fmt: skip
+    for file, why in (
+        (tmp_path / "none" / "x.svg", f"there is no folder {tmp_path / 'none'}"),
+        (tmp_path / "dir.svg", f"{tmp_path / 'dir.svg'} is a folder; expected a file"),
+    ):
         (tmp_path / "dir.svg").mkdir(exist_ok=True)
         done = command("capacity", QUICKSTART, "--hardware", "bluefield-3", "--plot", str(file))
         assert done == (1, "", f"dnsteer: --plot: {why}\n")

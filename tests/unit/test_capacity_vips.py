@@ -53,8 +53,9 @@ def test_hops_follow_the_backends_and_their_answers() -> None:
     mixed = load(CROSSED.replace("port: p1, weight: 2", "weight: 2")).spec  # of 8
     assert uplink_shares(mixed, query) == {("p0", "in"): 1.0, ("p1", "out"): 0.75, ("p0", "out"): 0.25}
     assert uplink_shares(mixed, answer) == {("p1", "in"): 0.75, ("p0", "in"): 0.25, ("p0", "out"): 1.0}
-    direct = load(changed(("    p0:\n", "    p0:\n    p1:\n"), ("02:00:00:00:01:01}", "02:00:00:00:01:01, port: p0}"),
-                          text=DOCA)).spec  # fmt: skip
+    direct = load(
+        changed(("    p0:\n", "    p0:\n    p1:\n"), ("02:00:00:00:01:01}", "02:00:00:00:01:01, port: p0}"), text=DOCA)
+    ).spec
     assert uplink_shares(direct, BASE) == {("p1", "in"): 1.0, ("p0", "out"): 0.5, ("p1", "out"): 0.5}
 
 

@@ -54,15 +54,21 @@ VIP = select_packets(spec_of(FARM).spec, "dns")
 @pytest.mark.parametrize(
     ("packet", "own"),
     [
-        (udp(CLIENT, "192.0.2.53"), True), (udp(CLIENT6, "2001:db8::53"), True),
-        (udp("192.0.2.53", CLIENT, 53, 4000), True), (udp("2001:db8::53", CLIENT6, 53, 4000), True),
+        (udp(CLIENT, "192.0.2.53"), True),
+        (udp(CLIENT6, "2001:db8::53"), True),
+        (udp("192.0.2.53", CLIENT, 53, 4000), True),
+        (udp("2001:db8::53", CLIENT6, 53, 4000), True),
         (ends(CLIENT, "192.0.2.53") / TCP(sport=4000, dport=53), True),
         (Dot1Q(vlan=7) / udp(CLIENT, "192.0.2.53"), True),
         (Dot1Q(vlan=7, type=0x8100) / Dot1Q(vlan=8) / udp(CLIENT, "192.0.2.53"), True),
-        (udp(CLIENT, "192.0.2.54"), False), (udp(CLIENT, "192.0.2.53", dport=853), False),
-        (udp(CLIENT, "192.0.2.53", 53, 4000), False), (ends(CLIENT, "192.0.2.53") / TCP(dport=853), False),
-        (ends(CLIENT, "192.0.2.53") / ICMP(), False), (ends(CLIENT6, "2001:db8::53") / ICMPv6EchoRequest(), False),
-        (ARP(pdst="192.0.2.53"), False), (Raw(b"\0" * 40), False),
+        (udp(CLIENT, "192.0.2.54"), False),
+        (udp(CLIENT, "192.0.2.53", dport=853), False),
+        (udp(CLIENT, "192.0.2.53", 53, 4000), False),
+        (ends(CLIENT, "192.0.2.53") / TCP(dport=853), False),
+        (ends(CLIENT, "192.0.2.53") / ICMP(), False),
+        (ends(CLIENT6, "2001:db8::53") / ICMPv6EchoRequest(), False),
+        (ARP(pdst="192.0.2.53"), False),
+        (Raw(b"\0" * 40), False),
         (IP(src=CLIENT, dst="192.0.2.53", proto=17, frag=185) / Raw(b"y" * 30), True),
         (IP(src=CLIENT, dst="192.0.2.54", proto=17, frag=185) / Raw(b"y" * 30), False),
         (IP(src=CLIENT, dst="192.0.2.53", proto=132, frag=185) / Raw(b"y" * 30), False),
@@ -75,7 +81,7 @@ VIP = select_packets(spec_of(FARM).spec, "dns")
         (ends(CLIENT6, "2001:db8::53") / ICMPv6PacketTooBig() / udp("2001:db8::53", CLIENT6, 53, 4000), True),
         (ends("203.0.113.1", "192.0.2.53") / ICMP(type=8) / udp("192.0.2.53", CLIENT, 53, 4000), False),
     ],
-)  # fmt: skip
+)
 def test_a_packet_is_assigned_to_its_vip(packet: Packet, own: bool) -> None:
     assert takes(VIP, packet) is own
     assert VIP.addresses == {ip_address(a).packed for a in ("192.0.2.53", "2001:db8::53")}
@@ -116,8 +122,10 @@ def test_tunneled_packets_are_matched_by_their_inner_header() -> None:
     to_one, to_three = ends("192.0.2.2", "192.0.2.11") / inner, ends("2001:db8::2", "2001:db8::13") / inner
     other = ends("192.0.2.2", "192.0.2.11") / udp(CLIENT, "198.51.100.99")
     assert [takes(s, p) for s in (vip, one, three) for p in (inner, to_one, to_three, other)] == [
-        *(True, True, True, False), *(False, True, False, False), *(False, False, True, False),
-    ]  # fmt: skip
+        *(True, True, True, False),
+        *(False, True, False, False),
+        *(False, False, True, False),
+    ]
     assert vip.extended and one.extended and not VIP.extended
     assert {ip_address(a).packed for a in ("198.51.100.53", "192.0.2.11", "192.0.2.12", "2001:db8::13")} < vip.addresses
 
@@ -140,9 +148,13 @@ def test_translated_packets_are_told_by_their_prefix() -> None:
     spec = load_spec(EXAMPLES / "siit.yaml").spec
     four, six = select_packets(spec, "dns4"), select_packets(spec, "dns6")
     translated = udp("64:ff9b::c633:6407", "2001:db8:53::11")
-    assert [takes(s, translated) for s in (four, select_packets(spec, "v6only/s1"), select_packets(spec, "v6only/s2"))] == [
-        True, True, False,
-    ]  # fmt: skip
+    assert [
+        takes(s, translated) for s in (four, select_packets(spec, "v6only/s1"), select_packets(spec, "v6only/s2"))
+    ] == [
+        True,
+        True,
+        False,
+    ]
     assert takes(six, udp(CLIENT6, "2001:db8:53::11")) and not takes(four, udp(CLIENT6, "2001:db8:53::11"))
 
 
@@ -243,25 +255,43 @@ def dns(**more: object) -> Packet:
 @pytest.mark.parametrize(
     ("packet", "said"),
     [
-        (ends(CLIENT, "192.0.2.53") / UDP(sport=4000, dport=53) / dns(),
-         "198.51.100.7:4000 > 192.0.2.53:53 udp, query 7 a.example. AAAA, "),
-        (ends("2001:db8::53", CLIENT6) / UDP(sport=53, dport=4000) / dns(qr=1, rcode=3, tc=1),
-         "[2001:db8::53]:53 > [2001:db8:99::7]:4000 udp, answer 7 a.example. AAAA NXDOMAIN (0 records, truncated), "),
-        (ends("192.0.2.53", CLIENT) / UDP(sport=53) / dns(qr=1, an=DNSRR(rrname="a.example", rdata="192.0.2.1")),
-         "answer 7 a.example. AAAA NOERROR (1 records), "),
+        (
+            ends(CLIENT, "192.0.2.53") / UDP(sport=4000, dport=53) / dns(),
+            "198.51.100.7:4000 > 192.0.2.53:53 udp, query 7 a.example. AAAA, ",
+        ),
+        (
+            ends("2001:db8::53", CLIENT6) / UDP(sport=53, dport=4000) / dns(qr=1, rcode=3, tc=1),
+            "[2001:db8::53]:53 > [2001:db8:99::7]:4000 udp, answer 7 a.example. AAAA NXDOMAIN (0 records, truncated), ",
+        ),
+        (
+            ends("192.0.2.53", CLIENT) / UDP(sport=53) / dns(qr=1, an=DNSRR(rrname="a.example", rdata="192.0.2.1")),
+            "answer 7 a.example. AAAA NOERROR (1 records), ",
+        ),
         (ends(CLIENT, "192.0.2.53") / TCP(sport=4000, dport=53, flags="S"), "192.0.2.53:53 tcp S, "),
-        (ends(CLIENT, "192.0.2.53") / TCP(sport=4000, dport=53, flags="PA") / Raw(bytes([0, 27]) + bytes(dns())),
-         "tcp PA, query 7 a.example. AAAA, "),
-        (ends(CLIENT, "192.0.2.53") / TCP(dport=853, flags="PA") / Raw(b"\x16\3\1" + b"\0" * 40), "192.0.2.53:853 tcp PA, "),
+        (
+            ends(CLIENT, "192.0.2.53") / TCP(sport=4000, dport=53, flags="PA") / Raw(bytes([0, 27]) + bytes(dns())),
+            "tcp PA, query 7 a.example. AAAA, ",
+        ),
+        (
+            ends(CLIENT, "192.0.2.53") / TCP(dport=853, flags="PA") / Raw(b"\x16\3\1" + b"\0" * 40),
+            "192.0.2.53:853 tcp PA, ",
+        ),
         (ends(CLIENT, "192.0.2.53") / UDP(dport=53) / Raw(b"\xff" * 40), "192.0.2.53:53 udp"),
         (ends(CLIENT, "192.0.2.53") / UDP(dport=53) / DNS(qd=DNSQR(qname=b"\x1b[2J.example")), "\\x1b[2J.example."),
-        (IP(src=CLIENT, dst="192.0.2.53", proto=17, frag=9) / Raw(b"y" * 30), "198.51.100.7 > 192.0.2.53 later fragment, "),
-        (ends("203.0.113.1", "192.0.2.53") / ICMP(type=3) / udp("192.0.2.53", CLIENT, 53, 4000),
-         "203.0.113.1 > 192.0.2.53 ICMP error about 192.0.2.53:53 > 198.51.100.7:4000 udp"),
-        (ends("192.0.2.2", "192.0.2.11") / udp(CLIENT, "198.51.100.53"),
-         "192.0.2.2 > 192.0.2.11 tunnel with 198.51.100.7:4000 > 198.51.100.53:53 udp"),
+        (
+            IP(src=CLIENT, dst="192.0.2.53", proto=17, frag=9) / Raw(b"y" * 30),
+            "198.51.100.7 > 192.0.2.53 later fragment, ",
+        ),
+        (
+            ends("203.0.113.1", "192.0.2.53") / ICMP(type=3) / udp("192.0.2.53", CLIENT, 53, 4000),
+            "203.0.113.1 > 192.0.2.53 ICMP error about 192.0.2.53:53 > 198.51.100.7:4000 udp",
+        ),
+        (
+            ends("192.0.2.2", "192.0.2.11") / udp(CLIENT, "198.51.100.53"),
+            "192.0.2.2 > 192.0.2.11 tunnel with 198.51.100.7:4000 > 198.51.100.53:53 udp",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_packet_is_summarised_in_one_line(packet: Packet, said: str) -> None:
     found = line(captured(packet))
     assert found.startswith("08:00:00.123456 in  02:00:00:00:00:fe > 02:00:00:00:00:53 ")

@@ -212,9 +212,7 @@ def test_completion_of_a_shell_that_is_named(kind: str, command: Command) -> Non
     assert "_DNSTEER_COMPLETE=complete_" + kind in shown
 
 
-@pytest.mark.parametrize(
-    ("code", "words"), [(3, "exit status 3"), (-1, "terminating with signal 1 (Hangup)")]
-)  # fmt: skip
+@pytest.mark.parametrize(("code", "words"), [(3, "exit status 3"), (-1, "terminating with signal 1 (Hangup)")])
 def test_exit_codes_of_ovs_programs_are_described(code: int, words: str) -> None:
     """As those programs say it themselves, if they have begun."""
     assert tools._how_it_ended(code) == words
@@ -317,8 +315,11 @@ def test_ctrl_c_while_waiting_for_a_switch(place: Path) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             process = subprocess.Popen(
                 [sys.executable, "-m", "dnsteer", "apply", SPEC, "--db", f"unix:{place}/db.sock"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=ENV,
+            )
             peer, _ = server.accept()
             process.send_signal(number)
             assert process.communicate(timeout=5) == ("", "dnsteer: interrupted\n")
@@ -333,9 +334,12 @@ def test_an_ignored_signal_stays_ignored(place: Path) -> None:
         server.listen()
         process = subprocess.Popen(
             [sys.executable, "-m", "dnsteer", "verify", SPEC, "--db", f"unix:{place}/db.sock", "--timeout", "0.5"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENV,
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-        )  # fmt: skip
+        )
         peer, _ = server.accept()
         process.send_signal(signal.SIGHUP)
         assert "does not answer within 0.5 s" in process.communicate(timeout=5)[1]

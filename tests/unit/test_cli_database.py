@@ -97,9 +97,12 @@ def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) 
         process = stack.enter_context(
             subprocess.Popen(
                 [sys.executable, "-m", "dnsteer", verb, SPEC, "--db", f"unix:{place}/db.sock", "--timeout", "0.5"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=ENV,
             )
-        )  # fmt: skip
+        )
         peer, _ = server.accept()
         start = time.monotonic()
         peer.sendall(said)
@@ -135,9 +138,12 @@ def test_a_database_without_permission_is_named(place: Path, command: Command, m
 def test_verbs_without_ovs_programs_name_them(verb: str, place: Path) -> None:
     query = ["--client", "198.51.100.7:40001", "--vip", "198.51.100.53:53/udp"] if verb == "explain" else []
     done = subprocess.run(
-        [sys.executable, "-c", RUN, verb, SPEC, *query], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", RUN, verb, SPEC, *query],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**ENV, "PATH": str(place), "TMPDIR": str(place)},
-    )  # fmt: skip
+    )
     assert done.returncode == 69
     assert "is not installed; install Open vSwitch (Debian: apt-get install openvswitch-switch)" in done.stderr
     assert list(place.iterdir()) == []
@@ -158,9 +164,26 @@ def test_remotes_are_parsed(text: str, remote: str) -> None:
     assert parse_remote(text) == remote
 
 
-@pytest.mark.parametrize("text", ["", "unix:", "db.sock", "tcp:1.2.3.4", "tcp:1.2.3.4:0", "tcp:1.2.3.4:65536",
-                                  "tcp:host:1", "ssl:1.2.3.4", "ssl:1.2.3.4:0", "ssl:host:1", "ssl:::1:6640", "ssl:",
-                                  "ptcp:6640", "pssl:6640", "punix:x"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "unix:",
+        "db.sock",
+        "tcp:1.2.3.4",
+        "tcp:1.2.3.4:0",
+        "tcp:1.2.3.4:65536",
+        "tcp:host:1",
+        "ssl:1.2.3.4",
+        "ssl:1.2.3.4:0",
+        "ssl:host:1",
+        "ssl:::1:6640",
+        "ssl:",
+        "ptcp:6640",
+        "pssl:6640",
+        "punix:x",
+    ],
+)
 def test_malformed_remotes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected unix:PATH"):
         parse_remote(text)

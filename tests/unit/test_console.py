@@ -44,10 +44,20 @@ def test_a_healthy_switch_needs_no_attention() -> None:
 @pytest.mark.parametrize(
     ("entries", "more", "level", "says", "command"),
     [
-        ((entry("ns3", "health", note="no answer within 0.5 s"),), {}, "warning", "farm/ns3 is unhealthy",
-         "kdig @192.0.2.13 -p 53 +norec example.org. SOA; dnsteer drain farm/ns3"),
-        ((entry("ns3", "health", note="x", returns=START.isoformat(), over=30.0, gone=500),), {}, "note",
-         "farm/ns3 is returning to service", ""),
+        (
+            (entry("ns3", "health", note="no answer within 0.5 s"),),
+            {},
+            "warning",
+            "farm/ns3 is unhealthy",
+            "kdig @192.0.2.13 -p 53 +norec example.org. SOA; dnsteer drain farm/ns3",
+        ),
+        (
+            (entry("ns3", "health", note="x", returns=START.isoformat(), over=30.0, gone=500),),
+            {},
+            "note",
+            "farm/ns3 is returning to service",
+            "",
+        ),
         ((entry("ns1", note="CHG-1"),), {}, "note", "farm/ns1 is drained", "dnsteer undrain farm/ns1"),
         ((entry("ns1", over=600.0, gone=300),), {}, "note", "farm/ns1 is draining", "dnsteer undrain farm/ns1"),
         ((entry("ns1", "down"),), {}, "note", "farm/ns1 is down", "dnsteer up farm/ns1"),
@@ -57,7 +67,7 @@ def test_a_healthy_switch_needs_no_attention() -> None:
         ((entry("sp1", pool="spare"),), {}, "critical", "Pool spare has no backend", "dnsteer undrain spare/sp1"),
         ((), {"waits": True}, "critical", "The switch does not forward", "dnsteer restore"),
     ],
-)  # fmt: skip
+)
 def test_each_thing_needs_attention(entries: Any, more: Any, level: str, says: str, command: str) -> None:
     found = items(Console(known(), *entries, **more).get())
     assert any(item[0] == level and says in item[1] and item[2] == command for item in found), found
@@ -73,8 +83,9 @@ def test_a_worker_is_asked_at_its_own_port() -> None:
     entries = entry("ns3.2", "health", note="no answer within 0.5 s"), entry("ns1", "health", note="the same")
     found = items(Console(known(text), *entries).get())
     assert [item[2].split(";")[0] for item in found if "unhealthy" in item[1]] == [
-        "kdig @192.0.2.13 -p 55 +norec example.org. SOA", "kdig @192.0.2.11 -p 53 +norec example.org. SOA",
-    ]  # fmt: skip
+        "kdig @192.0.2.13 -p 55 +norec example.org. SOA",
+        "kdig @192.0.2.11 -p 53 +norec example.org. SOA",
+    ]
 
 
 def test_the_warnings_of_status_are_all_there() -> None:
@@ -87,8 +98,10 @@ def test_the_warnings_of_status_are_all_there() -> None:
     state, overlay = known(), Overlay(entries)
     time = START + timedelta(minutes=1)
     said = [
-        *pools_without_backends(Assignment(state.state.members, overlay)), *backups_in_use(overlay), *overdue(overlay, time),
-    ]  # fmt: skip
+        *pools_without_backends(Assignment(state.state.members, overlay)),
+        *backups_in_use(overlay),
+        *overdue(overlay, time),
+    ]
     said += [last.text for last in Assignment(state.state.members, overlay).with_one_backend({})]
     assert len(said) == 4
     texts = " ".join(text for _, text, _ in items(Console(state, *entries).get()))

@@ -282,8 +282,15 @@ def test_requests_become_verbs() -> None:
     }
     request = request_of(fields, ["farm/ns1"])
     assert request.asked("alice@x", "br0").argv == (
-        "drain", "--bridge=br0", "--over=60s", "--note=--yes", "--dry-run", "--json", "--", "farm/ns1",
-    )  # fmt: skip
+        "drain",
+        "--bridge=br0",
+        "--over=60s",
+        "--note=--yes",
+        "--dry-run",
+        "--json",
+        "--",
+        "farm/ns1",
+    )
     assert request.asked("alice@x", "br0", "f").argv[-3:] == ("--yes", "--", "farm/ns1")
     assert (request.title, request.back) == ("Drain farm/ns1", "/pools/farm")
     assert request_of({"verb": "up", "about": "farm/ns1", "note": "x"}, ["farm/ns1"]).options == {}

@@ -134,9 +134,11 @@ def test_counters_belong_to_flows_by_table_priority_and_match() -> None:
 OFPST_FLOW reply (OF1.5):
 """
     assert read_flow_packets(text) == {
-        FlowKey(20, 10, "ip"): 12, FlowKey(30, 0, "(any)"): 7, FlowKey(20, 32768, "udp,tp_dst=53"): 3,
+        FlowKey(20, 10, "ip"): 12,
+        FlowKey(30, 0, "(any)"): 7,
+        FlowKey(20, 32768, "udp,tp_dst=53"): 3,
         FlowKey(20, 9, "udp"): 4,
-    }  # fmt: skip
+    }
 
 
 def test_equal_questions_are_one_page() -> None:

@@ -334,9 +334,20 @@ def test_series_are_equal_whatever_the_order_of_names(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (0.04, "0"), (7.25, "7.25"), (41.23, "41.2"), (412.4, "412"), (999.4, "999"), (999.7, "1.00 k"),
-     (9870, "9.87 k"), (120_400, "120 k"), (1_200_000, "1.20 M"), (None, "\N{EN DASH}")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (0.04, "0"),
+        (7.25, "7.25"),
+        (41.23, "41.2"),
+        (412.4, "412"),
+        (999.4, "999"),
+        (999.7, "1.00 k"),
+        (9870, "9.87 k"),
+        (120_400, "120 k"),
+        (1_200_000, "1.20 M"),
+        (None, "\N{EN DASH}"),
+    ],
+)
 def test_numbers_are_rounded_for_display(value: float | None, text: str) -> None:
     assert number(value) == text
     assert number(rounded(value)) == text

@@ -26,9 +26,13 @@ class Case:
     def __init__(self, folder: Path, run: Callable[[Request, Channel], int] = lambda *_: 0, name: str = "") -> None:
         self.acts, self.said = True, list[str]()
         self.control = Control(
-            f"unix:{folder}/db.sock", "br-dns", run, lambda text, *_, **__: self.said.append(text),
-            lambda _bridge: {"agent": name}, lambda: self.acts,
-        )  # fmt: skip
+            f"unix:{folder}/db.sock",
+            "br-dns",
+            run,
+            lambda text, *_, **__: self.said.append(text),
+            lambda _bridge: {"agent": name},
+            lambda: self.acts,
+        )
         assert self.control.path is not None
         self.path = self.control.path
 

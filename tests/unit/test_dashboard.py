@@ -67,7 +67,7 @@ def test_grafana_knows_all_that_the_dashboard_has() -> None:
         (lambda board: board["panels"][1]["targets"][0].update(instantly=True), "$.panels[1].targets[0].instantly"),
         (lambda board: board["templating"]["list"][1].update(multi="yes"), "$.templating.list_val[1].multi"),
     ],
-)  # fmt: skip
+)
 def test_fields_unknown_to_grafana_are_found(change: Callable[[Any], None], path: str) -> None:
     board = copy.deepcopy(BOARD)
     change(board)
@@ -90,9 +90,11 @@ def test_the_dashboard_is_sound() -> None:
             assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     for one, other in combinations([panel["gridPos"] for panel in every], 2):
         apart = (
-            one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        )  # fmt: skip
+            one["x"] + one["w"] <= other["x"]
+            or other["x"] + other["w"] <= one["x"]
+            or one["y"] + one["h"] <= other["y"]
+            or other["y"] + other["h"] <= one["y"]
+        )
         assert apart, (one, other)
     drawn = [family.panel.title for family in FAMILIES if family.panel is not None]
     assert len(drawn) > 30 and set(drawn) <= set(PANELS)
@@ -102,9 +104,14 @@ def test_the_first_row_says_whether_the_switches_serve_and_rows_of_details_are_c
     first, *others = [panel for panel in BOARD["panels"] if panel["type"] == "row"]
     assert first["title"] == "Does it serve?" and BOARD["panels"][1]["title"] == "Switches"
     assert {row["title"]: row["collapsed"] for row in others} == {
-        "Traffic": False, "Backends": False, "Health checks": False,
-        "State": True, "Ports": True, "Datapath": True, "Agent": True,
-    }  # fmt: skip
+        "Traffic": False,
+        "Backends": False,
+        "Health checks": False,
+        "State": True,
+        "Ports": True,
+        "Datapath": True,
+        "Agent": True,
+    }
 
 
 def test_panels_group_by_switch_and_bridge_except_pairs() -> None:
@@ -132,11 +139,15 @@ def test_panels_set_their_own_thresholds() -> None:
     }
     yes_is_good = {"0": ("no", "red"), "1": ("yes", "green")}
     assert {title for title, found in words.items() if found == yes_is_good} == {
-        "Tables as recorded", "Extension answers", "An agent acts",
-    }  # fmt: skip
+        "Tables as recorded",
+        "Extension answers",
+        "An agent acts",
+    }
     assert words["Switches"] == {
-        "1": ("answers", "green"), "0": ("does not answer", "red"), "-1": ("its agent is silent", "red"),
-    }  # fmt: skip
+        "1": ("answers", "green"),
+        "0": ("does not answer", "red"),
+        "-1": ("its agent is silent", "red"),
+    }
     assert words["Active switches of each pair"]["2"] == ("both", "red")
 
 
@@ -241,8 +252,11 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         {
             f"dnsteer_backend_in_service{{{at('dpu-1', pool='farm', title=title, backend=backend)}}}": value
             for title, backend, value in (
-                ("farm (IPv4)", "a", "1x30"), ("farm (IPv6)", "a", "1x30"), ("farm (IPv4)", "b", "1x30"),
-                ("farm (IPv4)", "c", "1x30"), ("farm (IPv6)", "c", "0x30"),
+                ("farm (IPv4)", "a", "1x30"),
+                ("farm (IPv6)", "a", "1x30"),
+                ("farm (IPv4)", "b", "1x30"),
+                ("farm (IPv4)", "c", "1x30"),
+                ("farm (IPv6)", "c", "0x30"),
             )
         },
         [({**ONE, "pool": "farm"}, 2)],
@@ -260,7 +274,9 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         {
             f"dnsteer_pool_{what}{{{at(switch, pool=pool, title=pool)}}}": value
             for switch, pool, all_of, now in (
-                ("dpu-1", "farm", "2x30", "2x30"), ("dpu-2", "farm", "2x30", "0x30"), ("dpu-2", "idle", "0x30", "0x30"),
+                ("dpu-1", "farm", "2x30", "2x30"),
+                ("dpu-2", "farm", "2x30", "0x30"),
+                ("dpu-2", "idle", "0x30", "0x30"),
             )
             for what, value in (("backends", all_of), ("backends_in_service", now))
         },
@@ -282,8 +298,12 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         {
             f"dnsteer_pair_active{{{at(switch, pair=pair)}}}": value
             for switch, pair, value in (
-                ("dpu-1", "right", "1x30"), ("dpu-2", "right", "0x30"), ("dpu-3", "both", "1x30"), ("dpu-4", "both", "1x30"),
-                ("dpu-5", "none", "1x10 stale"), ("dpu-6", "none", "0x30"),
+                ("dpu-1", "right", "1x30"),
+                ("dpu-2", "right", "0x30"),
+                ("dpu-3", "both", "1x30"),
+                ("dpu-4", "both", "1x30"),
+                ("dpu-5", "none", "1x10 stale"),
+                ("dpu-6", "none", "0x30"),
             )
         },
         [({"pair": "right"}, 1), ({"pair": "both"}, 2), ({"pair": "none"}, 0)],
@@ -293,15 +313,22 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         {
             f"dnsteer_{what}{{{at(switch, instance=instance, **labels)}}}": value
             for switch, instance, pair, active, up in (
-                ("dpu-1", "1", "taken over", "1x30", "1x10 0x20"), ("dpu-2", "2", "taken over", "0x10 1x20", "1x30"),
-                ("dpu-3", "3", "not taken over", "1x30", "1x10 0x20"), ("dpu-4", "4", "not taken over", "0x30", "1x30"),
-                ("dpu-5", "5", "dead", "1x30", "0x30"), ("dpu-6", "6", "alone", "0x30", "1x30"),
-                ("dpu-7", "7", "same", "1x30", "1x30"), ("dpu-7", "8", "same", "1x30", "1x30"),
+                ("dpu-1", "1", "taken over", "1x30", "1x10 0x20"),
+                ("dpu-2", "2", "taken over", "0x10 1x20", "1x30"),
+                ("dpu-3", "3", "not taken over", "1x30", "1x10 0x20"),
+                ("dpu-4", "4", "not taken over", "0x30", "1x30"),
+                ("dpu-5", "5", "dead", "1x30", "0x30"),
+                ("dpu-6", "6", "alone", "0x30", "1x30"),
+                ("dpu-7", "7", "same", "1x30", "1x30"),
+                ("dpu-7", "8", "same", "1x30", "1x30"),
             )
             for what, labels, value in (("pair_active", {"pair": pair}, active), ("switch_up", {}, up))
         },
         [
-            ({"pair": "taken over"}, 1), ({"pair": "not taken over"}, 0), ({"pair": "dead"}, 0), ({"pair": "alone"}, -1),
+            ({"pair": "taken over"}, 1),
+            ({"pair": "not taken over"}, 0),
+            ({"pair": "dead"}, 0),
+            ({"pair": "alone"}, -1),
             ({"pair": "same"}, 2),
         ],
     ),
@@ -319,7 +346,9 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         {
             f"dnsteer_service_packets_total{{{at(switch, vip='dns', service=service, pool='farm')}}}": value
             for switch, service, value in (
-                ("dpu-1", "53/udp", "0+6000x30"), ("dpu-1", "53/tcp", "0+600x30"), ("dpu-2", "53/udp", "0+60x30"),
+                ("dpu-1", "53/udp", "0+6000x30"),
+                ("dpu-1", "53/tcp", "0+600x30"),
+                ("dpu-2", "53/udp", "0+60x30"),
             )
         },
         [(ONE, 100), (TWO, 1)],
@@ -329,7 +358,7 @@ SAID: list[tuple[str, dict[str, str], list[tuple[dict[str, str], float]]]] = [
         {f"dnsteer_certificate_end_timestamp_seconds{{{at('dpu-1')}}}": "87600x30"},
         [(ONE, 86400)],
     ),
-]  # fmt: skip
+]
 
 
 @needs_promtool

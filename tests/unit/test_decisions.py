@@ -143,8 +143,13 @@ def test_a_life_of_a_backend_has_one_id_for_each_decision() -> None:
     for id in "ghijk":
         step({}, id)
     assert seen[:6] == [
-        (("a",), ["a"]), ((), ["a"]), (("c",), ["c"]), (("c",), ["c"]), (("e",), ["e"]), (("f",), ["f"]),
-    ]  # fmt: skip
+        (("a",), ["a"]),
+        ((), ["a"]),
+        (("c",), ["c"]),
+        (("c",), ["c"]),
+        (("e",), ["e"]),
+        (("f",), ["f"]),
+    ]
     last = [found for found in seen[6:] if found[0]]
     assert last[-1] == (("f",), []) and {found[0] for found in last} == {("f",)}
 
@@ -208,9 +213,11 @@ def test_services_that_go_out_and_back_are_changes_of_their_own() -> None:
     udp, tcp = entry("ns1", service="53/udp"), entry("ns1", decision=SECOND, service="853/tcp")
     back = replace(tcp, decision="third", gone=500, over=9.0, returns=START.isoformat())
     log = seen_of(
-        (Overlay((udp,)), FIRST), (Overlay((udp, tcp)), SECOND), (Overlay((udp, back)), "third"),
+        (Overlay((udp,)), FIRST),
+        (Overlay((udp, tcp)), SECOND),
+        (Overlay((udp, back)), "third"),
         (Overlay((udp,)), "third"),
-    )  # fmt: skip
+    )
     assert [(change.words, change.decisions) for change in reversed(log.changes)] == [
         (("farm/ns1 is unhealthy (53/udp)",), (FIRST,)),
         (("farm/ns1 is unhealthy (853/tcp)",), (SECOND,)),
@@ -241,6 +248,9 @@ def test_items_that_need_attention_name_their_decision() -> None:
     )
     found = {item.title: item.decision for item in attention(seen, Reachability(True, True), START)}
     assert found == {
-        "Pool farm: PANIC": SECOND, "farm/ns1 is unhealthy": FIRST, "farm/ns2 is drained": FIRST,
-        "farm/ns3 is returning to service": FIRST, "Pool farm: one backend is left in service": "",
-    }  # fmt: skip
+        "Pool farm: PANIC": SECOND,
+        "farm/ns1 is unhealthy": FIRST,
+        "farm/ns2 is drained": FIRST,
+        "farm/ns3 is returning to service": FIRST,
+        "Pool farm: one backend is left in service": "",
+    }

@@ -39,24 +39,42 @@ def run(target: str, path: str, began: float, qps: float, lost: int = 0) -> dict
 
 
 LOAD: dict[str, Any] = {
-    "ok": True, "problems": [], "time": "2026-01-02T03:04:05+00:00", "spec": "quickstart.yaml", "bridge": "br-dns",
-    "queries": 36000, "lost": 0,
-    "qps": 9000.0, "direct_qps": 8000.0, "median_pair_ratio": 1.125, "megaflows": 77, "masks": 4, "recirculations": 0,
+    "ok": True,
+    "problems": [],
+    "time": "2026-01-02T03:04:05+00:00",
+    "spec": "quickstart.yaml",
+    "bridge": "br-dns",
+    "queries": 36000,
+    "lost": 0,
+    "qps": 9000.0,
+    "direct_qps": 8000.0,
+    "median_pair_ratio": 1.125,
+    "megaflows": 77,
+    "masks": 4,
+    "recirculations": 0,
     "backends": {
         "ns1": {"queries": 9000, "share": 0.25, "expected": 0.25, "by_weight": 0.24, "tolerance": 0.02},
         "ns2": {"queries": 27000, "share": 0.75, "expected": 0.75, "by_weight": 0.76, "tolerance": 0.02},
     },
     "targets": {"dns IPv4 udp/53": {"qps": 9000.0, "direct_qps": 8000.0}},
     "runs": [
-        run("dns IPv4 udp/53", "direct", 0.0, 8000), run("dns IPv4 udp/53", "vip", 2.0, 10000),
-        run("dns IPv4 udp/53", "vip", 4.0, 8000), run("dns IPv4 udp/53", "direct", 6.0, 8000),
-        run("dns IPv4 udp/53", "vip", 8.0, 9000), run("dns IPv4 udp/53", "sweep", 10.0, 100_000),
+        run("dns IPv4 udp/53", "direct", 0.0, 8000),
+        run("dns IPv4 udp/53", "vip", 2.0, 10000),
+        run("dns IPv4 udp/53", "vip", 4.0, 8000),
+        run("dns IPv4 udp/53", "direct", 6.0, 8000),
+        run("dns IPv4 udp/53", "vip", 8.0, 9000),
+        run("dns IPv4 udp/53", "sweep", 10.0, 100_000),
     ],
     "machine": {
-        "cpus": 2, "cpu": "a CPU", "kernel": "6.1", "load_before": 0.1, "openvswitch": "3.1.0", "nsd": "4.6",
+        "cpus": 2,
+        "cpu": "a CPU",
+        "kernel": "6.1",
+        "load_before": 0.1,
+        "openvswitch": "3.1.0",
+        "nsd": "4.6",
         "dnsperf": "2.1",
     },
-}  # fmt: skip
+}
 
 
 def failover() -> dict[str, Any]:
@@ -70,9 +88,15 @@ def failover() -> dict[str, Any]:
             server = None if sent < 4 else "ns2"
         queries.append(StreamQuery(100 + sent, 0.001 if server else -1.0, flow, server))
     found = summarize_failover(
-        queries, target="dns IPv4 udp/53", backend="a/ns1", server="ns1", pids=(7,),
-        times=(102.0, 103.9, 104.0, 106.0, 107.0, 108.0), said=SAID, time="2026-01-02T03:05:05+00:00",
-    )  # fmt: skip
+        queries,
+        target="dns IPv4 udp/53",
+        backend="a/ns1",
+        server="ns1",
+        pids=(7,),
+        times=(102.0, 103.9, 104.0, 106.0, 107.0, 108.0),
+        said=SAID,
+        time="2026-01-02T03:05:05+00:00",
+    )
     return json.loads(json.dumps(found.as_json()))  # type: ignore[no-any-return]
 
 

@@ -41,9 +41,17 @@ def test_json_and_logfmt_have_all_fields_in_order() -> None:
         pool="farm", backend="ns 1", bridge="br", took=0.25, exit=0, services=["853/tcp", "443/tcp"], none=None, no=""
     )
     assert list(json.loads(event_as_json(one)).items()) == [
-        ("time", "2026-01-02T03:04:05.678Z"), ("level", "warning"), ("event", "check"), ("bridge", "br"), ("pool", "farm"),
-        ("backend", "ns 1"), ("took", 0.25), ("exit", 0), ("services", ["853/tcp", "443/tcp"]), ("message", "ns1 is late"),
-    ]  # fmt: skip
+        ("time", "2026-01-02T03:04:05.678Z"),
+        ("level", "warning"),
+        ("event", "check"),
+        ("bridge", "br"),
+        ("pool", "farm"),
+        ("backend", "ns 1"),
+        ("took", 0.25),
+        ("exit", 0),
+        ("services", ["853/tcp", "443/tcp"]),
+        ("message", "ns1 is late"),
+    ]
     assert as_logfmt(one) == (
         'time=2026-01-02T03:04:05.678Z level=warning event=check bridge=br pool=farm backend="ns 1" took=0.25 exit=0 '
         'services=853/tcp,443/tcp message="ns1 is late"'
@@ -106,10 +114,15 @@ def read_journal(data: bytes) -> dict[str, bytes]:
 def test_the_journal_gets_fields() -> None:
     one = event(pool="farm", decision="d21", services=["853/tcp", "443/tcp"], duration_s=0.25)
     assert read_journal(encoded(one, as_text(one))) == {
-        "MESSAGE": b"ns1 is late", "PRIORITY": b"4", "SYSLOG_IDENTIFIER": b"dnsteer", "DNSTEER_EVENT": b"check",
-        "DNSTEER_POOL": b"farm", "DNSTEER_DECISION": b"d21", "DNSTEER_SERVICES": b"853/tcp,443/tcp",
+        "MESSAGE": b"ns1 is late",
+        "PRIORITY": b"4",
+        "SYSLOG_IDENTIFIER": b"dnsteer",
+        "DNSTEER_EVENT": b"check",
+        "DNSTEER_POOL": b"farm",
+        "DNSTEER_DECISION": b"d21",
+        "DNSTEER_SERVICES": b"853/tcp,443/tcp",
         "DNSTEER_DURATION_S": b"0.25",
-    }  # fmt: skip
+    }
 
 
 @given(st.text(st.characters(codec=None)))
@@ -169,8 +182,12 @@ def test_library_logs_become_events() -> None:
         logger.exception("no %s", "answer")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert lines[0] == {
-        "time": "2026-01-02T03:04:05.678Z", "level": "error", "event": "library", "logger": "quic", "message": "no answer",
-    }  # fmt: skip
+        "time": "2026-01-02T03:04:05.678Z",
+        "level": "error",
+        "event": "library",
+        "logger": "quic",
+        "message": "no answer",
+    }
     assert lines[-1]["message"] == "ValueError: found\x1b"
 
 

@@ -252,7 +252,9 @@ SIIT = (ROOT / "examples" / "siit.yaml").read_text()
         ),
         pytest.param(
             IPIP.replace("mtu: 1600", "mtu: 1530"),
-            ["dns.forwarding: found ipip, and links of 1530 bytes (switch.bringup.mtu); expected links of at least 1540"],
+            [
+                "dns.forwarding: found ipip, and links of 1530 bytes (switch.bringup.mtu); expected links of at least 1540"
+            ],
             id="no room for IPv6",
         ),
         pytest.param(
@@ -262,7 +264,9 @@ SIIT = (ROOT / "examples" / "siit.yaml").read_text()
         ),
         pytest.param(
             "\n".join(line for line in IPIP.splitlines() if "name: ns3" not in line)
-            .replace(", ipv6: 2001:db8::14", "").replace(", 2001:db8:1::53", "").replace("mtu: 1600", "mtu: 1520"),
+            .replace(", ipv6: 2001:db8::14", "")
+            .replace(", 2001:db8:1::53", "")
+            .replace("mtu: 1600", "mtu: 1520"),
             [],
             id="room for IPv4",
         ),
@@ -278,7 +282,7 @@ SIIT = (ROOT / "examples" / "siit.yaml").read_text()
             id="nobody is left",
         ),
     ],
-)  # fmt: skip
+)
 def test_extension_specs_have_their_warnings(text: str, warnings: list[str]) -> None:
     found = [w.text("x") for w in load(text).warnings if "slots, which give" not in w.text("x")]
     assert len(found) == len(warnings)

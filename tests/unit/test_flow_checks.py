@@ -81,9 +81,12 @@ def grouped(tmp_path: object) -> flows.Plan:
     [
         (lambda text: text + "one more\n", r"groups/slot\.j2: a group is one line; expected no further line; this"),
         (lambda text: "", r"groups/slot\.j2: a group is one line; expected group_id=\d+,type=\.\.\.; no"),
-        (lambda text: text.replace("group_id=5", "group_id=6"), r"groups/slot\.j2.*expected group_id=5\d+,type.*group_id=6"),
+        (
+            lambda text: text.replace("group_id=5", "group_id=6"),
+            r"groups/slot\.j2.*expected group_id=5\d+,type.*group_id=6",
+        ),
     ],
-)  # fmt: skip
+)
 def test_groups_are_one_line_each(
     grouped: flows.Plan, monkeypatch: pytest.MonkeyPatch, change: object, message: str
 ) -> None:

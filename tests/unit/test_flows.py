@@ -54,12 +54,24 @@ def test_a_flow_of_the_userspace_datapath_in_full() -> None:
         "actions:set(eth(src=02:00:00:00:00:53,dst=02:00:00:00:01:04)),p0, dp-extra-info:miniflow_bits(5,4)"
     )
     assert [str(f) for f in found.match] == [
-        "recirc_id=2", "dp_hash=3/0xf", "in_port=p0", "packet_type=(0,0x0)", "eth.dst=02:00:00:00:00:53", "eth_type=34525",
-        "ipv6.dst=2001:db8::53", "ipv6.proto=17", "ipv6.tclass=0/0x3", "ipv6.frag=no", "udp.src=10360/0x7e", "udp.dst=53",
-    ]  # fmt: skip
+        "recirc_id=2",
+        "dp_hash=3/0xf",
+        "in_port=p0",
+        "packet_type=(0,0x0)",
+        "eth.dst=02:00:00:00:00:53",
+        "eth_type=34525",
+        "ipv6.dst=2001:db8::53",
+        "ipv6.proto=17",
+        "ipv6.tclass=0/0x3",
+        "ipv6.frag=no",
+        "udp.src=10360/0x7e",
+        "udp.dst=53",
+    ]
     assert [str(a) for a in found.actions] == [
-        "set.eth.src=02:00:00:00:00:53", "set.eth.dst=02:00:00:00:01:04", "output:p0",
-    ]  # fmt: skip
+        "set.eth.src=02:00:00:00:00:53",
+        "set.eth.dst=02:00:00:00:01:04",
+        "output:p0",
+    ]
     assert (found.ufid, found.layer, found.offloaded) == ("c26ee931-cae3-4620-8269-47a097393d29", "ovs", "")
     assert (found.packets, found.bytes, found.used, found.extra) == (12, 1008, 0.48, "miniflow_bits(5,4)")
     assert (found.family, found.proto, found.recirculated) == ("ipv6", 17, True)
@@ -76,11 +88,24 @@ def test_nested_actions_are_read() -> None:
         "ct(commit,zone=4,nat(src=192.0.2.1)),set(ipv4(src=192.0.2.1,ttl=63)),pop_mpls(eth_type=0x800),tnl_pop(vxlan_sys)"
     )
     assert [a.name for a in found.actions] == [
-        "clone", "check_pkt_len", "sample", "ct", "set.ipv4.src", "set.ipv4.ttl", "pop_mpls", "tnl_pop",
-    ]  # fmt: skip
+        "clone",
+        "check_pkt_len",
+        "sample",
+        "ct",
+        "set.ipv4.src",
+        "set.ipv4.ttl",
+        "pop_mpls",
+        "tnl_pop",
+    ]
     assert [a.name for a in found.every_action()][:7] == [
-        "clone", "push_vlan", "output", "check_pkt_len", "clone", "trunc", "output",
-    ]  # fmt: skip
+        "clone",
+        "push_vlan",
+        "output",
+        "check_pkt_len",
+        "clone",
+        "trunc",
+        "output",
+    ]
     check, ct = found.actions[1], found.actions[3]
     assert [[a.name for a in branch] for branch in check.branches] == [["clone"], ["drop"]]
     assert check.args == {"size": 1500}
@@ -183,9 +208,17 @@ def test_tags_do_not_hide_the_packet_behind_them() -> None:
         "encap(eth_type(0x0800),ipv4(proto=17,frag=no),udp(dst=53))), packets:0, bytes:0, used:never, actions:2"
     )
     assert {f.key: f.value for f in found.match} == {
-        "in_port": 1, "vlan.tpid": 0x88A8, "vlan.vid": 5, "vlan.pcp": 1, "vlan2.tpid": 0x8100, "vlan2.vid": 6,
-        "eth_type": 0x0800, "ipv4.proto": 17, "ipv4.frag": "no", "udp.dst": 53,
-    }  # fmt: skip
+        "in_port": 1,
+        "vlan.tpid": 0x88A8,
+        "vlan.vid": 5,
+        "vlan.pcp": 1,
+        "vlan2.tpid": 0x8100,
+        "vlan2.vid": 6,
+        "eth_type": 0x0800,
+        "ipv4.proto": 17,
+        "ipv4.frag": "no",
+        "udp.dst": 53,
+    }
     assert found.family == "ipv4"
 
 
@@ -266,5 +299,6 @@ def test_megaflows_that_match_the_same_have_the_same_key() -> None:
     keys = [read_megaflow(text).key for text in (one, same, other)]
     assert keys[0] == keys[1] != keys[2]
     assert [read_megaflow(text).recirculated for text in (one, one.replace("recirc_id(0)", "recirc_id(0x2)"))] == [
-        False, True
-    ]  # fmt: skip
+        False,
+        True,
+    ]

@@ -125,8 +125,20 @@ def test_a_hash_is_as_wide_as_any_release_makes_it(flavor: str, bits: tuple[int,
     assert all(str(width) in found.why_software for width in bits if found.reasons)
 
 
-@pytest.mark.parametrize(("buckets", "bits"), [(1, (4, 4)), (4, (4, 4)), (5, (4, 5)), (8, (4, 5)), (16, (4, 6)),
-                                               (17, (5, 7)), (64, (6, 8)), (128, (7, 8)), (256, (8, 8))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("buckets", "bits"),
+    [
+        (1, (4, 4)),
+        (4, (4, 4)),
+        (5, (4, 5)),
+        (8, (4, 5)),
+        (16, (4, 6)),
+        (17, (5, 7)),
+        (64, (6, 8)),
+        (128, (7, 8)),
+        (256, (8, 8)),
+    ],
+)
 def test_widths_of_the_hash_of_a_group(buckets: int, bits: tuple[int, int]) -> None:
     assert dp_hash.hash_bits(buckets) == bits
     assert (buckets <= dp_hash.SAME_IN_ALL_RELEASES) == (bits == (4, 4))
@@ -161,7 +173,7 @@ def test_a_line_that_cannot_be_read_is_unknown() -> None:
         ("eth_type(0x86dd),ipv6(src=2001:db8::1,dst=2001:db8::2,frag=no)", 0, 38, 2),
         ("tunnel(tun_id=0x5,src=192.0.2.1,dst=192.0.2.2),eth_type(0x0800),ipv4(frag=no)", 0, 4 + 8 + 4 + 4 + 2, 2),
     ],
-)  # fmt: skip
+)
 def test_the_size_of_a_match_decides_its_rules(match: str, recirc: int, size: int, rules: int) -> None:
     judgement = judged("ovs-doca", match, recirc=recirc)
     assert (judgement.match_bytes, judgement.rules, judgement.tables) == (size, rules, rules)
@@ -172,8 +184,15 @@ def test_the_size_of_a_match_decides_its_rules(match: str, recirc: int, size: in
 def test_the_first_rule_of_a_split_has_the_shared_fields() -> None:
     from_network = judged("ovs-doca", IPV6_QUERY).parts
     assert [f.key for f in from_network[0].fields] == [
-        "recirc_id", "in_port", "ipv6.frag", "eth.dst", "eth_type", "ipv6.dst", "ipv6.proto", "udp.dst",
-    ]  # fmt: skip
+        "recirc_id",
+        "in_port",
+        "ipv6.frag",
+        "eth.dst",
+        "eth_type",
+        "ipv6.dst",
+        "ipv6.proto",
+        "udp.dst",
+    ]
     assert [f.key for f in from_network[1].fields] == ["eth.src", "udp.src"]
     from_host = judged("ovs-doca", IPV6_QUERY, local_ports=frozenset(["p0"])).parts
     assert "eth.dst" not in {f.key for f in from_host[0].fields}
@@ -219,20 +238,44 @@ def test_more_rules_than_the_depth_allows_is_a_no() -> None:
 FIELDS = st.lists(
     st.sampled_from(
         [
-            "eth(src=02:00:00:00:00:01)", "eth_type(0x0800)", "eth_type(0x86dd)", "ipv4(proto=17,frag=no)",
-            "ipv4(frag=first)", "ipv6(proto=58,frag=no)", "udp(dst=53)", "tcp_flags(+syn)", "ct_state(+new+trk)",
-            "dp_hash(0x3/0xff)", "arp(op=1)", "tunnel(tun_id=0x5)", "skb_mark(0)",
+            "eth(src=02:00:00:00:00:01)",
+            "eth_type(0x0800)",
+            "eth_type(0x86dd)",
+            "ipv4(proto=17,frag=no)",
+            "ipv4(frag=first)",
+            "ipv6(proto=58,frag=no)",
+            "udp(dst=53)",
+            "tcp_flags(+syn)",
+            "ct_state(+new+trk)",
+            "dp_hash(0x3/0xff)",
+            "arp(op=1)",
+            "tunnel(tun_id=0x5)",
+            "skb_mark(0)",
         ]
     ),
     unique_by=lambda text: text.partition("(")[0],
-)  # fmt: skip
+)
 ACTIONS = st.lists(
     st.sampled_from(
-        ["p1", "p0", "drop", "meter(1)", "recirc(0x3)", "hash(l4(0))", "ct(zone=1)", "trunc(9)", "clone(p2)", "pop_vlan",
-         "set(ipv4(ttl=63))", "set(ipv6(dst=2001:db8::1))", "set(arp(op=2))", "userspace(pid=0,slow_path(action))"]
+        [
+            "p1",
+            "p0",
+            "drop",
+            "meter(1)",
+            "recirc(0x3)",
+            "hash(l4(0))",
+            "ct(zone=1)",
+            "trunc(9)",
+            "clone(p2)",
+            "pop_vlan",
+            "set(ipv4(ttl=63))",
+            "set(ipv6(dst=2001:db8::1))",
+            "set(arp(op=2))",
+            "userspace(pid=0,slow_path(action))",
+        ]
     ),
     min_size=1,
-)  # fmt: skip
+)
 REFUSED = ("skb_priority(0x1)", "nsh(spi=0x1)", "ipv6(label=0x1)", "nd(target=2001:db8::1)", "brand_new(0x1)")
 
 

@@ -36,9 +36,15 @@ def test_zones_that_checks_ask_for() -> None:
 
 @pytest.mark.parametrize(
     "checks",
-    ["{}", '{query: {name: "*.check.example.org", type: A}}', "{query: {name: www.example.org, type: A}}",
-     "{query: {name: dnsteer.test}}", "{query: {name: Dnsteer.test}}", "{query: {name: id.server, type: TXT, class: CH}}"],
-)  # fmt: skip
+    [
+        "{}",
+        '{query: {name: "*.check.example.org", type: A}}',
+        "{query: {name: www.example.org, type: A}}",
+        "{query: {name: dnsteer.test}}",
+        "{query: {name: Dnsteer.test}}",
+        "{query: {name: id.server, type: TXT, class: CH}}",
+    ],
+)
 def test_names_without_a_zone_of_their_own_make_none(checks: str) -> None:
     assert checked_zones(with_health(checks)) == {}
 

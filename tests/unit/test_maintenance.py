@@ -242,9 +242,16 @@ def test_a_drain_that_has_just_begun_is_in_the_marker() -> None:
 TIMES = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(timezone.utc)).map(str)
 MAINTENANCE = st.builds(
     Maintenance,
-    st.text(min_size=1, max_size=5), st.text(min_size=1, max_size=5), st.sampled_from(["drain", "down"]), TIMES, st.text(),
-    st.text(), st.one_of(st.just(""), TIMES), st.one_of(st.integers(0, 10**6), st.floats(0, 10**6)), st.integers(0, DRAINED),
-)  # fmt: skip
+    st.text(min_size=1, max_size=5),
+    st.text(min_size=1, max_size=5),
+    st.sampled_from(["drain", "down"]),
+    TIMES,
+    st.text(),
+    st.text(),
+    st.one_of(st.just(""), TIMES),
+    st.one_of(st.integers(0, 10**6), st.floats(0, 10**6)),
+    st.integers(0, DRAINED),
+)
 
 
 @MANY
@@ -259,21 +266,54 @@ def test_an_overlay_reads_back_as_it_was_written(maintenance: list[Maintenance])
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "null", "1", '"x"', "{}", "[1]", "[null]", "[[]]", "[{}]", "NaN", "[NaN]", '[{"pool":"p"}]',
+        "",
+        "{",
+        "null",
+        "1",
+        '"x"',
+        "{}",
+        "[1]",
+        "[null]",
+        "[[]]",
+        "[{}]",
+        "NaN",
+        "[NaN]",
+        '[{"pool":"p"}]',
         *(
             json.dumps([{**json.loads(Overlay((out("a"),)).to_json())[0], **change}])
             for change in (
-                {"kind": "gone"}, {"gone": -1}, {"gone": 1001}, {"gone": 1.5}, {"gone": True}, {"gone": "x"}, {"over": -1},
-                {"over": float("nan")}, {"over": float("inf")}, {"since": "now"}, {"since": "2030-01-01"},
-                {"until": "x"}, {"until": 3}, {"pool": None}, {"backend": []}, {"more": 1}, {"by": {}},
-                {"slots": [1]}, {"kind": "balance"}, {"kind": "balance", "slots": []}, {"kind": "balance", "slots": "12"},
-                *({"kind": "balance", "slots": found} for found in ([2, 1], [1, 1], [-1], [65536], [True], [1.0], ["1"])),
+                {"kind": "gone"},
+                {"gone": -1},
+                {"gone": 1001},
+                {"gone": 1.5},
+                {"gone": True},
+                {"gone": "x"},
+                {"over": -1},
+                {"over": float("nan")},
+                {"over": float("inf")},
+                {"since": "now"},
+                {"since": "2030-01-01"},
+                {"until": "x"},
+                {"until": 3},
+                {"pool": None},
+                {"backend": []},
+                {"more": 1},
+                {"by": {}},
+                {"slots": [1]},
+                {"kind": "balance"},
+                {"kind": "balance", "slots": []},
+                {"kind": "balance", "slots": "12"},
+                *(
+                    {"kind": "balance", "slots": found}
+                    for found in ([2, 1], [1, 1], [-1], [65536], [True], [1.0], ["1"])
+                ),
                 {"kind": "balance", "slots": [1], "weight": 2},
-                {"since": "2030-01-01T00:00:00"}, {"until": "0001-01-01T00:00:00+14:00"},
+                {"since": "2030-01-01T00:00:00"},
+                {"until": "0001-01-01T00:00:00+14:00"},
             )
         ),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_overlay_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Overlay.from_json(text)

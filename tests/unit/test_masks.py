@@ -60,23 +60,37 @@ def of_three_ways() -> Loaded:
     """A spec with NAT behind a hash, and beside it a VIP of each other way to forward."""
     ways = {"nat": "dp-hash", "dsr": "source-port", "siit": "source-port"}
     switch = {
-        "flavor": "ovs-netdev", "bridge": "br-dns", "mac": "02:00:00:00:00:53", "gateways": ["10.53.0.1", "2001:db8:53::1"],
+        "flavor": "ovs-netdev",
+        "bridge": "br-dns",
+        "mac": "02:00:00:00:00:53",
+        "gateways": ["10.53.0.1", "2001:db8:53::1"],
         "uplinks": {"p0": {"next_hop": "02:00:00:00:00:f0"}},
         "extension": {
-            "ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}, "ipv4": "10.53.9.4", "ipv6": "2001:db8:53:9::4",
+            "ingress": {"port": "ext-in"},
+            "egress": {"port": "ext-out"},
+            "ipv4": "10.53.9.4",
+            "ipv6": "2001:db8:53:9::4",
         },
-    }  # fmt: skip
+    }
     pools = {
-        way: {"slots": 4, "selection": selection, "backends": [
-            {"name": "a", "ipv4": f"10.53.0.1{n}", "ipv6": f"2001:db8:53::1{n}", "mac": f"02:00:00:00:01:0{n}"}
-        ]}
+        way: {
+            "slots": 4,
+            "selection": selection,
+            "backends": [
+                {"name": "a", "ipv4": f"10.53.0.1{n}", "ipv6": f"2001:db8:53::1{n}", "mac": f"02:00:00:00:01:0{n}"}
+            ],
+        }
         for n, (way, selection) in enumerate(ways.items())
-    }  # fmt: skip
+    }
     vips = {
-        way: {"addresses": [f"198.51.100.5{n}", *([f"2001:db8:1::5{n}"] if way != "siit" else [])], "services": ["dns"],
-              "pool": way, "forwarding": way}
+        way: {
+            "addresses": [f"198.51.100.5{n}", *([f"2001:db8:1::5{n}"] if way != "siit" else [])],
+            "services": ["dns"],
+            "pool": way,
+            "forwarding": way,
+        }
         for n, way in enumerate(ways)
-    }  # fmt: skip
+    }
     return loaded_from({"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips})
 
 
@@ -177,24 +191,36 @@ MEASURED = {
     "low bits of a port": ([(0, 100, f"tcp,tp_src=0x{i:x}/0xf", "output:p1") for i in range(16)], 1, 8),
     "one port and a drop": ([(0, 100, "tcp,tp_dst=443", "output:p1"), DROP], 16, 20),
     "address and port in one flow: a sum": (
-        [(0, 100, "tcp,nw_src=10.0.0.1,tp_dst=443", "output:p1"), DROP], 48, 52,
+        [(0, 100, "tcp,nw_src=10.0.0.1,tp_dst=443", "output:p1"), DROP],
+        48,
+        52,
     ),
     "two ports in two flows: a product": (
-        [(0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP], 249, 264,
+        [(0, 100, "tcp,tp_dst=443", "output:p1"), (0, 90, "tcp,tp_src=80", "output:p1"), DROP],
+        249,
+        264,
     ),
     "two lists one after the other: a product": (
         [
-            (0, 100, "ip,nw_dst=10.0.0.1", "goto_table:1"), (0, 0, "", "goto_table:1"),
-            (1, 100, "ip,nw_src=10.0.0.1", "output:p1"), (1, 0, "", "drop"),
-        ], 935, 1030,
+            (0, 100, "ip,nw_dst=10.0.0.1", "goto_table:1"),
+            (0, 0, "", "goto_table:1"),
+            (1, 100, "ip,nw_src=10.0.0.1", "output:p1"),
+            (1, 0, "", "drop"),
+        ],
+        935,
+        1030,
     ),
     "an address and two ports": (
         [
-            (0, 100, "ip,nw_src=10.0.0.1", "output:p1"), (0, 100, "tcp,tp_dst=443", "output:p1"),
-            (0, 90, "tcp,tp_src=80", "output:p1"), DROP,
-        ], 3100, 8300,
+            (0, 100, "ip,nw_src=10.0.0.1", "output:p1"),
+            (0, 100, "tcp,tp_dst=443", "output:p1"),
+            (0, 90, "tcp,tp_src=80", "output:p1"),
+            DROP,
+        ],
+        3100,
+        8300,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", MEASURED)
@@ -323,26 +349,32 @@ HEAD = (
     "eth(src=02:00:00:00:00:01/00:00:00:00:00:00,dst=02:00:00:00:00:02),"
 )
 NO_MAC = "00:00:00:00:00:00/00:00:00:00:00:00"
-DUMPED = {
-    "eth_type(0x0800),ipv4(src=1.2.3.4/128.0.0.0,dst=5.6.7.8,proto=17,tos=0/0,ttl=64/0,frag=no),udp(src=5/0xfe,dst=53)":
+DUMPED = [
+    (
+        "eth_type(0x0800),ipv4(src=1.2.3.4/128.0.0.0,dst=5.6.7.8,proto=17,tos=0/0,ttl=64/0,frag=no),udp(src=5/0xfe,dst=53)",
         "dp_hash/0xf dl_dst nw_src/1 nw_dst nw_frag nw_proto tp_src/0xfe tp_dst",
-    "eth_type(0x8100),vlan(vid=5,pcp=0/0x0),encap(eth_type(0x0806),"
-    f"arp(sip=1.2.3.4/0.0.0.0,tip=5.6.7.8,op=1,sha=02:00:00:00:00:01,tha={NO_MAC}))":
+    ),
+    (
+        "eth_type(0x8100),vlan(vid=5,pcp=0/0x0),encap(eth_type(0x0806),"
+        f"arp(sip=1.2.3.4/0.0.0.0,tip=5.6.7.8,op=1,sha=02:00:00:00:00:01,tha={NO_MAC}))",
         "dp_hash/0xf dl_dst nw_dst nw_proto arp_sha",
-    "eth_type(0x86dd),ipv6(src=::/::,dst=::1,label=0/0,proto=58,tclass=0/0,hlimit=255,frag=no),icmpv6(type=135,code=0),"
-    f"nd(target=::1,sll={NO_MAC},tll=00:00:00:00:00:00)":
+    ),
+    (
+        "eth_type(0x86dd),ipv6(src=::/::,dst=::1,label=0/0,proto=58,tclass=0/0,hlimit=255,frag=no),icmpv6(type=135,code=0),"
+        f"nd(target=::1,sll={NO_MAC},tll=00:00:00:00:00:00)",
         "dp_hash/0xf dl_dst ipv6_dst nw_frag nw_ttl nw_proto nd_target arp_tha tp_src/0xff tp_dst/0xff",
-    "eth_type(0x8847),mpls((bad: Failed to find": "dp_hash/0xf dl_dst",
-    "eth_type(0x8100),vlan(vid=5,pcp=2/0x0),encap(eth_type(0x894f),nsh(c1=0x0,c2=0x0))": "dp_hash/0xf dl_dst",
-}  # fmt: skip
+    ),
+    ("eth_type(0x8847),mpls((bad: Failed to find", "dp_hash/0xf dl_dst"),
+    ("eth_type(0x8100),vlan(vid=5,pcp=2/0x0),encap(eth_type(0x894f),nsh(c1=0x0,c2=0x0))", "dp_hash/0xf dl_dst"),
+]
 
 
-@pytest.mark.parametrize("match", DUMPED)
-def test_masks_of_a_dump_are_counted(match: str) -> None:
+@pytest.mark.parametrize(("match", "mask"), DUMPED)
+def test_masks_of_a_dump_are_counted(match: str, mask: str) -> None:
     seen = ObservedMasks()
     lines = [f"ufid:{n}, {HEAD}{match}, packets:0, bytes:0, used:never, actions:drop" for n in (1, 2)]
     assert seen.add(["flow-dump from the main thread:", *lines]) == 2
-    assert {show_mask(m): n for m, n in seen.flows.items()} == {DUMPED[match]: 2}
+    assert {show_mask(m): n for m, n in seen.flows.items()} == {mask: 2}
 
 
 def test_a_field_that_no_table_matches_is_in_no_bound() -> None:

@@ -29,9 +29,11 @@ def mixed(sorts: Sequence[str], forwarding: str, siit: bool) -> Loaded:
         backend = {"name": "a", "ipv4": f"10.53.0.{n}", "ipv6": f"2001:db8:53::{n}", "mac": f"02:00:00:00:01:0{n}"}
         pools[sort] = {"slots": 16, "selection": SORTS[sort], "backends": [backend]}
         vips[sort] = {
-            "addresses": [f"198.51.100.{n}", f"2001:db8:1::{n}"], "services": ["dns"], "pool": sort,
+            "addresses": [f"198.51.100.{n}", f"2001:db8:1::{n}"],
+            "services": ["dns"],
+            "pool": sort,
             "forwarding": "dsr" if sort == "client" else forwarding,
-        }  # fmt: skip
+        }
     if siit:
         backend = {"name": "a", "ipv6": "2001:db8:53::66", "mac": "02:00:00:00:01:66"}
         pools["ipv6_prefix_trees"] = {"slots": 16, "backends": [backend]}
@@ -42,10 +44,13 @@ def mixed(sorts: Sequence[str], forwarding: str, siit: bool) -> Loaded:
             "forwarding": "siit",
         }
     switch = {
-        "flavor": "ovs-netdev", "bridge": "br-dns", "mac": "02:00:00:00:00:53",
-        "gateways": ["10.53.0.254", "2001:db8:53::ffff"], "uplinks": {"p0": {"next_hop": "02:00:00:00:00:fe"}},
+        "flavor": "ovs-netdev",
+        "bridge": "br-dns",
+        "mac": "02:00:00:00:00:53",
+        "gateways": ["10.53.0.254", "2001:db8:53::ffff"],
+        "uplinks": {"p0": {"next_hop": "02:00:00:00:00:fe"}},
         "extension": {"ingress": {"port": "ext-in"}, "egress": {"port": "ext-out"}},
-    }  # fmt: skip
+    }
     return loaded_from({"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips})
 
 
@@ -63,7 +68,7 @@ def mixed(sorts: Sequence[str], forwarding: str, siit: bool) -> Loaded:
         (["slots", "hashed", "client"], "dsr", True, 12, 17),
         (["slots", "hashed", "client"], "nat", True, 0, 20),
     ],
-)  # fmt: skip
+)
 def test_masks_of_all_extension_queries_are_bounded(
     sorts: list[str], forwarding: str, siit: bool, bits: int, most: int
 ) -> None:

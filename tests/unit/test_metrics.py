@@ -135,9 +135,13 @@ def test_the_datapath_of_the_kernel() -> None:
     found = DatapathReader(Clock()).read(kernel(), "system")
     assert found.counters == {"hits": 900, "upcalls": 100, "lost": 7, "mask_lookups": 1800}
     assert found.gauges == {
-        "megaflows": 3, "masks": 4, "megaflows_limit": 20000, "revalidation_seconds": 0.012, "packets_lookups_ratio": 2.0,
+        "megaflows": 3,
+        "masks": 4,
+        "megaflows_limit": 20000,
+        "revalidation_seconds": 0.012,
+        "packets_lookups_ratio": 2.0,
         "megaflows_offloaded": 1,
-    }  # fmt: skip
+    }
     assert found.mask_packets == {"nw_dst nw_frag": 11, "nw_frag": 1}
     for name in (*found.counters, *found.gauges):
         assert f"dnsteer_datapath_{name}" in BY_NAME or f"dnsteer_datapath_{name}_total" in BY_NAME
@@ -145,9 +149,12 @@ def test_the_datapath_of_the_kernel() -> None:
 
 def netdev(threads: str) -> Switch:
     return Switch(
-        dpctl_show=KERNEL, upcall_show=UPCALLS.replace("system@ovs-system", "netdev@ovs-netdev"),
-        dpctl_dump_dps="netdev@ovs-netdev\n", dpctl_dump_flows=DUMP, dpif_netdev_pmd_stats_show=threads,
-    )  # fmt: skip
+        dpctl_show=KERNEL,
+        upcall_show=UPCALLS.replace("system@ovs-system", "netdev@ovs-netdev"),
+        dpctl_dump_dps="netdev@ovs-netdev\n",
+        dpctl_dump_flows=DUMP,
+        dpif_netdev_pmd_stats_show=threads,
+    )
 
 
 @pytest.mark.parametrize(("threads", "cycles"), [(UP_TO_3_7, True), (FROM_4_0, False)])
@@ -158,8 +165,10 @@ def test_the_userspace_datapath_adds_its_threads(threads: str, *, cycles: bool) 
     assert (found.gauges["megaflows"], found.gauges["masks"]) == (77, 2)
     first, second = "numa_id 0 core_id 1", "numa_id 1 core_id 2"
     assert {key: n for key, n in found.workers.items() if key[0] == "packets"} == {
-        ("packets", first): 200, ("packets", second): 300, ("packets", "main"): 0,
-    }  # fmt: skip
+        ("packets", first): 200,
+        ("packets", second): 300,
+        ("packets", "main"): 0,
+    }
     assert {key[1:]: n for key, n in found.workers.items() if key[0] == "cycles"} == (
         {(first, "idle"): 1000, (first, "processing"): 9000, (second, "idle"): 900, (second, "processing"): 100}
         if cycles
@@ -245,10 +254,15 @@ OFPST_PORT reply (OF1.5) (xid=0x2): 2 ports
 
 def test_ports_are_read_with_odd_names_and_without_what_is_not_counted() -> None:
     assert list(read_ports(PORTS)) == [
-        ("p0", "receive_packets", 3), ("p0", "receive_bytes", 200), ("p0", "receive_errors", 0),
-        ("p0", "transmit_packets", 4), ("p0", "transmit_bytes", 300), ("p0", "transmit_dropped", 9),
-        ('1 "odd: name', "receive_packets", 1), ('1 "odd: name', "receive_bytes", 2),
-    ]  # fmt: skip
+        ("p0", "receive_packets", 3),
+        ("p0", "receive_bytes", 200),
+        ("p0", "receive_errors", 0),
+        ("p0", "transmit_packets", 4),
+        ("p0", "transmit_bytes", 300),
+        ("p0", "transmit_dropped", 9),
+        ('1 "odd: name', "receive_packets", 1),
+        ('1 "odd: name', "receive_bytes", 2),
+    ]
 
 
 def test_drops_are_the_flows_without_a_way_out() -> None:

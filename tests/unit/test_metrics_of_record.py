@@ -135,17 +135,22 @@ def test_a_pair_does_not_change_the_digest_of_a_spec_without_one() -> None:
 
 def test_unannounced_vips_export_their_cause() -> None:
     of, agent = collector()
-    agent.announcements_changed({}, {}, {
-        "asked": UnannouncedVip("asked", "asked by alice", START, None, by_people=True, withdrawn=False),
-        "sick": UnannouncedVip("sick", "x" * 500, START),
-        "lost": UnannouncedVip("lost", "BIRD has no route to 192.0.2.53/32", START, withdrawn=False),
-    })  # fmt: skip
+    agent.announcements_changed(
+        {},
+        {},
+        {
+            "asked": UnannouncedVip("asked", "asked by alice", START, None, by_people=True, withdrawn=False),
+            "sick": UnannouncedVip("sick", "x" * 500, START),
+            "lost": UnannouncedVip("lost", "BIRD has no route to 192.0.2.53/32", START, withdrawn=False),
+        },
+    )
     name = "dnsteer_vip_unannounced_info"
     found = {tuple(value for _, value in labels) for labels in series(of.collect(), name)}
     assert found == {
-        ("asked", "people", "asked by alice"), ("sick", "health", "x" * 120),
+        ("asked", "people", "asked by alice"),
+        ("sick", "health", "x" * 120),
         ("lost", "routing", "BIRD has no route to 192.0.2.53/32"),
-    }  # fmt: skip
+    }
     agent.announcements_changed({}, {}, {})
     assert series(of.collect(), name) == {}
 

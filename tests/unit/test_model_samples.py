@@ -48,8 +48,9 @@ def test_frames_and_texts_are_compared(harness: ModuleType) -> None:
     assert harness.frames_of(case()) == f"0 {frame}\nstage\n"
     assert harness.differences(case(), f"sent 1 {frame} PIPE: forward to port 1\ndropped 0 {frame} PIPE: drop\n") == []
     assert harness.differences(case(), f"sent 0 {frame} PIPE: forward to port 0\n") == [
-        "1 of 1 frames are missing", "1 frames beyond those expected",
-    ]  # fmt: skip
+        "1 of 1 frames are missing",
+        "1 frames beyond those expected",
+    ]
     assert harness.missing_texts(case("total: 1", "total: 1"), "total: 1\n") == ["text missing: 'total: 1'"]
     assert harness.missing_texts(case("total: 1"), "total: 1\n") == []
 

@@ -91,13 +91,15 @@ def test_a_changed_check_is_reported_known_and_counted() -> None:
         assert case.metric("dnsteer_check_healthy", pool="farm", backend="ns1", check="dns") == healthy
         assert bool(case.seen.snapshot().agent.failing) is not healthy
     assert case.lines[1:] == [
-        ("check", "warning", "farm/ns1 is unhealthy (853/tcp): late"), ("check", "info", "farm/ns1 is healthy (853/tcp)"),
-    ]  # fmt: skip
+        ("check", "warning", "farm/ns1 is unhealthy (853/tcp): late"),
+        ("check", "info", "farm/ns1 is healthy (853/tcp)"),
+    ]
     about = {"bridge": "br-dns", "pool": "farm", "backend": "ns1", "service": ["853/tcp"], "check": "dns"}
     times = {"duration_s": 0.25, "decision": "d1"}
     assert case.fields[1:] == [
-        {**about, **times, "to": "unhealthy", "reason": "late"}, {**about, **times, "to": "healthy", "reason": ""}
-    ]  # fmt: skip
+        {**about, **times, "to": "unhealthy", "reason": "late"},
+        {**about, **times, "to": "healthy", "reason": ""},
+    ]
 
 
 def test_a_trouble_is_reported_once_until_it_is_over() -> None:
@@ -110,8 +112,10 @@ def test_a_trouble_is_reported_once_until_it_is_over() -> None:
         case.all.end_trouble("the monitor", "back")
     assert (case.troubles(), len(changes)) == ([], 3)
     assert [(event, text) for event, _, text in case.lines] == [
-        ("trouble", "gone"), ("trouble", "away"), ("trouble_over", "back"),
-    ]  # fmt: skip
+        ("trouble", "gone"),
+        ("trouble", "away"),
+        ("trouble_over", "back"),
+    ]
 
 
 def test_a_trouble_that_is_forgotten_ends_without_a_word() -> None:
@@ -141,13 +145,12 @@ def test_claim_and_switch_events_are_not_repeated_as_troubles() -> None:
     [
         (lambda of, on: of.unrecorded("a full disk" if on else ""), "record", ("dnsteer_agent_unrecorded", 1, 0)),
         (
-            lambda of, on: of.inspected(
-                SwitchInspection(other_version="9" if on else ""), repaired=True, seconds=0.5
-            ), "version",
+            lambda of, on: of.inspected(SwitchInspection(other_version="9" if on else ""), repaired=True, seconds=0.5),
+            "version",
             ("dnsteer_agent_look_duration_seconds_count", 1, 2),
         ),
     ],
-)  # fmt: skip
+)
 def test_an_event_that_is_a_trouble_is_one_to_all(tell: Any, about: str, metric: tuple[str, float, float]) -> None:
     case, (name, begun, ended) = Case(), metric
     tell(case.all, True)

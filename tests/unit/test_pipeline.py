@@ -73,11 +73,17 @@ def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, ren
 @pytest.mark.parametrize(
     ("table", "kind", "follower"),
     [
-        ("protect", "", "vip"), ("forward", "", "egress"), ("return", "", "egress"), ("return", "fragments", "fragment"),
-        ("vip", "to_extension", "egress"), ("ingress", "answers", "return"), ("ingress", "", None), ("echo", "", None),
+        ("protect", "", "vip"),
+        ("forward", "", "egress"),
+        ("return", "", "egress"),
+        ("return", "fragments", "fragment"),
+        ("vip", "to_extension", "egress"),
+        ("ingress", "answers", "return"),
+        ("ingress", "", None),
+        ("echo", "", None),
         ("state", "", None),
     ],
-)  # fmt: skip
+)
 def test_the_next_table_is_that_which_the_packets_pass(table: str, kind: str, follower: str | None) -> None:
     found = PIPELINE.next_table(PIPELINE.tables[table], kind)
     assert (found.name if found is not None else None) == follower

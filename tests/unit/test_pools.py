@@ -32,8 +32,9 @@ def backends(members: Membership, *maintenance: Maintenance) -> dict[str, Backen
 
 def test_with_none_out_each_backend_has_its_own_slots() -> None:
     assert {n: (b.state, b.slots, b.own) for n, b in backends(pool(A, B)).items()} == {
-        "a": ("up", 21, 21), "b": ("up", 43, 43),
-    }  # fmt: skip
+        "a": ("up", 21, 21),
+        "b": ("up", 43, 43),
+    }
 
 
 def test_a_backend_down_in_the_spec_holds_no_slots() -> None:

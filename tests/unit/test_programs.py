@@ -21,16 +21,27 @@ SEVEN = {"name": "s/y/2001:db8::2", "mac": "02:00:00:00:00:0e", "address": "2001
 
 def vip(name: str, address: str, *slots: dict[str, str], forward: str = "ipip", **more: Any) -> dict[str, Any]:
     return {
-        "name": name, "family": "ipv6" if ":" in address else "ipv4", "address": address, "protocol": "udp", "port": 53,
-        "select": "slots", "forward": forward, "slots": [b["name"] for b in slots], **more,
-    }  # fmt: skip
+        "name": name,
+        "family": "ipv6" if ":" in address else "ipv4",
+        "address": address,
+        "protocol": "udp",
+        "port": 53,
+        "select": "slots",
+        "forward": forward,
+        "slots": [b["name"] for b in slots],
+        **more,
+    }
 
 
 def program(*vips: dict[str, Any], backends: tuple[dict[str, str], ...], **more: Any) -> program_diff.Value:
     return {
-        "version": 1, "ports": {"in": "i", "out": "o"}, "budgets": BUDGETS, "backends": list(backends), "vips": list(vips),
+        "version": 1,
+        "ports": {"in": "i", "out": "o"},
+        "budgets": BUDGETS,
+        "backends": list(backends),
+        "vips": list(vips),
         **more,
-    }  # fmt: skip
+    }
 
 
 TUNNEL = {"mac": "02:00:00:00:00:53", "ipv4": "192.0.2.254"}
@@ -85,8 +96,10 @@ def test_vips_only_in_the_old_program_are_not_probed() -> None:
     probed = program(
         vip("one", "198.51.100.1", A, B, probes={A["name"]: 2049, B["name"]: 3000}),
         vip("away", "198.51.100.7", probes={A["name"]: 2049}),
-        backends=(A, B), tunnel=TUNNEL, probe={"mac": "02:00:00:00:00:51"},
-    )  # fmt: skip
+        backends=(A, B),
+        tunnel=TUNNEL,
+        probe={"mac": "02:00:00:00:00:51"},
+    )
     both = program_diff.combine(probed, TWO)
     assert both.program == program_diff.combine(ONE, TWO).program
     assert "probes" in probed["vips"][0]
@@ -102,8 +115,9 @@ def test_changed_probes_are_a_difference() -> None:
     )
     assert not program_diff.same(have, want)
     assert [d.detail for d in program_diff.program_differences(have, want)] == [
-        f"differs in the probes of {A['name']}, {B['name']}", "mac=02::1, should be mac=02::2",
-    ]  # fmt: skip
+        f"differs in the probes of {A['name']}, {B['name']}",
+        "mac=02::1, should be mac=02::2",
+    ]
     plain = program(vip("one", "198.51.100.1", A, B), backends=(A, B))
     assert [d.name for d in program_diff.program_differences(have, plain)] == ["one", "probe"]
 

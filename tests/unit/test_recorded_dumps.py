@@ -79,9 +79,12 @@ def test_lines_are_read_and_judged_as_expected(name: str) -> None:
     assert len(found) == len(expected)
     for flow, want in zip(found, expected, strict=True):
         state = {
-            "dp": flow.layer, "offloaded": flow.offloaded, "packets": flow.packets, "bytes": flow.bytes,
+            "dp": flow.layer,
+            "offloaded": flow.offloaded,
+            "packets": flow.packets,
+            "bytes": flow.bytes,
             "used": "never" if flow.used is None else flow.used,
-        }  # fmt: skip
+        }
         judgement = judge(flow, profile(EXPECTED[name]["profile"]))
         reasons = dict.fromkeys(re.split("[=:]", reason.name)[0] for reason in judgement.reasons)
         got = {

@@ -164,13 +164,19 @@ DROPPED = {
     "answer with options": ("p0", ether(GATEWAY) / over(S1, MAPPED) / IPv6ExtHdrHopByHop(**padding) / UDP(sport=53)),
     "answer with others": ("p0", ether(GATEWAY) / over(S1, MAPPED) / IPv6ExtHdrDestOpt(**padding) / UDP(sport=53)),
     "whole answer with a fragment header": ("p0", ether(GATEWAY) / over(S1, MAPPED) / whole / UDP(sport=53, dport=9)),
-    "fragment of an answer": ("p0", ether(GATEWAY) / over(S1, MAPPED) / IPv6ExtHdrFragment(m=1) / UDP(sport=53, dport=9)),
+    "fragment of an answer": (
+        "p0",
+        ether(GATEWAY) / over(S1, MAPPED) / IPv6ExtHdrFragment(m=1) / UDP(sport=53, dport=9),
+    ),
     "later fragment": ("p0", ether(GATEWAY) / over(S1, MAPPED) / IPv6ExtHdrFragment(offset=9, nh=17) / Raw(bytes(40))),
     "answer to the VIPs' MAC": ("p0", ether(VIPS) / udp(S1, 53, MAPPED, 9)),
-    "a tunnel to the switch": ("p0", ether(VIPS) / over("10.0.0.11", "10.0.9.4") / over(C4, "192.0.2.1") / UDP(dport=53)),
+    "a tunnel to the switch": (
+        "p0",
+        ether(VIPS) / over("10.0.0.11", "10.0.9.4") / over(C4, "192.0.2.1") / UDP(dport=53),
+    ),
     "from the extension for nobody": ("ext-out", ether(VIPS) / udp(C4, 9, "192.0.2.4", 53)),
     "ARP from the extension": ("ext-out", Ether(dst="ff:ff:ff:ff:ff:ff") / ARP(pdst="192.0.2.4")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", DROPPED)

@@ -38,11 +38,13 @@ def test_flows_and_groups_get_the_numbers_of_this_version() -> None:
     numbers = {77: SLOT, 78: FRAGMENT}
     assert uses_numbers(there.flows.values(), numbers) and not uses_numbers([to_slot], numbers)
     here = with_own_numbers(there, numbers)
-    assert sorted(flow.line() for flow in here.all_flows().values()) == sorted([
-        f"cookie=0xd453000000000001, table={VIP}, priority=1,udp actions=set_field:77->tp_dst,goto_table:{SLOT}",
-        f"cookie=0xd453000000000001, table={SLOT}, priority=1,udp actions=ct(commit,table={FRAGMENT},zone=1)",
-        line,
-    ])  # fmt: skip
+    assert sorted(flow.line() for flow in here.all_flows().values()) == sorted(
+        [
+            f"cookie=0xd453000000000001, table={VIP}, priority=1,udp actions=set_field:77->tp_dst,goto_table:{SLOT}",
+            f"cookie=0xd453000000000001, table={SLOT}, priority=1,udp actions=ct(commit,table={FRAGMENT},zone=1)",
+            line,
+        ]
+    )
     assert [flow.actions for flow in here.standby.values()] == [f"goto_table:{SLOT}"]
     assert here.groups[7].text.endswith(f"resubmit(,{SLOT})")
     assert here.flags == {(SLOT, 1, "udp"): "x"}

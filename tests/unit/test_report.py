@@ -106,9 +106,14 @@ def test_the_report_names_backends_out_and_the_remedy() -> None:
 
 def test_foreign_text_is_escaped() -> None:
     hostile = facts(
-        SPEC, entry("ns1", note=SCRIPT), entry("ns3", "down", note='"><img src=x>'), note=SCRIPT, file=f"{SCRIPT}.yaml",
-        by=SCRIPT, text=f"{SPEC}# {SCRIPT}</pre>\n",
-    )  # fmt: skip
+        SPEC,
+        entry("ns1", note=SCRIPT),
+        entry("ns3", "down", note='"><img src=x>'),
+        note=SCRIPT,
+        file=f"{SCRIPT}.yaml",
+        by=SCRIPT,
+        text=f"{SPEC}# {SCRIPT}</pre>\n",
+    )
     hostile.ovsdb = SwitchFacts("1", f"Bridge {SCRIPT}")
     hostile.datapath = Datapath(mask_packets={SCRIPT: 1})
     hostile.unread.append((SCRIPT, SCRIPT))
@@ -174,10 +179,18 @@ ANY_ADDRESS = st.one_of(
 )
 AROUND = st.sampled_from(
     [
-        ("set_field:", "->ipv6_dst"), ("mod_dl_src:", ",output:vf0"), ("nw_dst=", "/24"), ("arp_tpa=", ""), ("[", "]:53"),
-        ("tcp:[", "]:6640"), ("no answer from ", "."), ("to ", ", and to"), ("x/", ": late"), ("", ""),
+        ("set_field:", "->ipv6_dst"),
+        ("mod_dl_src:", ",output:vf0"),
+        ("nw_dst=", "/24"),
+        ("arp_tpa=", ""),
+        ("[", "]:53"),
+        ("tcp:[", "]:6640"),
+        ("no answer from ", "."),
+        ("to ", ", and to"),
+        ("x/", ": late"),
+        ("", ""),
     ]
-)  # fmt: skip
+)
 
 
 @given(ANY_ADDRESS, AROUND)

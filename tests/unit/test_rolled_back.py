@@ -11,7 +11,7 @@ from dnsteer.switch.state import AppliedState
 def state(number: int, restores: int = 0, rolls_back: int = 0) -> AppliedState:
     return AppliedState(
         "spec.yaml", "", "", "", "", "", (), {}, number=number, restores=restores, rolls_back=rolls_back
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,9 @@ def dig(text: str) -> str:
 CASES: list[tuple[str, str, dict[str, Any], str]] = [
     (kdig("REFUSED", "qr"), "SOA", LIVENESS, ""),
     (
-        kdig("REFUSED", "qr", question=0), "SOA", LIVENESS,
+        kdig("REFUSED", "qr", question=0),
+        "SOA",
+        LIVENESS,
         "REFUSED without the question: is the address that asks allowed there?",
     ),
     (kdig("NOTIMP", "qr", question=0), "SOA", LIVENESS, "NOTIMP without the question"),
@@ -74,7 +76,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     (kdig("REFUSED", "qr"), "SOA", {**ZONE, "rcode": ["NOERROR", "REFUSED"]}, ""),
     (kdig(flags="qr tc"), "SOA", ZONE, "NOERROR without AA"),
     (
-        kdig(answer="a.example. 60 IN A 192.0.2.1\na.example. 60 IN CNAME b.example."), "A", {**ZONE, "answers": 2},
+        kdig(answer="a.example. 60 IN A 192.0.2.1\na.example. 60 IN CNAME b.example."),
+        "A",
+        {**ZONE, "answers": 2},
         "NOERROR with 1 A records, expected 2 or more",
     ),
     (kdig("SERVFAIL", "qr"), "SOA", LIVENESS, "SERVFAIL, expected NOERROR or NXDOMAIN or REFUSED"),
@@ -85,7 +89,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     (kdig(flags="qr aa tc"), "SOA", ZONE, ""),
     (kdig("REFUSED", "qr tc"), "SOA", ZONE, "REFUSED, expected NOERROR"),
     (
-        kdig(flags="qr rd ra", authority=". 60 IN NS a.root-servers.net."), "NS", RESOLVER,
+        kdig(flags="qr rd ra", authority=". 60 IN NS a.root-servers.net."),
+        "NS",
+        RESOLVER,
         "NOERROR with 0 NS records, expected 1 or more: a referral",
     ),
     (kdig(flags="qr rd ra", answer=". 60 IN NS a.root-servers.net."), "NS", RESOLVER, ""),
@@ -95,13 +101,20 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     (kdig(answer="a.example. 60 IN MX 10 Mail.example.org."), "MX", {**ZONE, "answer": ["10 mail.example.org"]}, ""),
     (kdig(answer='a.example. 60 IN TXT "one" "two"'), "TXT", {**ZONE, "answer": ['"one" "two"']}, ""),
     (kdig(answer="a.example. 60 IN AAAA 2001:db8::1"), "AAAA", {**ZONE, "answer": ["2001:db8:0:0::1"]}, ""),
-    (kdig(answer="a.example. 60 IN A 192.0.2.1"), "A", {**ZONE, "answer": ["192.0.2.2"]}, "an answer without 192.0.2.2"),
+    (
+        kdig(answer="a.example. 60 IN A 192.0.2.1"),
+        "A",
+        {**ZONE, "answer": ["192.0.2.2"]},
+        "an answer without 192.0.2.2",
+    ),
     (kdig(answer=f"example.org. 60 IN SOA {SOA}"), "SOA", {**ZONE, "serial_at_least": 2024010105}, ""),
     (
-        kdig(answer=f"example.org. 60 IN SOA {SOA}"), "SOA", {**ZONE, "serial_at_least": 2024010106},
+        kdig(answer=f"example.org. 60 IN SOA {SOA}"),
+        "SOA",
+        {**ZONE, "serial_at_least": 2024010106},
         "serial 2024010105, expected 2024010106 or later",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "kind", "expect", "said"), CASES)
@@ -112,15 +125,30 @@ def test_an_answer_is_judged(as_printed: Any, text: str, kind: str, expect: dict
 
 
 def asking(question: dict[str, Any], **params: Any) -> Any:
-    given = {"program": "kdig", "name": "", "type": "", "options": [], "transport_options": {"tcp": ["+tcp"]}, "expect": "",
-             "host": "client", "count": 1, "at_once": 1, "questions": [question]}  # fmt: skip
+    given = {
+        "program": "kdig",
+        "name": "",
+        "type": "",
+        "options": [],
+        "transport_options": {"tcp": ["+tcp"]},
+        "expect": "",
+        "host": "client",
+        "count": 1,
+        "at_once": 1,
+        "questions": [question],
+    }
     return ask.Asking({**given, **params})
 
 
 QUESTION = {
-    "address": "192.0.2.53", "transport": "tcp", "port": 53, "backend": "ns1", "source_ports": [],
-    "query": {"name": "example.org.", "type": "MX", "recursion": False}, "expect": ZONE,
-}  # fmt: skip
+    "address": "192.0.2.53",
+    "transport": "tcp",
+    "port": 53,
+    "backend": "ns1",
+    "source_ports": [],
+    "query": {"name": "example.org.", "type": "MX", "recursion": False},
+    "expect": ZONE,
+}
 
 
 def test_the_probe_question_is_asked_unless_a_name_is_given() -> None:
@@ -236,9 +264,10 @@ def test_the_reason_of_a_command_is_its_error_in_lines() -> None:
     status = {
         "errors": [],
         "attention": [
-            {"title": "The switch is not as applied", "detail": "2 differences."}, {"title": "No agent", "detail": None},
+            {"title": "The switch is not as applied", "detail": "2 differences."},
+            {"title": "No agent", "detail": None},
         ],
-    }  # fmt: skip
+    }
     assert command.reason(status, []) == ["The switch is not as applied: 2 differences.", "No agent"]
     assert command.reason({**status, "errors": ["state 3 is damaged"]}, []) == ["state 3 is damaged"]
     drift = {"kind": "flow missing", "about": "VIP dns", "detail": "table=20"}

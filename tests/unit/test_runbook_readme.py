@@ -12,10 +12,20 @@ RUNBOOKS = Path(__file__).resolve().parents[2] / "runbooks"
 README = (RUNBOOKS / "README.md").read_text(encoding="utf-8")
 DEFAULTS: dict[str, Any] = yaml.safe_load((RUNBOOKS / "roles/dnsteer/defaults/main.yml").read_text(encoding="utf-8"))
 ELSEWHERE = {
-    "dnsteer_targets", "dnsteer_canary", "dnsteer_serial",  # of the plays themselves
-    "dnsteer_backend_of", "dnsteer_backend_addresses", "dnsteer_switches", "dnsteer_health_from",  # of a backend's host
-    "dnsteer_pool", "dnsteer_backend", "dnsteer_old", "dnsteer_new", "dnsteer_spec_both", "dnsteer_spec_new",  # required
-}  # fmt: skip
+    "dnsteer_targets",
+    "dnsteer_canary",
+    "dnsteer_serial",  # of the plays themselves
+    "dnsteer_backend_of",
+    "dnsteer_backend_addresses",
+    "dnsteer_switches",
+    "dnsteer_health_from",  # of a backend's host
+    "dnsteer_pool",
+    "dnsteer_backend",
+    "dnsteer_old",
+    "dnsteer_new",
+    "dnsteer_spec_both",
+    "dnsteer_spec_new",  # required
+}
 
 
 def documented() -> dict[str, str]:

@@ -41,9 +41,16 @@ def test_a_policy_that_keeps_flows_out_of_the_hardware(flavor: Flavor, policy: s
 
 @pytest.mark.parametrize(
     ("value", "level"),
-    [("10000", None), ("9999", SettingLevel.WARNED), ("500", SettingLevel.WARNED), ("499", SettingLevel.NAMED),
-     ("0", SettingLevel.NAMED), ("-1", SettingLevel.NAMED), ("soon", None)],
-)  # fmt: skip
+    [
+        ("10000", None),
+        ("9999", SettingLevel.WARNED),
+        ("500", SettingLevel.WARNED),
+        ("499", SettingLevel.NAMED),
+        ("0", SettingLevel.NAMED),
+        ("-1", SettingLevel.NAMED),
+        ("soon", None),
+    ],
+)
 def test_a_short_idle_time_is_a_deviation(value: str, level: SettingLevel | None) -> None:
     assert [d.level for d in deviations(seen(Flavor.OVS_NETDEV, max_idle=value), *SettingLevel)] == (
         [level] if level else []

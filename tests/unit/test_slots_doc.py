@@ -124,11 +124,16 @@ def test_the_numbers_of_the_example() -> None:
     total, number, step = sum(EXAMPLE.values()), numbers(EXAMPLE, SIZE), steps(EXAMPLE, EXAMPLE)
     assert rows("backend | weight") == [
         [
-            name, str(weight), str(SIZE * weight // total), str(SIZE * weight % total), order(name).hex()[:8],
-            str(number[name]), str(step[name]),
+            name,
+            str(weight),
+            str(SIZE * weight // total),
+            str(SIZE * weight % total),
+            order(name).hex()[:8],
+            str(number[name]),
+            str(step[name]),
         ]
         for name, weight in EXAMPLE.items()
-    ]  # fmt: skip
+    ]
 
 
 def test_the_bytes_of_the_example_are_what_the_command_prints() -> None:

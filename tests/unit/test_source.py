@@ -177,8 +177,10 @@ def test_mistakes_in_standard_input_have_its_name(verb: str, stdin: Callable[[st
 def test_a_plan_from_standard_input(stdin: Callable[[str], None], command: Command) -> None:
     stdin("no plan")
     assert command("apply", "--plan", "-") == (
-        Exit.ERROR, "", "dnsteer: <stdin>: not a plan file (not JSON); make one with: dnsteer plan SPEC -o FILE\n",
-    )  # fmt: skip
+        Exit.ERROR,
+        "",
+        "dnsteer: <stdin>: not a plan file (not JSON); make one with: dnsteer plan SPEC -o FILE\n",
+    )
 
 
 def test_standard_input_that_is_closed() -> None:

@@ -250,12 +250,24 @@ def test_findings_come_in_the_order_of_the_lines_and_end() -> None:
         ("".join(f"key{i}: 1\n" for i in range(100_000)), 99_004, "100004 errors"),  # four keys are missing
         ("a: 1\n" * 20_000, 18_999, "19999 errors"),  # what the reader finds
         ("", 0, "25 errors"),
-        (changed(("pool: ns", "pool: gone"), ("vips:\n", "vips:\n" + "".join(
-            f"  v{i}: {{addresses: [10.0.{i >> 8}.{i & 255}], services: [dns], pool: gone}}\n" for i in range(1200)
-        ))), 1, "more than 1000 errors"),  # what the rules find: the rest is not looked for
+        (
+            changed(
+                ("pool: ns", "pool: gone"),
+                (
+                    "vips:\n",
+                    "vips:\n"
+                    + "".join(
+                        f"  v{i}: {{addresses: [10.0.{i >> 8}.{i & 255}], services: [dns], pool: gone}}\n"
+                        for i in range(1200)
+                    ),
+                ),
+            ),
+            1,
+            "more than 1000 errors",
+        ),  # what the rules find: the rest is not looked for
     ],
     ids=["keys", "twice", "few", "rules"],
-)  # fmt: skip
+)
 def test_twenty_findings_are_shown_and_the_rest_is_counted(text: str, more: int, count: str) -> None:
     text = text or changed(("pool: ns", "pool: ns" + "".join(f"\n    key{i}: 1" for i in range(25))))
     with pytest.raises(SpecError) as caught:

@@ -150,9 +150,11 @@ vips:
   dns: {addresses: [192.0.2.53], services: [dns], pool: ns}
 """
 DATA = st.text(max_size=80) | st.lists(
-    st.sampled_from(["192.0.2.1", "2001:db8::1", "ns1", "ns1.", "10", '"', "\\", "\\000", "@", "alpn=h2", "(", ";", "\\#"]),
+    st.sampled_from(
+        ["192.0.2.1", "2001:db8::1", "ns1", "ns1.", "10", '"', "\\", "\\000", "@", "alpn=h2", "(", ";", "\\#"]
+    ),
     max_size=9,
-).map(" ".join)  # fmt: skip
+).map(" ".join)
 
 
 @settings(max_examples=300, deadline=None)

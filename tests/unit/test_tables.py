@@ -12,9 +12,12 @@ from dnsteer.cli.tables import TableColumn, break_name, table_of
 
 NAME = "customer-000-authoritative"
 COLUMNS = (
-    TableColumn("pool"), TableColumn("weight", right=True, leaves=2), TableColumn("state", leaves=1),
-    TableColumn("packets/s", right=True), TableColumn("note", narrows=8),
-)  # fmt: skip
+    TableColumn("pool"),
+    TableColumn("weight", right=True, leaves=2),
+    TableColumn("state", leaves=1),
+    TableColumn("packets/s", right=True),
+    TableColumn("note", narrows=8),
+)
 ROWS = [(NAME, "1", "drained", "1,234", "kernel update"), (Text("b", style="bold"), "2", "up", "5\n(6)", "")]
 
 

@@ -56,10 +56,11 @@ async def is_cancelled() -> None:
 @pytest.mark.parametrize(
     ("work", "err", "said"),
     [
-        (fails, ZeroDivisionError, "^x$"), (ends, RuntimeError, "^the pages has ended by itself$"),
+        (fails, ZeroDivisionError, "^x$"),
+        (ends, RuntimeError, "^the pages has ended by itself$"),
         (is_cancelled, RuntimeError, "^the pages has ended by itself$"),
     ],
-)  # fmt: skip
+)
 def test_the_first_that_ends_ends_them_all(work: Any, err: type[Exception], said: str) -> None:
     async def test() -> None:
         other = Work()

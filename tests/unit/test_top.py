@@ -105,9 +105,12 @@ def test_vips_and_backends_sort_by_each_order() -> None:
 
 def test_attention_items_are_on_top_most_urgent_first() -> None:
     of = frame(
-        entry("ns1", note="a disk"), entry("ns3", "health", note="no answer within 0.5 s", decision=ID),
-        entry("ns2", "weight", weight=4), errors=["not checked"], warnings=["the tables differ"],
-    )  # fmt: skip
+        entry("ns1", note="a disk"),
+        entry("ns3", "health", note="no answer within 0.5 s", decision=ID),
+        entry("ns2", "weight", weight=4),
+        errors=["not checked"],
+        warnings=["the tables differ"],
+    )
     since = "2026-01-02 03:04:05 UTC"
     alone = "ns2 is the last of 3 backends in service; without it queries still go to it (on_all_down: keep)"
     back = f"out of service since {since}; the agent brings it back once its checks pass."
@@ -160,9 +163,10 @@ def many() -> TopFrame:
     """1,000 VIPs and 1,600 backends, 12 of which fail with a hostile reason."""
     return frame(
         *(entry(f"ns{n}", "health", pool="pool0", note=HOSTILE) for n in range(12)),
-        text=many_vips(1000), vips={f"vip{n}": float(n) for n in range(1000)},
+        text=many_vips(1000),
+        vips={f"vip{n}": float(n) for n in range(1000)},
         backends={f"pool{n}/ns3": float(n) for n in range(100)},
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -203,8 +207,12 @@ def test_a_program_gets_numbers() -> None:
     first = found["backends"][0]
     assert (first["pool"], first["name"], first["share"], first["weight_share"]) == ("farm", "ns2", 0.75, 0.5)
     assert found["datapath"] == {
-        "megaflows": 130, "megaflows_limit": 200_000, "masks": 9, "upcalls_per_second": 12.0, "reason": None,
-    }  # fmt: skip
+        "megaflows": 130,
+        "megaflows_limit": 200_000,
+        "masks": 9,
+        "upcalls_per_second": 12.0,
+        "reason": None,
+    }
 
 
 def test_a_datapath_that_cannot_be_read_says_why() -> None:

@@ -19,11 +19,19 @@ def pressed(*keys: str, rows: int = 50) -> TopKeys:
 @pytest.mark.parametrize(
     ("keys", "skip"),
     [
-        ([DOWN, DOWN, "j", "k"], 2), ([f"{DOWN}{DOWN}{DOWN}"], 3), ([UP], 0), ([PAGE_DOWN, " "], 20),
-        ([PAGE_DOWN, PAGE_UP], 0), ([END], 49), (["G", DOWN], 49), ([END, HOME], 0), ([PAGE_DOWN, "n"], 0),
-        ([PAGE_DOWN, "/x"], 0), ([DOWN, "x", "\x1b[15~"], 1),
+        ([DOWN, DOWN, "j", "k"], 2),
+        ([f"{DOWN}{DOWN}{DOWN}"], 3),
+        ([UP], 0),
+        ([PAGE_DOWN, " "], 20),
+        ([PAGE_DOWN, PAGE_UP], 0),
+        ([END], 49),
+        (["G", DOWN], 49),
+        ([END, HOME], 0),
+        ([PAGE_DOWN, "n"], 0),
+        ([PAGE_DOWN, "/x"], 0),
+        ([DOWN, "x", "\x1b[15~"], 1),
     ],
-)  # fmt: skip
+)
 def test_keys_scroll(keys: list[str], skip: int) -> None:
     assert pressed(*keys).skip == skip
 

@@ -30,8 +30,11 @@ def checked() -> list[tuple[Vector, Expectation]]:
 
 def values(packet: Packet) -> dict[str, object]:
     return {
-        "src_ip": packet.source, "dst_ip": packet.destination, "src_port": packet.sport, "dst_port": packet.dport,
-    }  # fmt: skip
+        "src_ip": packet.source,
+        "dst_ip": packet.destination,
+        "src_port": packet.sport,
+        "dst_port": packet.dport,
+    }
 
 
 def test_every_query_for_a_client_pool_is_sent_again_with_the_same_hash_fields() -> None:

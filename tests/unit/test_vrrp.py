@@ -22,12 +22,16 @@ from dnsteer.switch.tools import UnavailableError
 @pytest.mark.parametrize(
     ("line", "role"),
     [
-        ('INSTANCE "dns" MASTER 102', "active"), ('INSTANCE "dns" BACKUP 101', "standby"),
+        ('INSTANCE "dns" MASTER 102', "active"),
+        ('INSTANCE "dns" BACKUP 101', "standby"),
         ('GROUP "dns" FAULT 0', "standby"),
-        ('INSTANCE "dns" STOP 0', "standby"), ('INSTANCE "dns" MASTER_RX_LOWER_PRI 102', None), ("junk", None), ("", None),
+        ('INSTANCE "dns" STOP 0', "standby"),
+        ('INSTANCE "dns" MASTER_RX_LOWER_PRI 102', None),
+        ("junk", None),
+        ("", None),
         ('INSTANCE "other" MASTER 102', None),
     ],
-)  # fmt: skip
+)
 def test_roles_are_read_from_fifo_lines(line: str, role: RoleName | None) -> None:
     assert vrrp.ROLES.get(vrrp.state_in(line, "dns")) == role
     assert vrrp.state_in('INSTANCE "other" MASTER 1', None) == "MASTER"

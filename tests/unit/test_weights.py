@@ -236,9 +236,19 @@ def test_markers_of_maintenance_are_unchanged_by_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"weight": None}, {"weight": -1}, {"weight": MAX_WEIGHT + 1}, {"weight": True}, {"weight": "1"}, {"was": -1},
-               {"was": 1.5}, {"kind": "drain"}, {"was": MAX_WEIGHT + 1}]
-)  # fmt: skip
+    "change",
+    [
+        {"weight": None},
+        {"weight": -1},
+        {"weight": MAX_WEIGHT + 1},
+        {"weight": True},
+        {"weight": "1"},
+        {"was": -1},
+        {"was": 1.5},
+        {"kind": "drain"},
+        {"was": MAX_WEIGHT + 1},
+    ],
+)
 def test_a_damaged_weight_is_a_value_error(change: dict[str, object]) -> None:
     good = json.loads(Overlay((give("a", 5, 500, 2, over=60),)).to_json())
     assert Overlay.from_json(json.dumps(good)).entries[0] == give("a", 5, 500, 2, over=60)

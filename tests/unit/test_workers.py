@@ -59,8 +59,13 @@ def line_of(text: str) -> int:
 def test_the_host_of_a_worker_is_known_by_its_name() -> None:
     workers = {"farm": {"r1": 2}}
     assert [host_of(workers, "farm", name) for name in ("r1.0", "r1.1", "r1.2", "r2.0", "r1", "r1.x")] == [
-        "r1", "r1", "r1.2", "r2.0", "r1", "r1.x",
-    ]  # fmt: skip
+        "r1",
+        "r1",
+        "r1.2",
+        "r2.0",
+        "r1",
+        "r1.x",
+    ]
     assert host_of(workers, "other", "r1.0") == "r1.0"
 
 
@@ -332,8 +337,9 @@ def test_workers_of_one_change_have_one_decision() -> None:
 def test_the_weight_of_a_host_is_that_of_each_worker() -> None:
     assert edited(give_weight("resolvers/r2", 3)) == {("r2.0", "weight"): 3, ("r2.1", "weight"): 3}
     assert edited(give_weight("resolvers/r2", 3), give_weight("resolvers/r2.1", 5)) == {
-        ("r2.0", "weight"): 3, ("r2.1", "weight"): 5,
-    }  # fmt: skip
+        ("r2.0", "weight"): 3,
+        ("r2.1", "weight"): 5,
+    }
     assert edited(give_weight("resolvers/r2.1", 3), take_weight_back("resolvers/r2")) == {}
     assert edited(give_weight("resolvers/r2", 3), give_weight("resolvers/r2", 1)) == {}, "as in the spec"
 

@@ -21,14 +21,17 @@ from tests.packet.command import FARM
 from tests.strategies import loaded_from
 
 _SCALARS: dict[Any, tuple[Any, Any]] = {
-    int: (1, 2), float: (0.5, 30.0), str: ("a", "b"), bool: (True, False),
+    int: (1, 2),
+    float: (0.5, 30.0),
+    str: ("a", "b"),
+    bool: (True, False),
     IPv4Address: (IPv4Address("192.0.2.1"), IPv4Address("192.0.2.2")),
     IPv6Address: (IPv6Address("2001:db8::1"), IPv6Address("2001:db8::2")),
     IPv4Network: (IPv4Network("192.0.2.0/24"), IPv4Network("198.51.100.0/24")),
     IPv6Network: (IPv6Network("2001:db8::/64"), IPv6Network("2001:db8:1::/64")),
     IPv4Interface: (IPv4Interface("192.0.2.1/24"), IPv4Interface("192.0.2.2/24")),
     IPv6Interface: (IPv6Interface("2001:db8::1/64"), IPv6Interface("2001:db8::2/64")),
-}  # fmt: skip
+}
 _REPR = re.compile(r"[<>=(]\w|\w[(=]|None|True|False|\bdict_|'>|object at")
 """What Python's objects look like and YAML does not."""
 
@@ -102,8 +105,14 @@ def test_values_are_written_as_yaml() -> None:
     assert text == "{check: tcp, interval: 500ms, jitter: 20%}"
     assert yaml.safe_load(text) == {"check": "tcp", "interval": "500ms", "jitter": "20%"}
     assert [yaml_text(value) for value in (None, True, 30.0, 0.5, CheckKind.DNS, "a: b", [])] == [
-        "unset", "true", "30", "0.5", "dns", "a: b", "[]",
-    ]  # fmt: skip
+        "unset",
+        "true",
+        "30",
+        "0.5",
+        "dns",
+        "a: b",
+        "[]",
+    ]
 
 
 CHECK = {"check": "dns", "query": {"name": "example.org"}, "interval": "500ms", "timeout": "300ms"}

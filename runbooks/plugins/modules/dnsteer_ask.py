@@ -230,10 +230,20 @@ class Asking:
         as_written = _AS_WRITTEN["kdig" if "kdig" in Path(params["program"]).name else "dig"]
         seconds = math.ceil((question.get("query") or {}).get("timeout") or 1)
         return [
-            params["program"], f"@{question['address']}", "-p", str(question["port"]), *source, *as_written, "-q", name,
-            "-t", kind, *with_it, *(params["options"] or ["+retry=0", f"+timeout={seconds}"]),
+            params["program"],
+            f"@{question['address']}",
+            "-p",
+            str(question["port"]),
+            *source,
+            *as_written,
+            "-q",
+            name,
+            "-t",
+            kind,
+            *with_it,
+            *(params["options"] or ["+retry=0", f"+timeout={seconds}"]),
             *(params["transport_options"].get(transport) or []),
-        ]  # fmt: skip
+        ]
 
     def _run(self, question: dict[str, Any], argv: list[str]) -> str:
         """Run the program; return what is wrong with the answer, empty if it is good."""
@@ -324,8 +334,9 @@ def main() -> None:
     if shutil.which(program) is None:
         module.fail_json(
             msg=f"there is no program {program} at {module.params['host']}: install it (Debian: knot-dnsutils has kdig, "
-            "bind9-dnsutils has dig), or name another one with dnsteer_dig", asked=0,
-        )  # fmt: skip
+            "bind9-dnsutils has dig), or name another one with dnsteer_dig",
+            asked=0,
+        )
     asking = Asking(module.params)
     asking.ask_all()
     problem = asking.problem()
