@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How soon routers turn away from a switch that fails, and what it costs: two switches with one VIP, two routers, ECMP.
 
 Queries are sent all the time while something happens at one of the switches: all of its backends die, ovs-vswitchd is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Zipf clients on a pool that hashes the client: the load of its servers before and after balancing. Needs root (the lab).
 
 A few resolvers ask most of the queries, as behind a popular VIP. Each round draws queries by the same Zipf law, sends each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How far `dnsteer capacity` is off at every published measurement when it is fitted without it. Prints JSON.
 
 Exit status 1 when the median of the explained rows is above 10 % or the worst above 25 %.

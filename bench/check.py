@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time `dnsteer check` of large specs as whole processes, with what it sent. Prints JSON.
 
 *four*: four VIPs of both families over one pool of four backends; *three hundred*: 300 VIPs of both families over 50 pools

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chromium with a profile of its own, for pictures, measurements and tests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time of the agent with 0, 1 and 10 browsers at its console, at 4 and at 1,000 VIPs, each with queries. Prints JSON.
 
 A browser is a connection that reads the events of one page; all VIPs have queries, so all rates change. Beside that, a real

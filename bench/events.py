@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events at a switch under load, for `bench.announce` and `bench.vrrp`: when another has taken over, and what was lost."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Seconds until a real Chromium has painted something of a page, from when it is asked for."""
 
 from __future__ import annotations

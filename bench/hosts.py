@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines for experiments with several switches: network namespaces, daemons in them, and an Open vSwitch of their own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Say what machine a figure was measured on."""
 
 from __future__ import annotations

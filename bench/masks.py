@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Masks of the example specs: how many traffic can make, computed, and how many an attack on the real switch makes.
 
 The attack sends what the tables just miss, from all ports, for a time. A second one sends to every port of one VIP, as

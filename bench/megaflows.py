@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Megaflows, masks and passes with 5,000 clients of one VIP and one transport, as the switch shows them. Prints JSON."""
 
 from __future__ import annotations

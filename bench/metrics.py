@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What scrapes cost the packets of a switch at full load, with 122,648 flows. No root. Prints JSON.
 
 python -m bench.metrics [--rounds 5] [--seconds 30] [--interval 15] [--scrapes 40]

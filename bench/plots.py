@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots of benchmarks, as SVG text. Imported where a plot is asked for, as matplotlib takes a second to load."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that get a part of a core: control groups, version 1 or 2."""
 
 from __future__ import annotations

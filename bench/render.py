@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time the way from YAML to files, and apply on a running switch, for 1,000 and 10,000 VIPs. Prints JSON.
 
 Each figure is that of a whole process: `dnsteer render` and `dnsteer apply`, median of several runs.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Something that is done again and again while something else goes on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two switches that have the same VIP, two routers and a client, in network namespaces: anycast on one machine.
 
     client -- router1 -- switch1 -- servers1        each router is on an uplink of each switch, and has a BGP session

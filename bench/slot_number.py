@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the number of slots costs a switch: hardware rules, upcalls at the start, revalidation. Prints JSON.
 
 For each number, VIPs of both families with DNS over UDP and TCP get one query for each slot, on a private switch that starts

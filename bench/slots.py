@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare how slots are assigned: movement and balance of dnsteer, Maglev, weighted rendezvous and OVS's own buckets.
 
 Random pools of 2 to 64 backends (equal weights, 1..10, 1..100), the same for all. In each a backend is removed, one is

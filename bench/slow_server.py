@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A DNS server that takes a given time for each query, as if it had a core for itself: a script for a namespace of the lab.
 
 One query after the other: it sleeps for the query's time of service and then answers with its name (a TXT record); what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specs for benchmarks, as YAML text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A server and an accelerator with a sixth of its speed, at 10 to 100 % of what both can do: as P4Mite was measured.
 
 Two name servers (NSD) of the lab get parts of a core by control groups, 6 : 1. The same load is sent through the VIP while

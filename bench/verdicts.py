@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every profile says of every datapath flow of the example specs, those alike counted together. Prints JSON.
 
 A row is a kind of traffic with a verdict, the first reason (or what a yes rests on) and the source of that. The same

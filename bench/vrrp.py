@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two switches with one VIP on one network, without BGP: how soon the standby takes over, and what that costs.
 
 keepalived on each switch's machine speaks VRRP with the other one's, over a link of their own, and tells `dnsteer

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four workers of one host: dispatched by the kernel (SO_REUSEPORT), and each by the switch, static and balanced.
 
 1,024 clients, each with a port of its own, ask by a Zipf law. The workers answer one query at a time, as if each had a core

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Clients that ask at random times, some of them much more than others: a script for a client's namespace of the lab.
 
 Each client is a socket with a port of its own, and asks by a Poisson process; the rates are given. Only the standard

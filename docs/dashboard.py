@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Grafana dashboard: whether the switches serve, then a panel for each metric that has one. Used by docs/generate.py."""
 
 from __future__ import annotations

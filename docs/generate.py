@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Write docs/spec.md, pipeline.md, settings.md, metrics.md, modules.md, tables in pages and Grafana's dashboard from the code, and outputs of commands in pages.
 
 `--check` writes nothing and fails when a page is stale.

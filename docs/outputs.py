@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The outputs of commands that README.md and docs/*.md show, made by running the commands. Used by docs/generate.py.
 
 A comment before an indented block says where the block is from:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures for docs/console.md and docs/report.md: a private switch with packets, an agent beside it, and Chromium.
 
 Needs the extra `browser` and Chromium; takes about two minutes. `python -m docs.screenshots [-o FOLDER] [--seconds N]`;

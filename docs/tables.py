@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables that pages show, made from the code, with the text around them where a page is no more than its table. Used by docs/generate.py.
 
 The layers of the packages are those of the import contract in pyproject.toml, which `make lint` holds the code to; what a

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Lines of the DOCA Flow program that its tests run: JSON, per file and in total, in percent. Exit code 1 below 85 %.
 # FOLDER=model/src counts the software model's.
 #   scripts/coverage-ext.sh [FOLDER]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The main job end to end: prove the spec without root, bring a lab up, apply, verify, load it with real queries, and let the
 # agent take a name server out that fails; that needs health checks, which examples/authoritative.yaml has.
 # With KEEP=1 in the environment, which `make demo KEEP=1` sets, the lab stays, with an agent and its console, until `dnsteer lab down`.

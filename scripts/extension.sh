@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Build the extension's programs for use here: optimised, on the software model of DOCA Flow, into build/plain.
 # Optimised across files too (b_lto): the model's lookup of a flow is called across several for each packet.
 set -eu

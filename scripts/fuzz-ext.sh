@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Fuzz the DOCA Flow program and its software model: each target for SECONDS (600) with libFuzzer, under AddressSanitizer
 # and UndefinedBehaviorSanitizer. One JSON line per target; exit code 1 if one of them found something.
 #   scripts/fuzz-ext.sh [SECONDS [TARGET...]]

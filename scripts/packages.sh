@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Install the Debian packages that dnsteer, its lab and its tests need (root). `packages.sh servers` also installs the other
 # name servers of `make test-servers` (30 MB, 10 s).
 # Packages that are there already are left as they are. Services that come with new packages are neither started nor

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Install the Python packages that dnsteer, its lab and its tests need into .venv, which the Makefile creates.
 set -eu
 cd "$(dirname "$0")/.."

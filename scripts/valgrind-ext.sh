@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The tests of the DOCA Flow program and its software model under valgrind: each C test, and the program itself while
 # its control socket is tried. Exit code 1 for a leak, a read of what was never written, or a test that fails.
 set -eu

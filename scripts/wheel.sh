@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Build the wheel and try it in a clean environment, away from the source tree. PYTHON chooses the interpreter.
 set -eu
 cd "$(dirname "$0")/.."

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The test suite as a whole: its options, its markers, and what may run beside what."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Hostile frames: built from values that the tables match, altered so that they just miss, and purely random ones."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors of the capacity model at published rows that it was fitted without. For tests and the benchmark of capacity."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Attack the tables in a private switch: create as many masks as hostile frames can, and read which there are.
 
 For tests and the benchmark of masks.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random valid specs for property tests: any topology, all selections and forwardings, one or two families."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine of its own for each worker, as far as tests see one: its network and /run, so that each can have a lab."""
 
 from __future__ import annotations

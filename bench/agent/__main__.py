@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of name servers under load, with the agent and beside it dnsdist, with the same checks. Needs root (the lab).
 
 Every fault happens to a server of its own, so that no checker remembers an earlier one. Prints JSON, and a table.

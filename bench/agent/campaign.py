@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults one after the other, of one server each, under load: what the agent, dnsdist and their clients see of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dnsdist beside the switch: in a namespace on the same fabric, with the same name servers and the same checks."""
 
 from __future__ import annotations

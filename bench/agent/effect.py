@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From the decision of the agent to the changed switch, on 1,000 VIPs with 1,024 slots in each pool. No root. Prints JSON.
 
 python -m bench.agent.effect [--faults 200] [--apart 0.5] [--seed N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What happens to a name server, and how it is repaired. Each repair ends with a server that can answer again."""
 
 from __future__ import annotations

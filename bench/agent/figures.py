@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the queries and the words of a checker add up to. Pure functions; times are of `time.monotonic`, in seconds."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent with 1,000 backends, of which 100 come and go at random, under load. Needs root (the lab). Prints JSON.
 
 One process answers for all of them, each at an address of its own behind one router; a backend is gone while it does not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kill -9 of the agent at random moments, under load, while health and people change the overlay. Needs root (the lab).
 
 Health is a file for each backend here (a check by command), so that a backend becomes unhealthy without losing a query: what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long a server that loses some of its queries is in service, by its checks alone: computed over many hours.
 
 A measurement of a minute shows a few changes. The rules are the agent's own; dnsdist's are the same without a hold.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queries that ask who answers (NSID, RFC 5001), and what an answer says, as bytes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is published about others that watch backends, each with its source. No figure stands here that they do not give."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper that answers DNS queries by UDP in place of a name server, wrongly or late, or for many addresses at once.
 
 It answers at every address of its namespace, from the address that was asked.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper that sends a steady stream of queries (dnsteer.lab.stream) and sums up. It lives in the client's namespace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report as tables for people."""
 
 from __future__ import annotations

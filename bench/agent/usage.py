@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """CPU time and memory of a process, from /proc."""
 
 from __future__ import annotations

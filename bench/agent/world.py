@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pool that the faults happen to, and the settings that both checkers have."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change under load: everything that changes of a running switch do to its clients. Prints JSON. Needs root (the lab).
 
 python -m bench.change [--changes 200] [--parts quick,quiet,campaign,crash] [--seed N]

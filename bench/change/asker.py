@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper that asks the VIP from many source ports by UDP. It lives in the client's namespace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random changes of a switch under load: are queries lost, who answers, who moves, which connections break?
 
 The changes are made by what is behind the verbs, in this process: two cores that also carry the load have no time to start a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who answers me? One UDP query from each of many fixed source ports, as many clients would send it."""
 
 from __future__ import annotations

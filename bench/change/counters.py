@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the name servers' machines received, counted by their kernels: UDP datagrams and TCP segments.
 
 A process's /proc/PID/net shows the network namespace that it lives in, so that this costs a few reads and disturbs nobody.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kill dnsteer, ovs-vswitchd and ovsdb-server at random moments of an apply: is the switch one of the two states then?"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper that holds TCP connections through the VIP from fixed source ports. It lives in the client's namespace."""
 
 from __future__ import annotations

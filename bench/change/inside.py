@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A helper process in a client's or another namespace, started once and asked many times."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load at a fixed rate on all addresses of a VIP, for as long as a change takes: dnsperf by UDP and some by TCP.
 
 The load is open up to its limit of queries under way (*outstanding*): as long as answers come, the rate is kept whatever

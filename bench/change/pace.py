@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many queries of a probe may be under way: no more than the raw sockets of the lab's switch hold."""
 
 from __future__ import annotations

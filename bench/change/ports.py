@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Source ports of the probes: fixed, outside of the ranges that others use, and the same number for each slot."""
 
 from __future__ import annotations

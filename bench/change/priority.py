@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who runs first on a machine that has too few cores for a lab, its load and the changes: niceness, from the switch down.
 
 The userspace datapath forwards in a thread that takes its turn among all programs. Where that turn comes late, socket

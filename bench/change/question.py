@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The one question of the probes, "who are you?", as bytes, and what an answer says."""
 
 from __future__ import annotations

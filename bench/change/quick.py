@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How long the quick changes take as whole processes on a large switch: one backend down, and one weight changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control of every other figure here: the lab of the campaign under load, all probes at work, and nothing changes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The helper's side of the talk with a probe: one JSON object a line, requests on stdin and answers on stdout."""
 
 from __future__ import annotations

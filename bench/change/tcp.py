@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many TCP connections through the VIP, held open while the switch changes: which ones break, and who answers the others."""
 
 from __future__ import annotations

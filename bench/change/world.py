@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The specs of the campaign: one lab has all servers, and each spec is a part of it. Random, from a seed.
 
 The world knows by itself what every command should lead to: which spec and which backends out. It is compared with the lab.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How fast a real OVS-DPDK forwards by the rendered pipelines, on one core and without a network card. Prints JSON.
 
 Packets come in by DPDK's net_pcap, over and over, and leave by net_null, so what is measured is the switch. In each round

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is measured: plain port forwarding, the rendered pipelines, steps in between, and settings of the switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What OVS-DPDK says of its forwarding thread and ports, and figures per packet made of it."""
 
 from __future__ import annotations

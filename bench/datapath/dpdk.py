@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private OVS-DPDK: one thread that forwards, on a core of its own, and everything else on the others."""
 
 from __future__ import annotations

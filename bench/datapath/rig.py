@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bridge that is measured: packets come in by p0 and go out by p1, both DPDK devices without a card."""
 
 from __future__ import annotations

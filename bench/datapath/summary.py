@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Medians and spreads, and the two questions that the benchmark was made for."""
 
 from __future__ import annotations

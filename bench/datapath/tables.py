@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of a report, as docs/datapath.md has them: python -m bench.datapath.tables report.json."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queries of many clients as pcap files, laid out by scapy, every client with a random address and source port."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension: each mode under load, one socket, many clients, changes under load, and the program by itself: JSON.
 
 python -m bench.extension [--seconds 60] [--parts modes,socket,clients,reload,program] [--seed N]. Needs root (the lab) but

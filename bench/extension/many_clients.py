@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Many clients of a pool whose slots are chosen by the client: each has one server, and the servers have their shares."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One client with one socket: sprayed over all backends, and by its source port all to one. That is why spray exists."""
 
 from __future__ import annotations

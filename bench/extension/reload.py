@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of the extension's program under load: whole applies, and single loads on its control socket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """dnsteer as its users run it, in a lab of a spec."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The measurements, as JSON. */
 #ifndef BENCH_BENCH_H_
 #define BENCH_BENCH_H_

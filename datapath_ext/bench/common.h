@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the measurements share: settings, the clock, medians, and starting a program. */
 #ifndef BENCH_COMMON_H_
 #define BENCH_COMMON_H_

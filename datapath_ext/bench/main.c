@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ext-bench: what the program on the model does per second, in memory and between network devices. */
 #include <getopt.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is measured: one program and its packets per way to select, to forward, and direction. */
 #ifndef BENCH_MODES_H_
 #define BENCH_MODES_H_

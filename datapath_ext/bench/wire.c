@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client (this process) a -- b [program] c -- d server (this process). Queries in flight are kept at a number, as load
  * tools for DNS do: what comes out makes room for what goes in. With one in flight, that is the latency. */
 #include <doca_bitfield.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Takes the outer header off IP-in-IP packets to this name server, before the kernel sees them. See README.md.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Who may send tunnel packets to the decapsulation program of a device, and what it counted. See README.md.
 
 Only the standard library and `ip`: name servers need neither bpftool nor Python packages.

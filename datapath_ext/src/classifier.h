@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The first pipe of each port: which packets are whose. A CONTROL pipe, because IPv4 and IPv6 meet here. Everything
  * that is nobody's is dropped and counted, by what it was. */
 #ifndef CLASSIFIER_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One connection to the control socket: what has come in and is no whole line yet, and what has not gone out yet. */
 #ifndef CLIENT_H_
 #define CLIENT_H_

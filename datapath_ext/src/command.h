@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the control socket can be asked: {"command": "status"} and so on, one JSON object per line each way. */
 #ifndef COMMAND_H_
 #define COMMAND_H_

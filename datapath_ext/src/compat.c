@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "compat.h"
 
 #if COMPAT_API >= 33

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calls whose shape differs between DOCA 3.2 and 3.3, in one shape. All use queue 0. */
 #ifndef COMPAT_H_
 #define COMPAT_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that hardware holds, and how it follows a program. */
 #ifndef DATAPLANE_H_
 #define DATAPLANE_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A data plane and the program that it runs. */
 #ifndef ENGINE_H_
 #define ENGINE_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Why something was refused, as a sentence for people: what was wanted, what was found. The first reason stays. */
 #ifndef FAULT_H_
 #define FAULT_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The library and its two ports, and the waiting for operations on entries. */
 #ifndef FLOW_H_
 #define FLOW_H_

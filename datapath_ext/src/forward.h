@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Forwarding modes: how a packet gets from its slot to the backend. Each mode is one object of the operations below,
  * in src/modes, and one line of the table FORWARD_MODES; nothing else asks which mode a VIP has.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dnsteer-ext-frames: the same program on the model in this process, without devices and without root. Frames and
  * commands come as JSON lines on standard input, answers go to standard output. See README.md. */
 #include <doca_flow_model.h>

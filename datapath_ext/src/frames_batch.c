@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "frames_batch.h"
 
 #include <doca_flow_model.h>

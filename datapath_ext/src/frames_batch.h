@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames through the model, without devices: {"frames": [["in", "<hex>"], ...]} and what became of each. */
 #ifndef FRAMES_BATCH_H_
 #define FRAMES_BATCH_H_

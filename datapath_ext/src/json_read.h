@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strict reading of JSON: every member is asked for by name, what was not asked for is refused, and each refusal says
  * where ("$.vips[3].port"), what was found and what was expected. */
 #ifndef JSON_READ_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What hardware refused to let go: services that are none any more, whole or in part, and targets. It is tried again before
  * each load and every second, and what is left of it takes room until then. */
 #ifndef LEFTOVER_H_

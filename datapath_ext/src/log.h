@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logs: one JSON object per line on standard error, for a journal to keep and a program to read. */
 #ifndef LOG_H_
 #define LOG_H_

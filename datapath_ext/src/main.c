@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dnsteer-ext: what Open vSwitch cannot express or offload, as a DOCA Flow program. See README.md. */
 #include <ctype.h>
 #include <doca_log.h>

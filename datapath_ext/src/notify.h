@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What systemd is told, where it started this process: sd_notify(3), one datagram each, without its library. */
 #ifndef NOTIFY_H_
 #define NOTIFY_H_

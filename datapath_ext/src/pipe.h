@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One call that makes a pipe of everything a pipe is made of. */
 #ifndef PIPE_H_
 #define PIPE_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the SDK needs below DOCA Flow, and the model does not: DPDK's environment and its Ethernet ports. */
 #ifndef PLATFORM_H_
 #define PLATFORM_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* DPDK below the SDK. Tests compile it, and run it on functions that record their calls; it has not run on a card. */
 #include "platform.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model has ports without DPDK. What of DPDK's ports it has too is set here. */
 #include "platform.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the extension is to do, as dnsteer rendered it from its plan: read from JSON, checked, then never changed. */
 #ifndef PROGRAM_H_
 #define PROGRAM_H_

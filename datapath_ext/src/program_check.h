@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What no single value shows: whether a program's parts fit each other. */
 #ifndef PROGRAM_CHECK_H_
 #define PROGRAM_CHECK_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Removing entries. Hardware may refuse that, at once or when the operation completes; who asked keeps the handle then, and
  * tries again another time. */
 #ifndef REMOVAL_H_

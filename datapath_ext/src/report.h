@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the engine tells about itself, as answers to commands. NULL without memory. */
 #ifndef REPORT_H_
 #define REPORT_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a packet to a number of a slot, in u32[0]. VIPs that choose in the same way share one selector: whose the slot
  * is stays in u32[1]. What a selector holds never changes, so nothing in it ever needs to be replaced. */
 #ifndef SELECTOR_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The control socket and the loop that serves it: a UNIX stream socket of mode 0600, JSON lines both ways. */
 #ifndef SERVER_H_
 #define SERVER_H_

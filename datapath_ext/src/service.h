@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A VIP as hardware has it: an entry of the classifier, its slots, and what leads answers back where they come this
  * way. */
 #ifndef SERVICE_H_

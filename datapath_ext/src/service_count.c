@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What services count. A slot's counter goes on when the slot becomes another backend's, so what it counted until then
  * is put to the account of the backend before. */
 #include <stdlib.h>

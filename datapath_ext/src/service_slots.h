@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Between service.c and service_count.c. */
 #ifndef SERVICE_SLOTS_H_
 #define SERVICE_SLOTS_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process serves a control socket: whoever holds the lock file beside it, from before it looks at the socket to its end. */
 #ifndef START_LOCK_H_
 #define START_LOCK_H_

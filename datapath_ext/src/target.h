@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tunnels and translations: one per backend (and, in tunnels, IP version inside), which slots point to by its mark. A
  * backend that changes is changed here, once, however many slots it has. */
 #ifndef TARGET_H_

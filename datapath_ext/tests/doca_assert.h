@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Assertions on DOCA calls, for cmocka: what a call returned, by name, and the model's reason. */
 #ifndef TESTS_DOCA_ASSERT_H_
 #define TESTS_DOCA_ASSERT_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames for tests, header by header, with correct lengths and checksums. */
 #ifndef TESTS_FRAME_H_
 #define TESTS_FRAME_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes into ports whose pipes do everything to packets. A fuzzer's entry point (build with -fsanitize=fuzzer and
  * without main), and by itself a test over a corpus of malformed packets and mutations of them. */
 #include "fuzz.h"

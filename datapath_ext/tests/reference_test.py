@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model's public headers against what is published of DOCA's: python3 reference_test.py HEADERS FACTS README COMPILER...
 
 FACTS is a folder of text files: names, types, values and argument types, each with its source. From them come structures

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* For what is no test case, benchmarks and building frames: ends the process if the condition does not hold. */
 #ifndef TESTS_REQUIRE_H_
 #define TESTS_REQUIRE_H_

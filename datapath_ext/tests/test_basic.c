@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* BASIC pipes: matches, rewriting, forwards, misses. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CONTROL pipes, descriptors, conditions, longest prefixes, access lists. */
 #include "testbed.h"
 

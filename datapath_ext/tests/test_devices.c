@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices and representors by name, as the environment offers them. */
 #include "doca_assert.h"
 

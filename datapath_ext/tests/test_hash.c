@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* HASH pipes: the published vectors of the function, slots, the random key, flooding. */
 #include "testbed.h"
 

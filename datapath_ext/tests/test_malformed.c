@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packets as nobody should send them: cut short, with lengths that lie, with options, fragments, tunnels in tunnels. */
 #include "fuzz.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Meters: colours, who drops what is red, shared counters. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* NAT64 in ordered lists and in actions: the published packet, the way back, and what nobody has said. */
 #include "testbed.h"
 

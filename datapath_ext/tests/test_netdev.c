@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ports on network devices, in a network namespace of the test's own. Skipped without the rights for that. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every bit that the parser reports, for every stack of IPv4, IPv6, TCP and UDP, alone, in VXLAN and in IP-in-IP, whole,
  * in fragments, and with each checksum and each length wrong: as flow_parser_meta's packets and texts have them. Like
  * that program, three pipes: a control pipe for what is valid, then one for checksums, then one for lengths. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What programs need around the flow API: command line, devices, ports connected from outside, log, labels. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queues and callbacks, updates and removals, resizing, aging, budgets, counters. */
 #include <time.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the model refuses or calls back on request, as hardware is reported to; and entries of one match in control pipes. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipes that grow, step by step as a public program expects it. */
 #include "testbed.h"
 

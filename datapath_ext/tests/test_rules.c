@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is refused always, what only when strict, and what matches mean. */
 #include "testbed.h"
 

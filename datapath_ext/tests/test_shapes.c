@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whole data paths of a DNS load balancer, in strict mode: what they are made of is in public programs. */
 #include "testbed.h"
 

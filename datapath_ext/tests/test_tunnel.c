@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* IP-in-IP and VXLAN, in and out: the published packets of the four combinations. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library with ports, as tests need it again and again. */
 #ifndef TESTS_TESTBED_H_
 #define TESTS_TESTBED_H_

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A running agent for tests on a private switch, and what it said."""
 
 from __future__ import annotations

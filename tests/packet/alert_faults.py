@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults of a switch, its backends and its agent, each with the alert that it must raise."""
 
 from __future__ import annotations

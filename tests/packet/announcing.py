@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests of announcing need: a spec with health checks by files, and what BIRD must have."""
 
 from __future__ import annotations

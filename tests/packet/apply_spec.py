@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`apply` as a function, and flows of others, for tests of what it does to a switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real BIRD for tests, with its own configuration and control socket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Chromium for tests: one for all of a module, and pages that note whatever goes wrong in them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Captures on a private switch: in this process and in one of its own, and what must be gone afterwards."""
 
 from __future__ import annotations

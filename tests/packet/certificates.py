@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests of TLS need: certificates, a switch that is reached by it, and servers that misbehave."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `dnsteer` command on a private switch, in this process, which is quicker; and specs that tests change a little."""
 
 from __future__ import annotations

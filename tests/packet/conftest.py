@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fixtures: switches for tests, with and without a spec applied; and certificates."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A console with made-up data, served to real browsers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Browsers and programs at the console of a real agent: tokens, sessions, and the forms of its pages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension for tests: dnsteer-ext on the software model, beside a private switch, and specs that it serves."""
 
 from __future__ import annotations

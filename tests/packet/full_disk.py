@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A database whose file can be kept from growing, which its server meets as a full disk."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Examples that were examined and linted, once each."""
 
 from __future__ import annotations

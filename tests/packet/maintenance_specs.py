@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The overlay of a switch as tests see and change it, and a terminal of its own for the command."""
 
 from __future__ import annotations

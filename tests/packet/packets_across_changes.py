@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets on their way while the switch and its extension change: at every step they must arrive, and so must answers.
 
 The extension is dnsteer-ext-frames, behind a control socket of its own; what the bridge gives to the extension's ports is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of pages, compared by their layout with those in tests/packet/pictures.
 
 A picture is the window in squares of 8 pixels, with bars for its text, which changes from run to run: where things are, how

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Prometheus with dnsteer's rules, in quicker time, for tests with real agents."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What an agent serves at /metrics, as Prometheus reads it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings that stop or change traffic and are no flow: how each is changed, what must be said, and what it stops."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The time of day plus the seconds in the file that SHIFTED_CLOCK names. Other clocks are as they are. For LD_PRELOAD. */
 
 #define _GNU_SOURCE

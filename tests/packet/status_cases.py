@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`status` for tests: switches with something out, packets for them, and what it says of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Private switches for tests, and what tests need to look at them without the code that they test."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch with the tables of a version of dnsteer that has them in another order: the same flows by other numbers."""
 
 from __future__ import annotations

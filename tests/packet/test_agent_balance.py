@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool whose load the agent balances by slots, on a real switch with packets in a few hot slots."""
 
 from __future__ import annotations

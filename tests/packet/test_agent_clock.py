@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent when somebody sets the machine's clock: nothing moves, checks go on, and who is coming back comes back."""
 
 from __future__ import annotations

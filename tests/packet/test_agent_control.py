@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs through the agent's control socket: the same as without an agent, and clients that send something else."""
 
 from __future__ import annotations

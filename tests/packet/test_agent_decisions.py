@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A running agent beside backends that fail: nobody dead serves while another one may, people are left alone, and named."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real agent with a defect in one part: failover goes on, the part is named and counted, and works again afterwards."""
 
 from __future__ import annotations

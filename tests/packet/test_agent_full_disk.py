@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent whose changes OVSDB cannot record: failover goes on, the record follows, and the next agent knows of it."""
 
 from __future__ import annotations

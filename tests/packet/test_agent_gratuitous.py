@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent tells neighbours of VIPs and gateways: when it begins, of another spec, and after a repair; on a real switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two agents on one machine, of which one has lost the claim to the other while it hung."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools whose load the agent balances by what servers report, on a real switch: pushed, scraped, and by their probes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real agent's /metrics on a private switch: totals that go on, states with reasons, formats, a switch that is away."""
 
 from __future__ import annotations

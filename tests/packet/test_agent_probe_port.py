@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent on a real switch whose port of probes is gone: what else is gone is put back, and failover works."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent and a switch that is not as applied: what it puts right, what it only reports, and what it leaves alone."""
 
 from __future__ import annotations

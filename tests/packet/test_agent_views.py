@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `status`, `top` and `report` say of what the agent knows, and of an agent that is gone or hangs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent notices of the flows of a switch: all but what it has changed itself, wherever its monitor runs."""
 
 from __future__ import annotations

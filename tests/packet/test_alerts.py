@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Prometheus with dnsteer's rules beside a real agent: each alert fires by its fault, alone, and ends with it.
 
 Half a minute of the rules is a second here (tests/packet/prometheus.py). Errors of a port need a real one: they are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two switches with bridges of one name in one Prometheus: what alerts and dashboard say of the one that is killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent announces VIPs through a real BIRD while they work, and withdraws them otherwise; on a real switch."""
 
 from __future__ import annotations

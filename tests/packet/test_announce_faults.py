@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is announced while something else fails too: the switch's tables, another agent; on a real switch and BIRD."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Routes do not outlive the spec that wanted them, whoever was away when it went; on a real switch and BIRD."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `status` says of VIPs that the agent has withdrawn or holds, and of a BIRD that refuses its configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """VIPs stay announced while what forwards does so without its database; on a real switch, with a real BIRD."""
 
 from __future__ import annotations

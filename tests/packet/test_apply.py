@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`apply` on a real switch: what it makes, what it leaves alone, and that there is one at a time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `apply` refuses, and that a failure at any step changes nothing and is explained."""
 
 from __future__ import annotations

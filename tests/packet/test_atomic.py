@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Atomic IPv6 fragments on the real switch: what docs/forwarding.md says of them, looked at without the reference."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool's backup on a real switch: it stands by without slots, joins when too few serve, and leaves again."""
 
 from __future__ import annotations

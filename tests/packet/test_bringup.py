@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scripts for Open vSwitch against a real one: settings, bridge, ports, and back; and the sizes that they rest on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`capacity` from a spec to its answers: the paths are those of real datapath flows."""
 
 from __future__ import annotations

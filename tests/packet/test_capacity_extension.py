@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`capacity` of the extension's examples, and what if a VIP went through the extension."""
 
 from __future__ import annotations

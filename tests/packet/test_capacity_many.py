@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`capacity` of many VIPs: those of one shape are examined once, and limits that they pass are said first."""
 
 from __future__ import annotations

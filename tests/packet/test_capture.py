@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`capture` on a private switch: whose packets it takes, and that it disturbs nothing."""
 
 from __future__ import annotations

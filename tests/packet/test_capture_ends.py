@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`capture` ends by itself, whatever happens, and nothing of it stays; what it refuses changes nothing."""
 
 from __future__ import annotations

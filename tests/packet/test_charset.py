@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs in terminals whose charset lacks what the spec and its notes are written in, with and without an agent."""
 
 from __future__ import annotations

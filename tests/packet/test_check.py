@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`check` on a real switch: the examples and random specs pass, and every way of breaking the flows is seen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`check` of specs with many slots: more megaflows than the switch takes at once, and as good a proof by fewer queries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes of every service, as `check` proves them: both families, by DSR and by NAT, to the backend that the port names."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`check` on a machine that gives the switch no time: a note, and no failure; a proof that stalled is made again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console of a real agent on a private switch, in a real browser."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes from the browser, on a real agent by HTTPS, beside a private switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lines of rates in a real browser: their scale, and what they are under the pointer and by the keyboard."""
 
 from __future__ import annotations

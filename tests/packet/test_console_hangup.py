@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SIGHUP: the console's files are read again, also where they have not changed, and nothing ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Signing in and changing the switch by clicks, in a real browser at a real agent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console of many VIPs, of long names and of high rates, in a real browser at phones, laptops and screens on walls."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page Offload of a real agent on a private switch: what `verify --offload` and `capacity` say."""
 
 from __future__ import annotations

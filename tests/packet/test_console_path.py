@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page Path of a real agent on a private switch: what `explain --live` says, live, and bad input."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who may reach the console: tokens, sessions, forms of others, TLS; on a real agent by HTTPS, without a switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open pages whose agent hangs, ends, or has a switch that is away, in a real browser: they say so by themselves."""
 
 from __future__ import annotations

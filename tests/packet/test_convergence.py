@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Properties of `apply` over random specs: the tables depend on the spec alone, not on what was applied before."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records damaged by hand: never a traceback, always a word on what to do."""
 
 from __future__ import annotations

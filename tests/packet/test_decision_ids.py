@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One fault of a real agent is found by one id in its log, the record, status, metrics and console; and lines stay lines."""
 
 from __future__ import annotations

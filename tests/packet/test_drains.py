@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`drain`, `undrain`, `down`, `up` and `reconcile`: what they move, record and refuse, and when they ask."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`explain` against the slots: the backend it names is the one that a packet really goes to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`explain --live`: the way of a query by the running switch's record, drains and downs included."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the extension serves, on a real switch with its program beside it: all of it is proven, and every damage is seen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every verb on a switch with an extension: what it changes in the program, what it says, and what it does without one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of tables and extension that are cut off: by kill -9 at every step, by a refusal, by an extension that is lost.
 
 After the next verb both are the old or the new ones, and the same of the two.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes of the extension and the tables together: at every step of them each query arrives, and each answer."""
 
 from __future__ import annotations

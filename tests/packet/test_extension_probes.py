@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes of what the extension serves are proven with it, and every damage to them is seen."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs on a switch whose extension is away, new, stuck or out of reach: what they say, and that nothing is half done."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Faults: two writers, a lock whose holder is gone, a switch that refuses, a full disk, silence."""
 
 from __future__ import annotations

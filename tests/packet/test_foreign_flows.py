@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows of others in dnsteer's tables: each verb says what they do to the spec's traffic, and none removes them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OVSDB that cannot write, at every step of a change: what was asked for last stays in force, and nothing is claimed early.
 
 The database's file is limited in size, which the server meets as a full disk: a write that crosses the limit fails, and one

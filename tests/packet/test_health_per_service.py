@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Health per service on a real switch: a backend is out of one service, and serves the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`history`, `show` and `rollback`: what is kept, how it is numbered, and going back to it."""
 
 from __future__ import annotations

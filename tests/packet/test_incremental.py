@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Incremental is full: random specs and overlays one after the other give what the last of them gives on an empty switch."""
 
 from __future__ import annotations

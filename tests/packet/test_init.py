@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`init`: a first spec for a site, from flags or from answers in a terminal, that `check` proves."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`apply` that is killed or cut off by a daemon at any moment: the tables stay whole, and the next apply mends the rest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool without `slots` keeps the number that it was applied with when a newer dnsteer gives new pools another one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """kill -9 of dnsteer at random moments of each kind of change: after the next verb the switch is one of the two states.
 
 DNSTEER_KILLS says how often each is killed; 14 when it is not set.

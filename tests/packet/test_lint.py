@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`lint` on the examples: what hardware does with the datapath flows that a real switch makes of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`lint` says what its verdicts rest on: the width of a hash, tracking that is off, eSwitches that are one."""
 
 from __future__ import annotations

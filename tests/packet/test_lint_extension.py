@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`lint` on what goes through the extension: the switch's ways there and back are judged, what is between is unknown."""
 
 from __future__ import annotations

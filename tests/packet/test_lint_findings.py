@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings of `lint` about masks and about what is accepted, and its tables where no terminal shows them."""
 
 from __future__ import annotations

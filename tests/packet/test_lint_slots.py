@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lint advises another number of slots where a pool would gain by it."""
 
 from __future__ import annotations

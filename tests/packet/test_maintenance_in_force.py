@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people have changed for a time is said by `verify` and `plan`; and of a damaged record no more than is known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What verbs print of a switch with 200 VIPs in 50 pools: lists that are counted and bounded, names that stay whole."""
 
 from __future__ import annotations

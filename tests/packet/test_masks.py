@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bound on masks against the real switch: no attack makes a mask that was not computed."""
 
 from __future__ import annotations

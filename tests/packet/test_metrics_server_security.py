@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a real agent's /metrics tells of its own server: the certificate that is in use, and where the console is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion of names by a shell: what the record has, read at once, and nothing where there is no switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Outputs of commands in the pages: made by running the commands, and what is stale, unmarked or fails is named."""
 
 from __future__ import annotations

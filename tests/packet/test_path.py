@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path of a query by the switch's own trace: the same that `explain` finds by sending it, and what is broken shows."""
 
 from __future__ import annotations

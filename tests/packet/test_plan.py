@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`plan`: its words, its exit codes, that it changes nothing, and that the moves that it names are those that happen."""
 
 from __future__ import annotations

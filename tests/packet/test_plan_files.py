@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan files: applied exactly as they were made, or refused with nothing changed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables that are printed ahead of an apply: taken once, and never when something has changed meanwhile."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The private switch: alone in its directory, for ordinary users, gone afterwards, and honest about its complaints."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `probes`: what it names for pools of every kind, on a private switch. That backends answer: tests/system."""
 
 from __future__ import annotations

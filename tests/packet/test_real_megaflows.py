@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The datapath flows that the private switch really makes of the examples: all are read, known by name, and judged."""
 
 from __future__ import annotations

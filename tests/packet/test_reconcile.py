@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`reconcile` and `restore` where not all is well: a damaged bridge, wrong tables, a switch that breaks off."""
 
 from __future__ import annotations

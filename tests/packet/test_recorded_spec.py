@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A recorded spec in which a newer version finds mistakes, though its tables can be made: the switch stays in hand."""
 
 from __future__ import annotations

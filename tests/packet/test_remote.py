@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch elsewhere, by ssl: with real servers and real certificates, and each way in which that fails."""
 
 from __future__ import annotations

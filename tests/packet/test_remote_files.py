@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The options of ssl: remotes and the files that they name."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of `dnsteer render`, loaded by hand with Open vSwitch's own programs, make what `apply` makes."""
 
 from __future__ import annotations

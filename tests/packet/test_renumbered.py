@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables that get other numbers, as by an upgrade of dnsteer: no packet is lost, whatever else the change changes."""
 
 from __future__ import annotations

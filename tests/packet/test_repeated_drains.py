@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Drains and downs that are repeated, asked about, ended on their way, or on tables that are not what the record says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`report` on a real switch: the figures under load, damage, switches that are down, and the page in a real browser."""
 
 from __future__ import annotations

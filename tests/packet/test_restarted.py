@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch that is restarted between the look and the bundle: it never gets a part of what was meant."""
 
 from __future__ import annotations

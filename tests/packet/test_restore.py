@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`restore`: after a crash of ovs-vswitchd the last state is back with its overlay, and no packet meets an empty table."""
 
 from __future__ import annotations

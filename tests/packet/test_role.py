@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch on standby answers no ARP and no neighbour solicitations; the agent, a restore and a boot keep it so."""
 
 from __future__ import annotations

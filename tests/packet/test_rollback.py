@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Going back: to the right state, with who was out, and only after asking about what clients lose."""
 
 from __future__ import annotations

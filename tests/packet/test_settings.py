@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stops or changes traffic and is no flow: `verify` and `status` name it, `apply` puts right what is dnsteer's."""
 
 from __future__ import annotations

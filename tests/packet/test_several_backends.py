@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several backends in one `drain`, `undrain`, `down`, `up` or `weight`: one change of the switch, or none."""
 
 from __future__ import annotations

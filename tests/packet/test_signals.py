@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`apply` and `check` that are asked to end at any moment: all is undone or all is done, and nothing is left behind."""
 
 from __future__ import annotations

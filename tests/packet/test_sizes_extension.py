@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much hardware a spec with an extension takes: counted from the plan, and held against the real switch."""
 
 from __future__ import annotations

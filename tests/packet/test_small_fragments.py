@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers by NAT in small IPv4 fragments: the connection tracker takes them, after every start, and it is seen when not."""
 
 from __future__ import annotations

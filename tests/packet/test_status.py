@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`status` on a real switch, under real packets: what it says of one that is as it should be."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`status` of a switch that is not as it should be: each thing that is wrong shows, and the rest as well."""
 
 from __future__ import annotations

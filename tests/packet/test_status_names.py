@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`status NAME`: only these pools, backends and VIPs; and `--wait`, of `status` and of `drain`."""
 
 from __future__ import annotations

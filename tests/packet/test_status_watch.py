@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`status --watch`: `top` on a terminal; in a pipe and for programs the status again and again, until Ctrl-C."""
 
 from __future__ import annotations

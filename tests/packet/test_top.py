@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`top` on a real switch under real packets: one frame for programs and pipes, and a terminal that is left as it was."""
 
 from __future__ import annotations

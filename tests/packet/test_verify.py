@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`verify` names every drift of a switch, with the object and its line in the spec, and `apply` repairs each."""
 
 from __future__ import annotations

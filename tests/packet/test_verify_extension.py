@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`verify --offload` of a spec with an extension: the flows of its ports are the spec's, and judged like all others."""
 
 from __future__ import annotations

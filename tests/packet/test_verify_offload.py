@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`verify --offload`: what a switch has in hardware; live, and on dumps in the form of each flavor."""
 
 from __future__ import annotations

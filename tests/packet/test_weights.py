@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`weight`: the slots of a spec with that weight, at once and gradually, and back; what it records, refuses and asks."""
 
 from __future__ import annotations

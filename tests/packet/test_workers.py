@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers of one host on a real switch: their packets are proven, and commands take them out together or one by one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent's probes say of a server: the checks of a pool, asked once each, from the probe's namespace."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The authoritative servers that Debian has. What is added to Debian's configuration is the zone."""
 
 from __future__ import annotations

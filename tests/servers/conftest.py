@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network that the servers are in."""
 
 from __future__ import annotations

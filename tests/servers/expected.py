@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the checks are expected to say of each server in each state, kept in expected.yaml; docs/servers.md shows it."""
 
 from __future__ import annotations

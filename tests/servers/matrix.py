@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The states that each server is brought into, and the checks that ask it then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network of one name server: the probe's namespace on one side, on the other side the Internet as a resolver sees it.
 
 probe 10.53.0.9, 198.51.100.9 -- 10.53.0.53 server 192.31.196.2 -- 192.31.196.1 upstream (and the root's addresses)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of name servers that tests need, and what becomes of a test where one is not installed."""
 
 from __future__ import annotations

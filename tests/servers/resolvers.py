@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The resolvers that Debian has. What is added to Debian's configuration lets others than the machine itself ask."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A name server as Debian ships it: its configuration, in a copy that only it sees, and the lines that a class adds."""
 
 from __future__ import annotations

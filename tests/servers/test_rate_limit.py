@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NSD's limit of answers to one network: clients in the probe's network take a server out that works."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where a server is not installed, its tests are skipped; what set-up installs must be there in CI."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real name servers in states of health and failure, and what the default check of each kind says of them.
 
 BIND as an authoritative server and Unbound as a resolver are tried by `make test`, all nine by `make test-servers`.

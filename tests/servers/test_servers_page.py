@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/servers.md tells people to write is what was tried with the servers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A VIP on a server's loopback, as direct server return needs it: whether the server answers from it by UDP."""
 
 from __future__ import annotations

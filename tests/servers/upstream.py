@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Internet of the tests: an NSD for the root, one for what is below it, and a resolver for servers that only forward."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A root zone of our own, signed, with trust anchors as resolvers read them; and the zone that name servers serve."""
 
 from __future__ import annotations

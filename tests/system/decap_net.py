@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A name server in a namespace of its own, and the wire to it, which is a raw socket."""
 
 from __future__ import annotations

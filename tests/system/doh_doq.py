@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DoH or DoQ in front of a name server that speaks neither: CERTIFICATE KEY NAMESERVER KIND ADDRESS..."""
 
 from __future__ import annotations

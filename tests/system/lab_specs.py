@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specs that ask more of the lab's network than the examples do, and how specs are applied there."""
 
 from __future__ import annotations

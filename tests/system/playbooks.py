@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A controller for the runbooks: its inventory, its switch, which is the lab's, and what a run of a playbook gave."""
 
 from __future__ import annotations

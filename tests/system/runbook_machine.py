@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A machine as the runbooks' defaults expect it, so that every variable may be left out, and what their headers document.
 
 The switch is a private Open vSwitch whose sockets are in /run/openvswitch, `dnsteer` is in /opt/dnsteer, and /etc is a copy:

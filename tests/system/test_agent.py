@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent beside a real switch and real name servers: who fails is out, who works is in, and people's drains stay."""
 
 from __future__ import annotations

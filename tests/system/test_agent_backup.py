@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool's backup beside a real switch and real name servers: it answers while the pool's own servers hang."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent where the extension forwards: tunnels that nobody takes out, and servers without their route back, are found."""
 
 from __future__ import annotations

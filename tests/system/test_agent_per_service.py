@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real name server whose DoT does not work, and whose UDP does: with `per: service` it is out of DoT alone."""
 
 from __future__ import annotations

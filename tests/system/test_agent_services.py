@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent asks by every service and at every VIP, through the bridge: DoQ and DoH, by DSR and NAT, IPv4 and IPv6."""
 
 from __future__ import annotations

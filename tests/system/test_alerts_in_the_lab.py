@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A real Prometheus with the rules scrapes the agent of a lab: a name server dies, a link has too small an MTU."""
 
 from __future__ import annotations

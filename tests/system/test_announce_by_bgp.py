@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two switches with one VIP, two routers with BGP sessions to BIRD beside each, and a client: real routes, real queries."""
 
 from __future__ import annotations

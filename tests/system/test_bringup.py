@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring-up for real: OVS-DPDK with huge pages from the kernel, and OVS on a network device; both on a wire that is tried."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`capture` on a switch whose ports are network devices, in a namespace of its own: raw sockets and their filter."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A drain and its end by clicks in a real browser, while dnsperf asks real name servers through the switch."""
 
 from __future__ import annotations

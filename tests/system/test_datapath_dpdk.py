@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rendered pipelines on a real OVS-DPDK: they load, and every packet leaves as the spec says, byte by byte."""
 
 from __future__ import annotations

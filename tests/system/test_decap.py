@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program that takes the outer header off on name servers, on real devices: native and generic XDP."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every example in the lab: applied as an operator does it, then asked real questions that real servers answer."""
 
 from __future__ import annotations

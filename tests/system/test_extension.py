@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """VIPs that the extension serves, in the lab: real queries through switch, extension and switch to real name servers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo of the agent on real servers: one is killed under load and comes back, and only its clients notice."""
 
 from __future__ import annotations

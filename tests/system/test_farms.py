@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The examples of farms with the servers that people run: resolvers with Unbound, authoritative servers with BIND.
 
 A real agent asks them through the bridge, and takes out those that fail.

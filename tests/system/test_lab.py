@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lab for real: namespaces, daemons, wires, and that nothing of it is left behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lab that `make demo KEEP=1` leaves: an agent that outlives who started it, its console, and how all of it ends."""
 
 from __future__ import annotations

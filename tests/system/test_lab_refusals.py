@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the lab says before it touches anything. These tests need no root."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lab's plan of a network. Pure functions: these tests need no root."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The probes that measure changes under load, each held against what is known otherwise."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runbook for bring-up, on this machine and a private switch: no lab is needed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The probe of the runbooks against real name servers: every backend, by every service, and nobody else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where deploy.yml proves a spec, what it says where that is not possible, and that nothing is changed then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the runbooks find on a switch before they change it: what they refuse, and what they change all the same."""
 
 from __future__ import annotations

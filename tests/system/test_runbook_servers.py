@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runbooks' probe against real name servers other than NSD that serve no root, with nothing said but who asks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The units that install.yml copies and enables, in place of those of earlier versions; systemctl is a script here."""
 
 from __future__ import annotations

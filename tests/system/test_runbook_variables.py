@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every variable of the playbooks may be left out where their headers say so: all at once, and while the others are given.
 
 Each playbook is played against a real private switch, on a machine that is what the defaults say.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runbooks for real: every playbook against the lab, through the connection plugin for network namespaces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """NSD behind a link with a small MTU: the fragments of its answers pass NAT from 400 bytes on, if the tracker is told so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two switches with one VIP on one network, and keepalived's real daemons: one dies, and the other one takes over."""
 
 from __future__ import annotations

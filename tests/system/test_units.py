@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The systemd units: they load, their command lines work, and a switch that crashed comes back whole and never wrong."""
 
 from __future__ import annotations

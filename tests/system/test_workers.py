@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers of one host that are real name servers: each answers for its slots, and the agent takes out the one that fails."""
 
 from __future__ import annotations

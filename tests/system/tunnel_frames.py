@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queries in tunnels, as the balancer makes them, and damaged ones; who is at their ends."""
 
 from __future__ import annotations

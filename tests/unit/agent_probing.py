@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes of a backend on the loopback that may misbehave: what they report, and what they leave behind."""
 
 from __future__ import annotations

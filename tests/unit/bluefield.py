@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A synthetic BlueField: files and answers of programs made by hand, recorded on none."""
 
 from __future__ import annotations

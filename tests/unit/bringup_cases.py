@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Specs for bring-up: one of each flavor, and what they are changed into."""
 
 from __future__ import annotations

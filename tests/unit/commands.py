@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line for tests: as a process of its own, or in this one, which is quicker."""
 
 from __future__ import annotations

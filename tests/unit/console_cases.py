@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A console for tests with made-up data: an applied spec, maintenance, readings; without a switch."""
 
 from __future__ import annotations

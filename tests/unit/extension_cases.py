@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A spec with all that the extension does, behind several uplinks and ports."""
 
 from __future__ import annotations

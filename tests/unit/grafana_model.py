@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a dashboard is one by Grafana's own model of dashboards, which Grafana publishes as a package."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Consoles of switches with many VIPs, of names as long as they may be, or with rates from 0 to millions; made up."""
 
 from __future__ import annotations

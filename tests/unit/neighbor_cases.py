@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets that the switch answers itself, for the tests of the reference."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets for the tests of the reference: what comes in, and what must leave, both built by scapy from scratch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small spec as text, and changes of it."""
 
 from __future__ import annotations

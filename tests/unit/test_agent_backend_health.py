@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of backends from the results of their probes: who fails by itself, who passes again, who flaps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backups by simulated time: a pool is never without backends while some work, and backups leave when enough are back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands as health checks: whatever they do, they end within the time-out, with all that they have started."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent decides, by simulated time: whatever the observations, no pool is emptied and nobody stays out for ever."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent decides, searched: whatever is observed, and whatever people and health do to a few backends."""
 
 from __future__ import annotations

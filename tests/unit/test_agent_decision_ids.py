@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ids that the agent gives: one for a check that turned, the decision that it leads to, and the panic."""
 
 from __future__ import annotations

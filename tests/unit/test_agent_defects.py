@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """No text in the record or a spec, and no defect, ends the agent: it goes on with what it followed before, and says so."""
 
 from __future__ import annotations

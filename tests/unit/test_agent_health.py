@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rise, fall and hold of one check."""
 
 from __future__ import annotations

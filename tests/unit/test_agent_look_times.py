@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When the agent looks at the whole switch."""
 
 from __future__ import annotations

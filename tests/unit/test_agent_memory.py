@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is known of a switch after a look that failed, and while its OpenFlow is silent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent does next, and until when it waits, by what it knows of its own work."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port of probes may be gone: only the checks through it wait for it, and the main loop does not hurry for it."""
 
 from __future__ import annotations

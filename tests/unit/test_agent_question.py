@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judging answers: whatever a backend sends is an answer, or a sentence about what is wrong with it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Serials that are compared within a pool, and checks that only warn."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent that another one has relieved has nothing to do but to read the record now and then."""
 
 from __future__ import annotations

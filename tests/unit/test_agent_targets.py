@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is asked: every VIP of a pool, by the path of its clients, at a cost that does not grow with their number."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent keeps while the record cannot be written, in a file that the next one reads."""
 
 from __future__ import annotations

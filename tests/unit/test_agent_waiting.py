@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for an event, for a while: a cancellation is never lost."""
 
 from __future__ import annotations

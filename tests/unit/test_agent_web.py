@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What backends send by HTTPS and QUIC that is no answer: the probe fails in time, says why, and leaves nothing behind."""
 
 from __future__ import annotations

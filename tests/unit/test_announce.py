@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which VIPs may be announced, the file for BIRD, and what BIRD says on its control socket."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the announcer says of files that it may not write, processes that do not start, and records that are damaged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where VIPs stand: held back for their own failures alone, and what becomes of them when no backend passes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent and the runbooks' probe judge answers by one check: what one of them takes as good the other one does too."""
 
 from __future__ import annotations

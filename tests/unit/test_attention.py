@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What needs attention by what the agent knows, and the exit codes that say it."""
 
 from __future__ import annotations

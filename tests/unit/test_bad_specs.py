@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every bad spec beside the exact text of its error. `pytest --regenerate` writes the texts: read the diff."""
 
 from __future__ import annotations

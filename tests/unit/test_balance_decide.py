@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which slots move to balance load: pure functions of what was counted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metric of backends, and what is decided by it: pure functions."""
 
 from __future__ import annotations

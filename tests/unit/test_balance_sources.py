@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where metrics come from: pages that are scraped, and what is pushed; good ones and all that is none."""
 
 from __future__ import annotations

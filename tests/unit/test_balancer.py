@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of the agent that balances load, without a switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Balancing goes on only in the agent that acts, and what is wrong with it is told only while something is balanced."""
 
 from __future__ import annotations

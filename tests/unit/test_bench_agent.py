@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bench.agent computes from queries and from the words of checkers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the benchmark of workers is made of: its server's answers, and its figures."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists in what commands print: counted, the first few, and how to see all."""
 
 from __future__ import annotations

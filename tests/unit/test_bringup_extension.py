@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring-up of a spec with an extension: functions and their names, pages, program and unit; on stubs, as no card is here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scripts of bring-up that see to the extension, on a synthetic tree and with stub programs, as no card is here."""
 
 from __future__ import annotations

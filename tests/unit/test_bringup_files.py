@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `bringup -o` and `render -o` write over, and what not."""
 
 from __future__ import annotations

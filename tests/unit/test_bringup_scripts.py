@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scripts for the hardware, on a synthetic tree of files and with stub programs that record what they are told.
 
 No BlueField is here: the tree and the stubs are made by hand after public documentation, not recorded on one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bring-up renders for a spec: the values, why, and that the scripts are good shell."""
 
 from __future__ import annotations

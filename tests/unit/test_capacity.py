@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What capacity says of paths and VIPs: bounds, limits, shares of the hardware, what-ifs, JSON. No switch is needed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What capacity says of VIPs that the extension serves: three passes of the eSwitch, longer packets, what nobody knows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extra `capacity`: without its packages `capacity` says what to install, and all other verbs work."""
 
 from __future__ import annotations

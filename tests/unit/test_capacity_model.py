@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of capacity: data, fits, the error at rows that it has not seen, and what must hold at any state."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The picture: well-formed, with the words that it needs, and the same bytes each time."""
 
 from __future__ import annotations

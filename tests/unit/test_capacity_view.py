@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What capacity prints: figures that are known, that are the most, and that are anything between."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What capacity says of VIPs: which uplinks their packets fill, and what a figure of several kinds of packets is."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whose packet a frame is, in every forwarding mode; the kernel's filter; pcap files and lines."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text that a terminal's charset lacks: no traceback, columns that stay aligned, and box drawing in ASCII."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The command line: exit codes, messages, JSON. No switch is needed."""
 
 from __future__ import annotations

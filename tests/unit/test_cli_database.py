@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An OVSDB that is missing, dead, stuck or of somebody else, and Open vSwitch that is not there: what the command says."""
 
 from __future__ import annotations

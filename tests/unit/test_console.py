@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console's pages with made-up data: what needs attention, empty states, escaping, numbers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens, sessions, limits and forms of the console, by themselves."""
 
 from __future__ import annotations

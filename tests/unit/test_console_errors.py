@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors of the console: in the frame of its pages with the way back, and wrong input in the form that it was entered in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forms of the console, from a browser that has signed in: their limits, plans of large specs, and their threads."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page Offload of flavors that have hardware, from dumps in their form, and what is bounded."""
 
 from __future__ import annotations

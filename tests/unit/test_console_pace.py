@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings for the console's pages: what they cost, how often there is one, and that they end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page Path without a switch: its form, what a trace says in words, and how often paths are traced."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console over HTTP: headers, hosts, methods, limits; events: what is sent, to whom, and when not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages whose values may be as they were before: each says so on top, and why."""
 
 from __future__ import annotations

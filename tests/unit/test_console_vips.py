@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console with many VIPs: the list with its filter and order, what is bounded, and the page of a VIP."""
 
 from __future__ import annotations

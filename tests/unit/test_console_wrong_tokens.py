@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong tokens at the console: who shows a right one is let in whatever others do, and who guesses waits."""
 
 from __future__ import annotations

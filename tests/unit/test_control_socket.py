@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control socket: of the agent that acts alone, and no hindrance to its end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The Grafana dashboard: Grafana reads all of it, it asks for what is served, and its panels say what is so."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ids of decisions: how they sort, where they are recorded, and that nothing depends on them."""
 
 from __future__ import annotations

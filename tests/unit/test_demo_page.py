@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of the demo: its charts are of the figures that were measured, and of nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snippets of specs in docs/ are accepted by dnsteer, and links to headings lead to one."""
 
 from __future__ import annotations

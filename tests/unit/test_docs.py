@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the pages for operators tell people to type exists: verbs, options, units, and the pages that they lead to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events as lines and in the journal: whatever is in their values, a line stays a line, and a field a field."""
 
 from __future__ import annotations

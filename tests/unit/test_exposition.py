@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of metrics are what the library makes of them alone, whatever stayed the same since the last page."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the plan has for the extension: exits, targets, slots and the program; and the doubts about such specs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures of the demo of the agent, from the queries and the times."""
 
 from __future__ import annotations

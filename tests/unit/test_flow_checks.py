@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What templates render must be flows of the plan, each once, with one for all other packets in each table; groups
 too. After their actions a check sees what becomes of a packet."""
 

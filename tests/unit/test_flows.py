@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datapath flows as typed data: dumps of every flavor, odd lines, and that nothing makes the reader raise."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Golden flows and groups of the examples, compared parsed. `make golden` regenerates them: read the diff."""
 
 from __future__ import annotations

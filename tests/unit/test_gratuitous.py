@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gratuitous ARP and unsolicited neighbour advertisements, as scapy reads them."""
 
 from __future__ import annotations

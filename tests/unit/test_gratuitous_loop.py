@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Neighbours at each port are told as often as the spec says, also at one that is missing at first; no trouble is left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules for all of the tree: a name leads to one place, a file has at most 600 lines, and pages name modules that exist."""
 
 from __future__ import annotations

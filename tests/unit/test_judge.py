@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verdicts: every row of the matrix on every flavor, splits of wide matches, and that more trouble never helps."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes of a lab: what those that are killed held is free afterwards, and its own programs load little."""
 
 from __future__ import annotations

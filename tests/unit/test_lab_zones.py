@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The zones of the lab's name servers: what health checks ask for is among them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which differences are still there once a spec is applied, where no private switch can make them."""
 
 from __future__ import annotations

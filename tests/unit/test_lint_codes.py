@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Codes of lint are stable, and each has its page."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maintenance: each entry moves the slots of its own backend and no others, and back in is exactly back."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bound on masks: what it says of the examples, of any spec, and of small tables whose masks were measured."""
 
 from __future__ import annotations

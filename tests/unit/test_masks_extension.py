@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Masks of specs that have VIPs behind the extension, beside others or alone."""
 
 from __future__ import annotations

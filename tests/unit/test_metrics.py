@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Totals over restarts, what is read of the datapath and of ports, and what of the agent's work is kept."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What /metrics tells of the record and of its own server, without a switch; and that every series names the switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages of metrics: shared readings, formats, names with odd characters, and a source that fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The harness for published samples on the software model: what it makes of a description, and of what came out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Alert rules and the dashboard: they use only what is served, and every alert has a fault that it is tried with."""
 
 from __future__ import annotations

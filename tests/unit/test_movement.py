@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What part of a pool's clients moves, counted and not guessed; the slots themselves are tests/unit/test_slots.py's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent tells of its work reaches all observers, each thing once, and each makes of it what it is for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The list of tables and their templates: numbers and jumps follow from the order, and what contradicts it is refused."""
 
 from __future__ import annotations

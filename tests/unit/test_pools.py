@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How pools stand, by their record and what was taken out."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The machine's setting that benchmarks of the lab change while they run."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The capability profiles: that they load and explain themselves, their schema, and what is said of broken ones."""
 
 from __future__ import annotations

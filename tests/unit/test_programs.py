@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs of the extension as values: equality, differences, and one that serves what two serve."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading counters, and rates from two samples of them."""
 
 from __future__ import annotations

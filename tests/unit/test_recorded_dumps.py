@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dumps of real switches (README.md beside them has the sources): what is read, judged, and told by `verify`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference, held against packets that scapy builds from scratch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference against scapy: tunnels, translation and choices of the extension, and what it does not take."""
 
 from __future__ import annotations

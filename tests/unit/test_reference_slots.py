@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The reference's own slot assignment gives what the plan's gives, which it shares no code with."""
 
 from __future__ import annotations

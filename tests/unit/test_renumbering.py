@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables with the numbers of another version of dnsteer, by the names that OVSDB has for them."""
 
 from __future__ import annotations

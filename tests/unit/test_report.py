@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The report without a switch: what it masks and escapes, its policy, its bounds, and its charts."""
 
 from __future__ import annotations

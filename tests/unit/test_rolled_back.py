@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which states somebody has rolled back from, as the record says it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the runbooks' module dnsteer_ask judges answers as kdig and dig print them, and what it says of those that fail."""
 
 from __future__ import annotations

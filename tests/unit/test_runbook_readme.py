@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The README of the runbooks names every variable with its default, and no other."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SARIF for tools of code review: well-formed whatever the file is called, and the same finding is known again."""
 
 from __future__ import annotations

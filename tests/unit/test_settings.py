@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings whose switch a test cannot have: of the kernel's datapath, by what was read of it."""
 
 from __future__ import annotations

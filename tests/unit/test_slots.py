@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slots: exact shares, the same everywhere, little movement; and what happens while backends are down."""
 
 from __future__ import annotations

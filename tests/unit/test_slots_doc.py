@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """docs/slots.md says enough to recompute an assignment: what follows is written from its section "By hand" alone."""
 
 from __future__ import annotations

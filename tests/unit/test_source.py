@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a spec or plan may be read from: files, standard input and pipes; everything else is refused at once."""
 
 from __future__ import annotations

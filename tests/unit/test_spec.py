@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reading a spec: lines, scalars, files, and the digest of what it says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between two specs, in words: every change is named, by its object and with both values."""
 
 from __future__ import annotations

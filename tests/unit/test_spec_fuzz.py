@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whatever comes in: a spec that can be planned or an error that can be printed, nothing else."""
 
 from __future__ import annotations

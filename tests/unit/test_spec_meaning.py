@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a spec means: warnings, what is left unsaid, the JSON Schema, and the effort of checking."""
 
 from __future__ import annotations

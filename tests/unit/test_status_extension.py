@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `status` says of the extension, from its program's answer."""
 
 from __future__ import annotations

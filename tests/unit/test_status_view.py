@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status for people: which columns there are, by the width of the terminal."""
 
 from __future__ import annotations

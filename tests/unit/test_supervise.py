@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What fails in a way that nobody foresaw is said with its place, counted, and tried again; the rest goes on."""
 
 from __future__ import annotations

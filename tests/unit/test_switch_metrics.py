@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics that OVS-DOCA has of itself, passed on as they are."""
 
 from __future__ import annotations

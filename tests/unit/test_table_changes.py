@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a change of the tables adds and removes, and what waits for answers in flight."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables in narrow terminals: names stay whole, columns leave in order, and what is broken is broken behind a separator."""
 
 from __future__ import annotations

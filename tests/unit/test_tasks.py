@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Several tasks that belong together: the first that ends ends them all, and whoever runs them learns why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names in templates are those of rows, plan and masks, in lines that no example leads to as well."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The counters of forwarding threads, in the form of each version of Open vSwitch, and in one that nobody knows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames of `top`: what is on them, in which order, and that they fit."""
 
 from __future__ import annotations

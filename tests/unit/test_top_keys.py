@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keys of `top`: orders, scrolling and the filter, as a terminal sends them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vectors: they cover the spec, are well-formed, and no two expected frames are alike."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vectors of large specs and of any spec."""
 
 from __future__ import annotations

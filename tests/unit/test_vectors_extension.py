@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Vectors for what the extension serves: queries of one hash key, spread groups, and frames that it drops."""
 
 from __future__ import annotations

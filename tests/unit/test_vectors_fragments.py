@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Fragments and checksums among the vectors: complete, of the sizes that matter, and right coming and going."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What keepalived writes to its FIFO, as roles of the switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Warnings about a spec: one line for each kind, all of them with -v and in JSON; and hints that can be followed."""
 
 from __future__ import annotations

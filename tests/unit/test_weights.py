@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Given weights: in the end the slots of a spec with that weight; on the way no slot moves that need not."""
 
 from __future__ import annotations

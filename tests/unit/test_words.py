@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of things in messages."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network and /run of a worker, and the machine's own outside of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers of one host: backends of their own, with ports of their own, whose place in the file is that of their host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Files that verbs write: whole or not at all, and an error names the file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How values of the spec are written in messages: as in YAML, never as Python's objects. For every key of every part."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The counters of two PMD threads and the main thread, as Open vSwitch up to 3.7 and 4.0 print them."""
 
 UP_TO_3_7 = """\

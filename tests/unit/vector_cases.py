@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The vectors of every example and of specs that have everything, with what the reference expects of each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Command-line parameters: EAL's before "--", the program's after it. */
 #ifndef DOCA_ARGP_H_
 #define DOCA_ARGP_H_

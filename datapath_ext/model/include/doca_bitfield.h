@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Byte order and masks as constant expressions, so that they can stand in static initialisers. */
 #ifndef DOCA_BITFIELD_H_
 #define DOCA_BITFIELD_H_

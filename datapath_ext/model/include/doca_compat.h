@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Attributes that the API's declarations carry. The model marks nothing as deprecated. */
 #ifndef DOCA_COMPAT_H_
 #define DOCA_COMPAT_H_

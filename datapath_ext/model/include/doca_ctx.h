@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Declared for programs that include it; the model has no contexts. */
 #ifndef DOCA_CTX_H_
 #define DOCA_CTX_H_

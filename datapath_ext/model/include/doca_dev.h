@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices. In the model a device is a name; see doca_flow_model.h for how one gets traffic. */
 #ifndef DOCA_DEV_H_
 #define DOCA_DEV_H_

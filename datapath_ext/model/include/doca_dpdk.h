@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bridge between devices and DPDK port numbers. The model has no DPDK: it only numbers the devices. */
 #ifndef DOCA_DPDK_H_
 #define DOCA_DPDK_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Result codes. */
 #ifndef DOCA_ERROR_H_
 #define DOCA_ERROR_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The flow API: pipes of matches and actions on ports, and entries in them.
  *
  * Names, types and signatures follow DOCA 3.3 for a subset; the semantics of the model are in its README. Every call

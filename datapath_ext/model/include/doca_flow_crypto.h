@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Only what the layout of actions and shared resources needs: the model encrypts nothing and refuses any use of it. */
 #ifndef DOCA_FLOW_CRYPTO_H_
 #define DOCA_FLOW_CRYPTO_H_

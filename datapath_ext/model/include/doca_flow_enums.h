@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Enumerations of the flow API; doca_flow.h includes this. */
 #ifndef DOCA_FLOW_ENUMS_H_
 #define DOCA_FLOW_ENUMS_H_

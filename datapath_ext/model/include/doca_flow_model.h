@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The model's own interface: what no hardware has. Hand packets to ports and see what becomes of them, connect ports
  * to network devices, choose how strict the model is, and ask why it refused.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Protocol constants and headers as the API sees them: field order is the API's, not the wire's. */
 #ifndef DOCA_FLOW_NET_H_
 #define DOCA_FLOW_NET_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Structures of the flow API; doca_flow.h includes this. "be" fields hold network order. */
 #ifndef DOCA_FLOW_STRUCTS_H_
 #define DOCA_FLOW_STRUCTS_H_

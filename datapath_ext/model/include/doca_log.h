@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Logging to standard error: one line per call, with its level and the name of its source. */
 #ifndef DOCA_LOG_H_
 #define DOCA_LOG_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Declared for programs that include it; the model maps no memory. */
 #ifndef DOCA_MMAP_H_
 #define DOCA_MMAP_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Declared for programs that include it; the model has no progress engine. */
 #ifndef DOCA_PE_H_
 #define DOCA_PE_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Integers that hold network byte order. */
 #ifndef DOCA_TYPES_H_
 #define DOCA_TYPES_H_

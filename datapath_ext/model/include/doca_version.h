@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The version of the API that the model follows. */
 #ifndef DOCA_VERSION_H_
 #define DOCA_VERSION_H_

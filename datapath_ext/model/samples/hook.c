@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What run_samples.py links with a sample: the frames of its description come in while it sleeps, as packets would come in
  * meanwhile, and DPDK's ports are stand-ins. DPDK's environment and buffers are its own.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds and runs each flow sample of a checkout of NVIDIA's doca-samples on the model, and prints what came of it.
 
     python run_samples.py CHECKOUT [--model BUILD] [--dpdk PREFIX] [--keep DIR] [--strict] [SAMPLE...]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is done to the packets of an entry: a template's actions with the entry's values put in. */
 #ifndef MODEL_ACTIONS_H_
 #define MODEL_ACTIONS_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Actions on a packet: the operations are done in order, then checksums are corrected. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: EAL's parameters, "--", the program's. */
 #include <doca_argp.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers in network order, runs of bits, Internet checksums. */
 #ifndef MODEL_BYTES_H_
 #define MODEL_BYTES_H_

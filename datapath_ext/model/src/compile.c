@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* From a template and an entry's actions to the operations that packets get. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Conditions of entries in CONTROL pipes: a comparison of a field with another field or a value. */
 #include <string.h>
 

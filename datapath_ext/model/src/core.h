@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What all parts of the model share: the library's state, refusals, random numbers, the clock. */
 #ifndef MODEL_CORE_H_
 #define MODEL_CORE_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices by name, for the command line and the DPDK bridge. */
 #ifndef MODEL_DEV_H_
 #define MODEL_DEV_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What programs ask of devices and representors: all that the model knows of them is their names. */
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Port numbers for devices: the only thing of DPDK that a flow program cannot do without. */
 #include <doca_dpdk.h>
 

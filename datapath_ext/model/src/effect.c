@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an entry does to its packets: actions, forwarding, counters and meters; and the budgets that these take. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Network devices, which ports can be connected to. */
 #ifndef MODEL_ENDPOINT_H_
 #define MODEL_ENDPOINT_H_

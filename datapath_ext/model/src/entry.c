@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What all kinds of entries have in common: adding, updating, removing, querying. */
 #include "entry.h"
 #include "faults.h"

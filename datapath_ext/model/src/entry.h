@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The frame in which each kind of entry is added; the model's lock is held throughout. */
 #ifndef MODEL_ENTRY_H_
 #define MODEL_ENTRY_H_

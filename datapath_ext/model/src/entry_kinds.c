@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calls that add and update entries, one per type of pipe. */
 #include <stdlib.h>
 #include <string.h>

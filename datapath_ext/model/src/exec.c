@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a packet meets: from the root of its port through pipes to where it ends. */
 #include <stdarg.h>
 #include <stdio.h>

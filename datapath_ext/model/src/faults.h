@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the model refuses or calls back on request: what hardware is reported to do and the model does not by itself. The
  * model's lock is held throughout. */
 #ifndef MODEL_FAULTS_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The fields of the API's structures and where they are in a packet. */
 #ifndef MODEL_FIELDS_H_
 #define MODEL_FIELDS_H_

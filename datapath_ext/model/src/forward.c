@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where packets go after a pipe or entry: checked when it is made, and merged with the entry's own. */
 #include <stdlib.h>
 #include <string.h>

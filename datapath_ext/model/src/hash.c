@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The hash of HASH pipes. For a key of one 32-bit word it is what public test vectors show. How the words of longer
  * keys lie is a prediction, from the order of fields in the hardware's header layout. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Entries of a pipe by their match: exact, longest prefix, or with masks and priorities. */
 #include <stdlib.h>
 #include <string.h>

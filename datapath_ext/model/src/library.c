@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Configuration and life of the library as a whole. */
 #include <doca_log.h>
 #include <stdlib.h>

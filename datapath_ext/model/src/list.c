@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ordered lists: actions, counters and NAT64 one after the other, laid out by the pipe and filled by the entry. */
 #include <stdlib.h>
 #include <string.h>

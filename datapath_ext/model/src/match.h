@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Matches: which fields count, with which masks, and which values are the pipe's and which the entry's. */
 #ifndef MODEL_MATCH_H_
 #define MODEL_MATCH_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Counters and token buckets. */
 #ifndef MODEL_METER_H_
 #define MODEL_METER_H_

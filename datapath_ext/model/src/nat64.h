@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stateless translation between IPv4 and IPv6 with 64:ff9b::/96 on both addresses. */
 #ifndef MODEL_NAT64_H_
 #define MODEL_NAT64_H_

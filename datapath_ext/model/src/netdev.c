@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A port on a network device: frames come in through a ring that is shared with the kernel, and leave by the same
  * socket. One thread per device. The ring is one of frames (TPACKET_V2): in one of blocks (TPACKET_V3), a frame waits
  * for its block to fill or for a timer of 1 ms at least, and whoever waits for an answer waits with it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ports, pipes and entries, as they refer to each other. */
 #ifndef MODEL_OBJECTS_H_
 #define MODEL_OBJECTS_H_

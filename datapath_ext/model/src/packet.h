@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A packet on its way through pipes, and what the parser knows of it. */
 #ifndef MODEL_PACKET_H_
 #define MODEL_PACKET_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The packet parser: Ethernet, VLAN tags, IPv4, IPv6, TCP, UDP, ICMP, ESP; inside of IP-in-IP and VXLAN once more.
  * Every offset is checked against the bytes that are there, never against what a length field claims. */
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipes: checked against what hardware is known to take, created, destroyed, queried. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration of a pipe, before there is one. */
 #include <stdlib.h>
 #include <string.h>

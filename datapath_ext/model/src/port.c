@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ports: configuration, start and stop, and the pipes that a port has. */
 #include <stdlib.h>
 #include <string.h>

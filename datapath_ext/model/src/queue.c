@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on entries wait in queues: first until they are pushed, from when on they take effect, then until
  * doca_flow_entries_process() reports them. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packets handed over in a test, or by a network device. */
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pipes that grow: the program is told when one fills up, asks for more room, and is told when that is there. */
 #include "objects.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Words of meta data that hardware uses for itself: a program that relies on them must fail here too. */
 #ifndef MODEL_SCRATCH_H_
 #define MODEL_SCRATCH_H_

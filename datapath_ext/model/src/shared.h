@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Resources that entries share by number, and the budgets that bound all resources. */
 #ifndef MODEL_SHARED_H_
 #define MODEL_SHARED_H_

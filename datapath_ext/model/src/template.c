@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of what the API was given: the program's own may be gone after the call. */
 #include <stdlib.h>
 #include <string.h>

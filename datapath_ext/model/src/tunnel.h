@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Headers put in front of packets and taken off again. */
 #ifndef MODEL_TUNNEL_H_
 #define MODEL_TUNNEL_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Frames that wait to leave together: a thread that takes frames from a ring sends what they became with one call. */
 #ifndef MODEL_TX_BATCH_H_
 #define MODEL_TX_BATCH_H_

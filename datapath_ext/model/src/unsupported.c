@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of DOCA libraries other than DOCA Flow, which programs link through their helpers: each is refused. */
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ipip: in an IP packet to the backend, which decapsulates and owns the VIP: 4in4, 6in4, 4in6 or 6in6. Tunnels are pipes
  * in the egress domain of the port out, entered by a forward to the root one, as in the only public program that
  * encapsulates IP in IP; the mark chooses the tunnel. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* l2: the destination MAC address becomes the backend's; nothing else changes. The backend owns the VIP. */
 #include "forward.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* siit: IPv4 clients, IPv6-only backends. The ordered list's NAT64 element, the only use of it that a public program
  * shows, puts 64:ff9b::/96 in front of both addresses; the next pipe puts the backend's address in. Answers go the
  * other way round, which no public program shows: to IPv4, then the VIP as their source. No state: the client is in

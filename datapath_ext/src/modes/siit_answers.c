@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "siit_answers.h"
 
 #include <doca_bitfield.h>

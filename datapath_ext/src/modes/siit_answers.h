@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* siit's pipes, and the entries that let answers of a siit VIP's backends back to its clients. */
 #ifndef SIIT_ANSWERS_H_
 #define SIIT_ANSWERS_H_

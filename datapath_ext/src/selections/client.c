@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client: by a hash of the fields that the program names. This sets the mask of the HASH pipe; the pipe computes the hash (in the
  * software model: model/src/hash.c). */
 #include "selector.h"

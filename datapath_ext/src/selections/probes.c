@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probes: by the upper 12 bits of the source port, the number of a backend. What names none is dropped. */
 #include "selector.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slots: by the source port, as the switch's own slots: (port >> 1) mod slots. */
 #include "selector.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spray: by a random number, another slot for each packet. */
 #include "selector.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two programs between which everything changes that can change, and how packets show which one is followed. */
 #ifndef TESTS_EXT_CHANGE_H_
 #define TESTS_EXT_CHANGE_H_

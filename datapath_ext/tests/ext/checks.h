@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* While hardware refuses: packets fare as the program says, and what `status` says is used is what the pipes hold. */
 #ifndef TESTS_EXT_CHECKS_H_
 #define TESTS_EXT_CHECKS_H_

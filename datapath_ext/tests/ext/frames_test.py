@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames through the program on the model, by standard input: python3 frames_test.py FRAMES PROGRAMS."""
 
 import ipaddress

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program on two network devices, with real packets: python3 netdev_test.py PROGRAM PROGRAMS. Skipped without root."""
 
 import json

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An engine on the model, programs to change, and packets to send through it. */
 #ifndef TESTS_EXT_RIG_H_
 #define TESTS_EXT_RIG_H_

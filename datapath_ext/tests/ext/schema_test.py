@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The schema and the reader agree: python3 schema_test.py PROGRAM SCHEMA PROGRAMS. Skipped without jsonschema."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program compiles, without a warning, where no member of the library's structures points to something const, as in
 the SDK: python3 sdk_const_test.py HEADERS SOURCES COMPILER...
 

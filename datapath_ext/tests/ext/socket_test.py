@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program itself, spoken to through its control socket: python3 socket_test.py PROGRAM PROGRAMS."""
 
 import contextlib

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* siit while hardware refuses removals: whose answers are they, and what becomes of entries that it keeps. */
 #include "checks.h"
 #include "leftover.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Commands as the socket hands them over, line by line. */
 #include "command.h"
 #include "log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The compat as DOCA 3.2 wants its calls, on stand-ins of that shape. */
 #include "testbed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* platform_dpdk.c on DPDK itself: what it makes of the arguments. */
 #include <rte_bus.h>
 #include <rte_devargs.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hardware that refuses: each call of a load fails once, and then, from each call on, all do. The linker puts the
  * functions here in place of the compat's and of pipe_create. */
 #include "change.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* IP in IP, the four combinations, byte by byte. In the example b1 has an IPv4 address and b2 an IPv6 address. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Queries to the backends' MAC addresses: which slot a packet gets, what leaves, what is counted. */
 #include "rig.h"
 

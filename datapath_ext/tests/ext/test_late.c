@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hardware that accepts an operation and refuses it when it completes: what was to be added is not there, what was to be
  * updated is as it was. The linker puts the functions here in place of the compat's. */
 #include "change.h"

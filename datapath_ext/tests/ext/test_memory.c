@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that runs out: each allocation of the program and of its JSON library fails once. The linker puts the functions
  * here in place of the C library's. */
 #include "change.h"

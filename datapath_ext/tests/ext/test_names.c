@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names as long as they may be, and of any characters: they are what VIPs and backends are told apart by. */
 #include "command.h"
 #include "rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What systemd is told by the loop of the control socket: that it is ready, and that it is alive as long as it goes round. */
 #include <poll.h>
 #include <signal.h>

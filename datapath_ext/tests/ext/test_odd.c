@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Packets that are right but rare, and lengths that lie: what each way of forwarding does with them. */
 #include "rig.h"
 

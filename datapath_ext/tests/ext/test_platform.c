@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The order in which DPDK, DOCA Flow and the devices are opened and closed with the SDK: the model, and platform_dpdk.c
  * on functions that record their calls. */
 #include <rte_eal.h>

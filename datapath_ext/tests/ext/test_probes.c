@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Probes: frames to the MAC address of probes, whose source port names the backend, with slots or without. In the example b3 has
  * no slot, and one VIP has none at all. */
 #include "rig.h"

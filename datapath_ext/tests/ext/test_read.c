@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that are refused, and what is said about them: where, what was found, what was expected. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that hardware cannot take: a reason that names the VIP, and the running program goes on as it was. */
 #include "report.h"
 #include "rig.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Loads while packets flow: what is the same stays, what changes changes in place, and no packet is lost. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Hardware that refuses updates, removals and additions, and calls back entries of pipes that go: the program lives with it. */
 #include "checks.h"
 #include "leftover.h"

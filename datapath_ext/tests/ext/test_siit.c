@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* IPv4 clients, IPv6-only backends: there and back. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a wrong request costs: as much memory as its text makes when it is parsed, and next to none if it has more values
  * than any program. Counted in what the JSON library allocates. */
 #include <malloc.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Two starts on one control socket: whatever the first one is about to do when the second one comes, one serves the socket. */
 #include <errno.h>
 #include <fcntl.h>

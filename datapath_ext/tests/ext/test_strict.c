@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* All examples, built and used while the model refuses whatever no public program or document proves. */
 #include "rig.h"
 

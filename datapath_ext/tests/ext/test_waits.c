@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The program never waits for operations that it has not queued: the library would go on until its timeout. */
 #include "rig.h"
 #include "service.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which releases of DOCA the program is built against: python3 versions_test.py HEADERS SOURCES COMPILER...
 
 The model's headers are given the version of each; others than those whose calls are known are refused by name, unless the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that tests replace: the linker gives __wrap_X to whoever calls X, and X itself is __real_X. */
 #ifndef TESTS_EXT_WRAPS_H_
 #define TESTS_EXT_WRAPS_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Mutations that keep JSON what it is: bytes alone would rarely get past the reader. */
 #include "target.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes into either port, with each of the example programs loaded. The first byte says which port and program, the
  * rest is a frame. */
 #include "target.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes through the model's pipes that do everything (../fuzz.c). */
 #include "target.h"
 

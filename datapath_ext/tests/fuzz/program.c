@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as programs, one per line: the first is what the engine starts with, the others are loads. What is accepted
  * has to serve all of its VIPs; what is refused has to say why and to leave the VIPs served that were. */
 #include "target.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A fuzz target without a fuzzer: a test that runs its seeds and some mutations of each, always the same ones.
  *   replay_TARGET              run them
  *   replay_TARGET --write DIR  write the seeds to files, for the fuzzer to start from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a client sends them to the control socket, in pieces of any size, reading answers at once or late. The
  * first byte says how. Every line gets one answer, which is JSON. */
 #include "target.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What each fuzz target has: the fuzzer's entry points, and the inputs that it starts from. */
 #ifndef TESTS_FUZZ_TARGET_H_
 #define TESTS_FUZZ_TARGET_H_

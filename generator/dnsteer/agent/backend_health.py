@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The health of every backend, from the results of its probes, some of them compared with those of other backends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's control socket: people's verbs, carried out with what the agent knows of the switch.
 
 Each request has a thread of its own, and takes the bridge's lock as a verb in a process of its own would. The protocol is in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Bring the switch to what was decided: the agent's entries of the overlay, in one bundle."""
 
 from __future__ import annotations

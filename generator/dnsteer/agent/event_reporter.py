@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent says of its work, each line an event with fields."""
 
 from __future__ import annotations

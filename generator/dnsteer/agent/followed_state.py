@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state that the agent follows: its spec, the rules of its pools, and what is to be probed.
 
 While a state that was applied cannot be followed, some of the one before goes on. Checks of pools that are the same in both

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tell neighbours of VIPs and gateways unasked: gratuitous ARP (RFC 5227) and unsolicited advertisements (RFC 4861, 7.2.6).
 
 They leave by OpenFlow packet-out: those about VIPs by all uplinks, those about gateways by all ports, where the switch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a backend is healthy, by the results of its probes and their times.
 
 *rise* and *fall* are as in keepalived and HAProxy: so many results of one kind in a row change the state. A backend that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which backends the agent takes out of a pool and brings back: a pure function of health, the overlay and the time.
 
 The overlay that is recorded is all that it remembers, so an agent that is started again goes on where the last one was. The

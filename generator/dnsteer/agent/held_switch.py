@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The switch as the agent has it: its OVSDB replicated, the flows that it should have, and whether it is known to have them.
 
 The verbs that the agent runs for people use the same, so they read neither spec nor tables again.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent does next, and until when it waits: a pure function of what it knows of its own work, and the time.
 
 The agent works in turns. In each it reads the record, unless something is to be decided at once, and then does what is due

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools whose unhealthy backends stay in service: told when that begins and when it is over."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keep the port of probes set up. Where it is gone, only the checks through it wait for it: no look, and no failover."""
 
 from __future__ import annotations

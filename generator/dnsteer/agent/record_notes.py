@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent notes in the record.
 
 That is which checks fail again and again, so that an agent that is started again holds their backends as long, and the

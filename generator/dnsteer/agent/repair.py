@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Look at the whole switch, and put right what is not as recorded: flows, groups, ports and settings."""
 
 from __future__ import annotations

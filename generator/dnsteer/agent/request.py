@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a client of the control socket asks for: one JSON object on a line."""
 
 from __future__ import annotations

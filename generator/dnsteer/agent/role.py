@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether this agent acts on its bridge, by the claim, and whether its switch is active or on standby, by the role."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The agent's process: probes on an event loop, and one thread that changes the switch.
 
 It is level-triggered: each change is decided anew from health, record and time under the bridge's lock. What was missed, by

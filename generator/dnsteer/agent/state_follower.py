@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which state is followed, with its probes: another one only once all of it can be followed."""
 
 from __future__ import annotations

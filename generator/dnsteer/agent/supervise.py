@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Supervise the tasks of the agent: a failure that nobody foresaw is reported with its line, and the task started again.
 
 A defect in one part of the agent must not stop the others, least of all the health checks. Only a cancellation ends a task.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent has decided about health while the record could not be written, such as on a full disk.
 
 The flows have it, and the record follows as soon as there is room. Until then the agent and the verbs that it carries out

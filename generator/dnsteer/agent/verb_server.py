@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What carries out verbs for others: the control socket, and the console's way to it."""
 
 from __future__ import annotations

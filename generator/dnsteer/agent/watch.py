@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Notice changes of the bridge's flows, ports and groups, by ovs-ofctl. Those of OVSDB come by its replica."""
 
 from __future__ import annotations

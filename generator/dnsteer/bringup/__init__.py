@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scripts and units that prepare a machine for a spec's switch."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of `dnsteer bringup`: the same spec gives the same bytes."""
 
 from __future__ import annotations

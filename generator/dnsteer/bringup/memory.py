@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Huge pages and DPDK's memory: their size, their NUMA node, and the reason."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The keys of other_config: their values for one spec, the reason and the source."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All that bring-up sets up for a spec, with notes for the operator: templates render it, the check compares with it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The sources of advice, as the rendered files cite them. docs/bringup.md says more about each."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The limits on one path's packet rate at one frame size: the link, the eSwitch or the Arm cores; and its latency.
 
 Packets that the extension serves pass the eSwitch three times: to the extension, between its two functions, and back; each

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The capacity report: every kind of path at every frame size, the rates of VIPs, and the measurements behind them."""
 
 from __future__ import annotations

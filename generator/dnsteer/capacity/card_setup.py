@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The setup that capacity is computed for: the hardware, its link, and how the spec uses them."""
 
 from __future__ import annotations

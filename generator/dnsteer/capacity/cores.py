@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What general-purpose cores forward, on the card (arm) and, for comparison, on the host: rate, bandwidth and latency.
 
 rate      = min(core x cores, ceiling)

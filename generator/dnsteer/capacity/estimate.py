@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A predicted figure, its range by what the model misses of rows that it was fitted without, and where it comes from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Least squares for the model's few unknowns, with scipy: the only module that needs the extra `capacity`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frame sizes that can be requested: fixed, DNS queries and answers, and a mix. In bytes with FCS, without preamble."""
 
 from __future__ import annotations

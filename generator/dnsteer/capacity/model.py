@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The capacity model of both cards, fitted to the published measurements, and its prediction for each published row."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The eSwitch's time for a packet, in ns: for the packet itself, each further table, each cache miss and a rewrite.
 
     time = packet + table x (depth - 1) + entry x miss(entry cache) + counter x miss(counter cache) + rewrite

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packet paths of a spec, for capacity.
 
 VIPs of one shape have the same paths, so that only the first two of each shape are examined: what differs between them,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plot capacity as SVG: rate against frame size with the limits, and rate and latency against pipe depth."""
 
 from __future__ import annotations

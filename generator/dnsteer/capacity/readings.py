@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Measured states of the switch, and the bounds that they give for states that were not measured.
 
 More tables, more entries, counters, rewrites, connection tracking and larger frames never make a packet cheaper. So the

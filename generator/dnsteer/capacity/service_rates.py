@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queries and new connections per second of VIPs, from what each uses of the shared hardware.
 
 A query uses time of the eSwitch or the Arm cores and bandwidth of the links in and out; so does its answer, if answers pass

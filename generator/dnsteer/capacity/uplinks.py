@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which uplinks a VIP's packets pass, and in which direction: each uplink is a separate link with its own limit."""
 
 from __future__ import annotations

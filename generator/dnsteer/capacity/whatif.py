@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change settings for a what-if run: put `pools.a.selection=dp-hash` into the spec's document before it is checked."""
 
 from __future__ import annotations

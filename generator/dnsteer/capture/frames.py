@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the addresses and ports of a frame, and the packet that it carries or quotes."""
 
 from __future__ import annotations

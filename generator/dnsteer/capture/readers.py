@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the packets that a mirror puts out: from a network device, or from a port of a switch without devices.
 
 A socket filter (classic BPF) on the device passes IP packets from or to some addresses only, so that the rest costs little.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capture packets of a VIP or backend on the running switch. What it makes there goes when it ends, however it ends."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which packets are those of a VIP or of a backend: from the spec alone, for every forwarding mode."""
 
 from __future__ import annotations

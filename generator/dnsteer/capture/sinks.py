@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where captured packets go: a file in pcap format, or a line each."""
 
 from __future__ import annotations

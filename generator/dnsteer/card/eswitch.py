@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The eSwitches of a spec's uplinks: their physical functions, and whether they must be joined (multiport)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The published measurements that the model is fitted to: `ovs/hardware/*.yaml`, each figure with its unit and source."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The scalable functions to create: those that the spec names, and the two that the extension opens."""
 
 from __future__ import annotations

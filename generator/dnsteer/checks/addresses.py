@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Conflicts between addresses and between servers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """VIPs that cannot be announced as the spec says."""
 
 from __future__ import annotations

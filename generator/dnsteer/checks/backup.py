@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Backups of pools that cannot work."""
 
 from __future__ import annotations

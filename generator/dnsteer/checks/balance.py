@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pools whose load cannot be balanced as the spec says."""
 
 from __future__ import annotations

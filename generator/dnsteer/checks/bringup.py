@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules that `switch.bringup` must keep: uplinks that exist, each thing once, and nothing that the flavor does not have."""
 
 from __future__ import annotations

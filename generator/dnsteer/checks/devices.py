@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types and options of network devices that Open vSwitch does not have: it says so only when a port is added."""
 
 from __future__ import annotations

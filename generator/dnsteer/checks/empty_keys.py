@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keys without a value, and empty lists, where the key may be left out: `health:` alone would mean no checks.
 
 Keys that must have a value are refused with the rest of the spec's structure.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules of what goes through the extension: which selections and forwardings fit together, its ports, and its budgets."""
 
 from __future__ import annotations

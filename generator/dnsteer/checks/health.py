@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Health checks that cannot work: where probes start from, what is asked, and how the agent judges the answers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Entries of `lint.accept` that can cover nothing: their code or their path does not exist.
 
 Warnings and no errors: a recorded spec may name a code of an older release.

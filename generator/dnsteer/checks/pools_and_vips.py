@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules that pools, VIPs and services must keep so that they can work: references, limits, what modes and flavors lack."""
 
 from __future__ import annotations

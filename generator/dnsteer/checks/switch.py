@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rules that the switch must keep: names and devices of ports, MAC addresses, and the way of the answers."""
 
 from __future__ import annotations

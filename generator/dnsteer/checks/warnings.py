@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Warnings: what is allowed but probably a mistake."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers that cannot be: names that are too long, ports that do not exist, and modes that change no ports."""
 
 from __future__ import annotations

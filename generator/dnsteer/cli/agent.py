@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb that runs the agent: `agent`."""
 
 from __future__ import annotations

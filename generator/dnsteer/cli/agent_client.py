@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Let the agent of a switch carry out a verb, since it has all in memory. Without an agent verbs do their work themselves.
 
 Only the standard library is imported here, and modules that import nothing else: imports are what takes long in a start.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verbs that the agent carries out for others: as on the command line, with its own memory of the switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs that take VIPs out of routing for maintenance, and back: `withdraw` and `announce`."""
 
 from __future__ import annotations

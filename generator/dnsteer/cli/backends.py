@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs that take backends out and back in: `drain`, `undrain`, `down`, `up`, and `reconcile` for the timer."""
 
 from __future__ import annotations

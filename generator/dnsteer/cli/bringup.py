@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `bringup`: what makes a machine ready for a spec's switch, and whether it is."""
 
 from __future__ import annotations

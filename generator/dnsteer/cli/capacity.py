@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb that says how fast hardware will forward a spec: `capacity`. No root needed, no hardware either."""
 
 from __future__ import annotations

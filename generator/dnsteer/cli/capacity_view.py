@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capacity for people: the totals, in detail each kind of path by frame size and the VIPs, and what it all rests on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `capture`: the packets of one VIP or backend on the running switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Text that the terminal's charset lacks: symbols become an ASCII character of the same width, all else an escape.
 
 Only the standard library is imported here, since every start of the command sets its streams up.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console of rich that all verbs print tables with: what it prints fits the charset of the terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb that proves a spec on a private switch: `check`. No root needed."""
 
 from __future__ import annotations

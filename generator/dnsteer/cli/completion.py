@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Completion for shells: its script by typer's functions, and the names of pools, backends, VIPs, bridges and states.
 
 What completes a name prints nothing and raises nothing: where the switch cannot be asked there is nothing to complete.

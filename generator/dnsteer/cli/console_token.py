@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb that makes tokens of the console: `console-token`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs that bring a running switch to a spec: `plan`, `apply`, and `verify`."""
 
 from __future__ import annotations

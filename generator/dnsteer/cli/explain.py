@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `explain`: the path of a client's query, and what a cookie stands for, by a spec or by a running switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs about states that were applied: `history`, `show`, `rollback` and `restore`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dnsteer lab`: a network in namespaces with real name servers, to run a spec on real traffic. Needs root."""
 
 from __future__ import annotations

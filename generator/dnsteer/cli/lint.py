@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb that says what hardware will do with a spec: `lint`. No root needed, nothing is deployed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The `dnsteer` command: verbs are registered here, each does its work in a module of its own.
 
 Little is imported at the top, so that Ctrl-C is handled soon after the start.

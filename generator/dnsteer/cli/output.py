@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How the command speaks: exit codes, errors, JSON for programs and tables for people."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Predictions for the page Offload of the console, in a process of their own.
 
 They take seconds of computing, and the health checks of the agent come first: the process has a low priority.

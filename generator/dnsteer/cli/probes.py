@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `probes`: what to ask so that every backend answers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Options that say which switch is meant and how to reach it. Light: every start of the command reads this."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs that need no switch: `render`, `schema`, `version`."""
 
 from __future__ import annotations

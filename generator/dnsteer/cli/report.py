@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `report`: all about a running switch in one HTML file."""
 
 from __future__ import annotations

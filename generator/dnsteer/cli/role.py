@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Verbs for switches that stand in for each other on one network: `role`; `vrrp` and `forwards`, for keepalived."""
 
 from __future__ import annotations

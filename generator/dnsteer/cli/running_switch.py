@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What verbs that work on a running switch have in common: how it is reached, and asking before much is changed."""
 
 from __future__ import annotations

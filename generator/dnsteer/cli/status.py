@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `status`: the status of a switch, once or, for programs, repeatedly."""
 
 from __future__ import annotations

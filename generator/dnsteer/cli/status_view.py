@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch's status for people: lines about the switch and what is out, then tables of pools and VIPs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tables of names and numbers in the width of a terminal: names stay whole, and columns that matter less leave first."""
 
 from __future__ import annotations

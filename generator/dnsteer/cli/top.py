@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `top`: the switch at a glance, live, in a terminal that is left as it was."""
 
 from __future__ import annotations

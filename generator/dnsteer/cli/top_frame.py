@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What `top` shows at a time: the status of the switch with its rates, its datapath, and what needs attention."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A frame of `top` for people: what needs attention, then the busiest VIPs and backends, as many as there is room for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`verify --offload`: what a running switch has in hardware. Also the option that names a flavor or profile."""
 
 from __future__ import annotations

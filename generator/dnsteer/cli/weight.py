@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The verb `weight`: another weight for a backend of a running switch, and the spec's again."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Access control of the console: bearer tokens of programs, sessions of browsers that signed in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console over HTTP: its pages, their events and files, and /metrics; for those whom `access` admits.
 
 A page on another site can neither read it (no CORS, same-origin policies), nor frame it, nor reach it by a name of its own

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes since the agent started: states applied, maintenance, and the slots that each moved. In bounded memory."""
 
 from __future__ import annotations

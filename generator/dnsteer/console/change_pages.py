@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes from the browser: a form, a page that says what it would do, and after a second form the same as by a verb.
 
 Each runs to its end, whether its browser waits or not.

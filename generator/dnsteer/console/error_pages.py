@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Error answers: for a browser a page with a link back, for a program a line of text."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forms that browsers send: read in bounded time and memory, and only those that a page of this console has sent.
 
 Starlette's own parser needs another package; forms here are urlencoded alone, which the standard library reads.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What browsers see, kept up to date: pages are made once for all of them, and only what changed is sent.
 
 Nearly all work is done when somebody looks: without browsers there is a reading now and then, for the lines of the last

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page Offload: datapath flows with their verdicts, masks, and the load against what is predicted.
 
 The flows are read now and then while somebody looks, in a thread of their own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The overview: the switch, and its VIPs as tiles or, of many, as rows, by the filter of its address (`/?text=dns`)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages from templates: their parts as HTML, the numbers in them, and whole pages. All that templates print is escaped."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The data of pages: the snapshot of the agent, the rates of the last minutes, the change log, and what needs attention."""
 
 from __future__ import annotations

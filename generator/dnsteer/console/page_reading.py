@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readings of the switch for one page: how often they are made, how long a page waits for one, and defects in them."""
 
 from __future__ import annotations

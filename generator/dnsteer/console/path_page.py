@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page Path: the path of one query through the tables, with the counters of its flows.
 
 Its form is checked against the applied spec. Each path that is looked at is traced at most every few seconds, in a thread of

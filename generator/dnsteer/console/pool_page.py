@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a pool: a map of its slots, its backends and their states over time, and the slots that moved last."""
 
 from __future__ import annotations

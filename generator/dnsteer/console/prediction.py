@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The predicted capacity of an applied spec, for the page Offload. Packages above the console compute it."""
 
 from __future__ import annotations

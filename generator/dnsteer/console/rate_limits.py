@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rate limits against guessing of tokens: token buckets by caller, and answers that are delayed.
 
 A request with a right token is never limited. All is in bounded memory.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets a second from readings of the metrics, for the last minutes: totals at a time, in arrays of one length."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The console in the agent's event loop, and /metrics with the console's TLS and tokens."""
 
 from __future__ import annotations

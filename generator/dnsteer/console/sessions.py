@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sessions of browsers: who signed in, in bounded memory of the agent. They end with it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Pages about specs: what a recorded state changed, and what an apply of a spec that is sent would change."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS of the console's server: its certificate and key, checked and read again when they change; the names it is for."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tokens of the console: the file that holds their hashes, and what a browser or program shows is compared with.
 
 Only the hash of a token is kept. A token has 256 random bits, so that a plain SHA-256 of it cannot be guessed from.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The page of a VIP: its services and whether it is announced, its backends, and its datapath flows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a change may be made: the operator agrees to it, and the record is the one that it was previewed on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The steps that change a switch: begin, ports, bundle, commit. Every verb that sends all tables goes through them.
 
 In this order: ports are added, one bundle changes the tables to the new ones, and only then ports are removed and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lists of bounded length for people: how many there are, the first few, and how to see all. Programs get all, by --json."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who a verb is carried out for, where that is not the user of this process: the agent does verbs for others."""
 
 from __future__ import annotations

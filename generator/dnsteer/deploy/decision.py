@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ids of decisions: by its id all that is told of a change is found, in the log, the record, metrics and on pages.
 
 An id is 12 characters, 0-9 and a-z without i, l, o and u (Crockford's base 32): 42 bits of milliseconds since 1970, then 18

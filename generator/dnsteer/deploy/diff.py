@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that compares a switch with what is wanted. Changes nothing."""
 
 from __future__ import annotations

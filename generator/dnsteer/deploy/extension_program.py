@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension in a deployment: its socket, its program for a recorded state, and its changes in words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The spec and overlay that a deployment leads to: from a file or a recorded state, and the record."""
 
 from __future__ import annotations

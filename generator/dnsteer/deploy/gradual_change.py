@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Changes that move slots in steps while the command waits. `reconcile` goes on with one that is left."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A change under way: pending in the record before it happens, committed after it, undone if it fails before its bundle."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How maintenance changes, in words."""
 
 from __future__ import annotations

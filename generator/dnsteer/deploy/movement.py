@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which slots move between backends, and whether so many that the operator must confirm."""
 
 from __future__ import annotations

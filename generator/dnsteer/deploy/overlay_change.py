@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change the overlay of a running switch: backends go out and come back, and only slots of their pools change.
 
 Nothing here loads the spec or looks at other tables: members and weights come from the record. Where the tables are not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The edits of the overlay behind `drain`, `undrain`, `down`, `up`, `weight` and `reconcile`."""
 
 from __future__ import annotations

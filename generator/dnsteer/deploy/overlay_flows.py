@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of the tables that depends on the overlay: slots of pools, and the number that identifies the tables."""
 
 from __future__ import annotations

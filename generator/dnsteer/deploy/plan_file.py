@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan files: a change that was reviewed, to be applied exactly as it was, or not at all."""
 
 from __future__ import annotations

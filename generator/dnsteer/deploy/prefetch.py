@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Dump the tables while the spec is checked: on a large switch the dump is the longest part of an apply."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """For a timer: end expired maintenance, advance gradual drains, restore emptied tables, remove mirrors of dead captures."""
 
 from __future__ import annotations

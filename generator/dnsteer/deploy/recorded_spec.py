@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The specs of recorded states, as this version of dnsteer reads them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Restore the last applied state after a restart of ovs-vswitchd has emptied the tables.
 
 `flow-restore-wait` in OVSDB tells a starting ovs-vswitchd to forward nothing and to keep what an offloaded datapath still

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Make a switch the active one, or keep it on standby: then it answers neither ARP nor neighbour solicitations.
 
 Everything else stays: a standby switch goes on forwarding what neighbours still send to it, and probing its backends.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Going back to an earlier state: which one, and the maintenance that its backends had.
 
 Each rollback is a state of its own, which says which state it restores and, if that is an older one than the one before,

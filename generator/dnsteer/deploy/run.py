@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change a running switch to a spec or an earlier state: the steps of `apply`, `rollback` and `plan` in order."""
 
 from __future__ import annotations

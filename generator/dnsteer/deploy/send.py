@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that sends the tables to the switch and the program to the extension, and undoes it when a part fails."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The step that settles a pending change: it is completed or undone before anything else is changed."""
 
 from __future__ import annotations

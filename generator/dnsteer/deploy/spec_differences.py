@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What differs between two specs, in the operator's words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a deployment would do: computed from the diff, as sentences for people, and as JSON for programs."""
 
 from __future__ import annotations

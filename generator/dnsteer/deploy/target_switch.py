@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The running switch that a verb works on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Times as they are recorded, and maintenance that ends by them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A verb that a part of the agent asks for, as on the command line: carried out by the code of the control socket."""
 
 from __future__ import annotations

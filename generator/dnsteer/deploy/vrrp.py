@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow keepalived: what it writes to its notify FIFO is the role of the switch, in order.
 
 Scripts that keepalived starts for each transition run beside each other, so that an earlier one may end last. The FIFO has

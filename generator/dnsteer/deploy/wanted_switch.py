@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The wanted state of a bridge: a spec and an overlay, with the plan, flows and ports computed from them."""
 
 from __future__ import annotations

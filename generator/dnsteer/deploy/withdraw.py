@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Withdraw VIPs from routing, and let them be announced again: the record says so, and `dnsteer agent` follows it."""
 
 from __future__ import annotations

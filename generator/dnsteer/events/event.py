@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Events of the agent: every kind, and its fields."""
 
 from __future__ import annotations

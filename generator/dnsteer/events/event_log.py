@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The log of an agent: where its events go, a stream or the journal of systemd.
 
 The journal is written by its native protocol: a datagram with a field on each line, or framed by its length

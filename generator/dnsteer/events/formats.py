@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An event as one line: text, logfmt or JSON. Whatever the values hold, it stays one line that a terminal can show."""
 
 from __future__ import annotations

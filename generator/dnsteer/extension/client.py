@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Client of the extension's control socket: one JSON object per line, one answer to each (datapath_ext/src/README.md)."""
 
 from __future__ import annotations

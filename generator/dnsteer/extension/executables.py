@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the extension's executables: `dnsteer-ext`, which serves, and `dnsteer-ext-frames`, which `dnsteer check` runs."""
 
 from __future__ import annotations

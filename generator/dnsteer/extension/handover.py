@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Change the extension's program together with the tables, in an order that loses no packet.
 
 A packet of an extended VIP passes the tables, then the program, then the tables again. A change during its passage must not

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare two programs of the extension, and combine them into one that serves both."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real DNS servers and load in network namespaces, around a spec's switch.
 
 All of it is loaded when it is first used: the lab's own programs, one or more for each client and server, need little of it.

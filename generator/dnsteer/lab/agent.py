@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An agent beside the lab's switch that goes on after the command, with its console on a port of the machine."""
 
 from __future__ import annotations

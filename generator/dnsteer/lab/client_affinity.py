@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check, for pools whose slots are chosen by the client, that each client stays on one server and that clients are spread.
 
 dnsperf uses one address; here many addresses of the client send a few queries each, every query from its own socket and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run a program in a namespace or outside: bounded in time, or until a block ends; never through a shell."""
 
 from __future__ import annotations

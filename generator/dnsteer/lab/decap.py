@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program that takes the outer header off IP-in-IP packets, on the lab's name servers that tunnels lead to.
 
 Its source is in datapath_ext/decap.

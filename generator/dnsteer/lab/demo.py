@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo: load the VIPs of a running lab with real queries and compare the result with the spec.
 
 Runs through a VIP alternate with runs to one backend that bypass the load balancer, over the same switch and hops, with the

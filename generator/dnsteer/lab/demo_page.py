@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the demo measured as a page with charts, from the figures that `lab demo` and `lab failover` wrote."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo's result: as JSON, and as tables for people."""
 
 from __future__ import annotations

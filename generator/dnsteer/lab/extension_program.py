@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension: dnsteer-ext on the software model, in a namespace with the devices that the bridge's ports lead to.
 
 It is started, crashed, and its counters are read.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The demo of the agent: under load a name server is killed and comes back. When is it seen, what moves, what is lost?"""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the clients and the agent saw of a name server that was killed and came back, as figures, JSON and words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build a lab, remove it, and report its status."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Names, paths and addresses that belong to the lab."""
 
 from __future__ import annotations

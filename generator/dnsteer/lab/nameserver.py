@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The name servers: one NSD for each backend, in the backend's namespace."""
 
 from __future__ import annotations

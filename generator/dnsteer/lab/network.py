@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build a topology: namespaces, virtual Ethernet pairs, bridges, addresses, routes and static neighbours.
 
 By `ip -batch`, and not by pyroute2: with ten namespaces, nine links and 360 addresses and routes that took three to five

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lab's own Open vSwitch: a private database and switch daemon in the switch's namespace, without a bridge.
 
 And the flows of the direct path, by which queries to one backend bypass the load balancer: frames for one of the

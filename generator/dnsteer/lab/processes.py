@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find and end the processes of a lab, and no others."""
 
 from __future__ import annotations

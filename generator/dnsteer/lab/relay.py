@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lets the machine reach a port of a namespace: connections that come in on a socket from outside go on to that port.
 
 Its command runs in the namespace, with a listening socket of the machine's: a socket stays in the namespace that it was made

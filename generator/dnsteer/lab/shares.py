@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The share of the queries that each name server should get, and its tolerance."""
 
 from __future__ import annotations

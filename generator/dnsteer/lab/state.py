@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The lab's state file, for the commands that use the lab, and the lock that only one builder or remover can hold."""
 
 from __future__ import annotations

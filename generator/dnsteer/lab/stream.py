@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A steady stream of queries from fixed source ports, and what came of each. Its command lives in a client's namespace.
 
 The stream is open: a query is sent when its time has come, whatever happened to those before, and none is sent again. Where

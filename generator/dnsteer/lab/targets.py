@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The targets of the demo's load: every address and plain DNS service of every VIP."""
 
 from __future__ import annotations

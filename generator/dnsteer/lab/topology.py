@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The network that a spec needs around its switch. A pure function of the spec: nothing is created here.
 
 Every uplink has a fabric (a learning bridge) with its client and the backends behind it. A backend with a port of its own

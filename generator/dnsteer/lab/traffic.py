@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Send queries in a running lab, one with kdig or many with dnsperf, and read the name servers' counters."""
 
 from __future__ import annotations

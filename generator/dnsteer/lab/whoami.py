@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find out which server answers, from many addresses: a script for a client's namespace that uses only the standard library.
 
 Standard input: {"server", "port", "transport", "name", "asks": [[address, source port or 0], ...]}. Standard output: for

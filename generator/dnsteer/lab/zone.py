@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The zone that the lab's name servers serve, and queries for it."""
 
 from __future__ import annotations

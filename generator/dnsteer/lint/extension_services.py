@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings about traffic through the extension: lint cannot judge its offload, it costs passes, and drops fragments."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Finders, functions that yield findings of the codes that they declare, and their input, the LintContext."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A lint finding and its code, and the spec's `lint.accept` entries: what they cover, and those that cover nothing."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings about masks: a bound above the budget, with its causes, and masks observed outside the computed bound."""
 
 from __future__ import annotations

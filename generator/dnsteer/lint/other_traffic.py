@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings about traffic besides queries and answers: fragments, ARP, drops, port scans; and flows that cannot be parsed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All finders of lint in their order, and the report: their findings and totals."""
 
 from __future__ import annotations

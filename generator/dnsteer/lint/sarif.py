@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings as SARIF 2.1.0, the format that code-review tools read (OASIS Standard, 27 March 2020)."""
 
 from __future__ import annotations

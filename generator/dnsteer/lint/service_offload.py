@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings about the usual queries and answers of services: offload, passes, rule width and number of rules."""
 
 from __future__ import annotations

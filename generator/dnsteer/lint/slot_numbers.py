@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings about the number of slots: more bring shares nearer to the weights, fewer save hardware rules."""
 
 from __future__ import annotations

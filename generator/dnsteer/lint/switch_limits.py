@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Findings about the switch as a whole: limits on totals over all flows, and the machine setup that verdicts assume."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics of the agent's own work. Needs prometheus_client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One reading of a switch for /metrics: its counters, and the record as the agent knows it.
 
 The table of slots, by far the largest, is never read: slots are computed from the record. Flows that drop all have one

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the datapath from ovs-vswitchd: megaflows, masks, hits, upcalls, recirculations, and what is in hardware."""
 
 from __future__ import annotations

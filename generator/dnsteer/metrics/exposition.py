@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Metrics as text. The library takes longer to write them than it takes to read them, so the last page is used again.
 
 Most of a page are series that are there each time: of these only the value is written anew.

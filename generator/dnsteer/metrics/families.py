@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every metric, defined once: /metrics, docs/metrics.md and the Grafana dashboard are made from this list.
 
 Names keep to Prometheus's conventions: base units, `_total` for counters, `_info` for labels that are a value.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a metric is: its name, type, labels and bound, and how the dashboard draws it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Observers of the agent: what it does is reported once to all of them, the log, the metrics, and the snapshots of pages."""
 
 from __future__ import annotations

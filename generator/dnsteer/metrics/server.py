@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """/metrics over HTTP, inside the agent's event loop; the switch is read in a thread of its own.
 
 Ten scrapers cost as much as one: a reading that is less than a second old, or under way, is shared. That of a large spec is

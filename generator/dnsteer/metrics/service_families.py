@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of packets (of VIPs, backends, drops and ports), of pools, and of health checks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metrics of the switch (its record and its datapath) and of the agent's own work."""
 
 from __future__ import annotations

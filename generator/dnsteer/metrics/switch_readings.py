@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters of ports, and OVS-DOCA's own metrics, as the switch prints them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Supervised asyncio tasks: none ends, or fails, unnoticed."""
 
 from __future__ import annotations

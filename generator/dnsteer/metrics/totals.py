@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Monotonic totals of counters that restart at 0 when a flow is replaced or the switch restarts."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Forwarding modes, a module each; no code elsewhere depends on which mode a VIP has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The interface of a forwarding mode: how queries reach a backend and how its answers come back, as rows of the tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Direct server return: the backend owns the VIP, and only the query's destination MAC changes to the backend's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Types that modes use for the extension: the services and targets of its program, and the pipes made for them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """IP in IP: the extension tunnels the query to the backend, which owns the VIP (RFC 2003, RFC 2473)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stateless NAT: the query's destination becomes the backend's address, the answer's source the VIP's."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Stateless translation: the extension translates IPv4 queries to IPv6, and the answers back (RFC 7915, RFC 6052)."""
 
 from __future__ import annotations

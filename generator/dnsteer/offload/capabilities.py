@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The model of a capability profile: what the hardware under an Open vSwitch flavor takes, each statement with its source.
 
 `ovs/profiles/*.yaml` are such profiles, `ovs/profiles/schema.json` is the JSON Schema of the model.

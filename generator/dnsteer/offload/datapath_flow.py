@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A datapath flow as typed data, parsed from a line of `dpctl/dump-flows` of any flavor."""
 
 from __future__ import annotations

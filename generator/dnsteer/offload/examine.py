@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load a spec into the private switch, send representative traffic, and judge every datapath flow that results."""
 
 from __future__ import annotations

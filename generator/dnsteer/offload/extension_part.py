@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension's part of a path: between the bridge's two extension ports, another program handles the packets.
 
 No profile judges that part, since it is not a datapath flow. Known are only the program's hardware needs, from the plan, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read a switch's datapath flows again and again at bounded cost: only the busiest are judged."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Judge by a capability profile whether a datapath flow is offloaded, and why or why not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare the datapath flows that a running switch has in hardware with its profile's prediction."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What verdicts depend on in addition to the flows: connection tracking, the ports' kinds and their eSwitches."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Find the owner of a datapath flow: the service whose queries or answers it carries."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One path of packets through the switch: the judged datapath flows summed up in the numbers that capacity needs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Capability profiles from ovs/profiles: find one by flavor or name, merge it over its base, and report errors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The size of a match in hardware, and how OVS-DOCA splits one that is too wide for a rule.
 
 OVS first tries the full match in one rule. If the library refuses it because of its size, the first rule matches the fields

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bridge and ports that OVSDB must have for a plan, as one value that scripts and apply both use, and their MTU."""
 
 from __future__ import annotations

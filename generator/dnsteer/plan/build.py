@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the plan of a spec."""
 
 from __future__ import annotations

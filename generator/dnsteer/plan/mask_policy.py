@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which fields dropped packets must unwildcard, so that all packets of a kind have the same mask.
 
 Open vSwitch's classifier looks at as few bits as tell that a flow does not match: of an address just missed at bit 20, the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest IPv4 fragment that the connection tracker accepts: NAT answers in smaller ones are lost.
 
 Open vSwitch takes none below 1,200 bytes by default, and can be told to take some down to 400. It forgets that with the

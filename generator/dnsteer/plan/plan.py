@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The plan: the content of the bridge's tables as rows, which templates render as flows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The slots of pools: which backend each names, how far shares deviate from the weights, and which numbers pools keep.
 
 Another number of slots moves many clients of a pool. So a pool keeps the number that it was applied with, also when a newer

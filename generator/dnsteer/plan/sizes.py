@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hardware that a plan needs, counted from its rows: bring-up sizes tables and connection tracking by it."""
 
 from __future__ import annotations

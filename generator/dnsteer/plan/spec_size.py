@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Estimate the size of a plan from the spec alone, so that one that is too large is not made."""
 
 from __future__ import annotations

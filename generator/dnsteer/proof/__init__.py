@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sends packets through a private switch and checks every byte."""

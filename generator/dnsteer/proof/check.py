@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Prove a spec: send packets through its flows on a real switch and compare every byte with the reference.
 
 The spec is evaluated twice, by code that shares nothing. One part makes the plan, renders the flows and loads them into a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The result of a check: its failures, its counts, and the switch's warnings."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare with the reference what a switch does, byte for byte, and which backend each slot of the extension has."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A client's query and the answer to it, as frames. Without scapy, which takes memory that a daemon should not use."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explain the path of one client's query, from the switch's own trace and from a packet that is actually sent."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Describe packets as text: a one-line summary, and the fields in which two packets differ."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Atomic writes: a file is written completely or left as it was, and errors name it."""
 
 from __future__ import annotations

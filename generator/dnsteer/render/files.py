@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The files of `dnsteer render`: a plan as commented text that ovs-ofctl and ovs-vsctl can load."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Check that what templates rendered are flows of the plan, with actions whose result `check` sees."""
 
 from __future__ import annotations

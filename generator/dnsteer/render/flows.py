@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan -> flows and groups: as commented text for people, and as the lines that the switch prints, for comparison."""
 
 from __future__ import annotations

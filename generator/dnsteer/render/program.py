@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plan -> the extension's program, a JSON file that follows datapath_ext/program.schema.json."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The types of what templates name: rows, plan and mask policy, followed through loops, assignments, filters and macros.
 
 A template is rendered for one spec, which may not lead to each of its lines; here all of them are read.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jinja2 set up for flows: undefined names are errors, and numbers are printed as ovs-ofctl prints them.
 
 Templates of tables and groups look like the flows that they produce. `@name` is replaced when a template is loaded, so it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read the facts of a report from a switch. What cannot be read is named, and the rest is read all the same."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Leave addresses, notes or people out of a report that others may read."""
 
 from __future__ import annotations

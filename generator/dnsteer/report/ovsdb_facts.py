@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Facts of OVSDB about a switch and one bridge, in the layout of `ovs-vsctl show`."""
 
 from __future__ import annotations

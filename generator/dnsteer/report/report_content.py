@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The content of a report: the tables of a switch, bounded, for the template."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The base assignment: exact shares by weight, little movement. Pure functions of names, weights and size.
 
 How many slots a member gets: largest remainders (Hamilton's method), so the counts are as near to the weights as whole

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many dp_hash values Open vSwitch spreads over the buckets of a select group: at least 16, newer releases use more.
 
 For groups whose buckets all have the same weight, as ours do (ofproto-dpif.c, group_setup_dp_hash_table). "Newer" are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Maintenance: backends of a running switch that are out, or have another weight, since when, by whom and why.
 
 The overlay is state, like the spec: the tables are a function of both, and change over time only when the overlay does.

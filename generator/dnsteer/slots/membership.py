@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A pool's members and the settings that its slots depend on, separate from the spec so that they can be recorded."""
 
 from __future__ import annotations

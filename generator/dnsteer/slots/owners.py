@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The backend of each slot: the base assignment of the pool's members with the overlay applied."""
 
 from __future__ import annotations

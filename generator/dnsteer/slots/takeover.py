@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Slot assignment while backends are down or drained: only the slots of these backends move, to the others."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Weights that a running pool has instead of the spec's: the slots with them, and on the way to them. Pure functions."""
 
 from __future__ import annotations

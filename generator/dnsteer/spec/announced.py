@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which addresses a spec wants to be announced, and how."""
 
 from __future__ import annotations

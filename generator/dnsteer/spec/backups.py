@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The backends of a pool's backup as members of the pool: they stand by with weight 0 until the agent gives them theirs.
 
 So all flows and probes of them are there, and are proven, before they are needed; then only slots move.

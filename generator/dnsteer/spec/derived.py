@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Defaults of a spec that depend on other fields, in one place, and limits of flavors."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read YAML into plain values while remembering the line of every one of them.
 
 The YAML accepted is the part that people write: mappings, sequences and scalars. Anchors, aliases, merge keys, tags and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A first spec for a site: commented YAML from what is known of the site, to be checked and edited. Pure functions."""
 
 from __future__ import annotations

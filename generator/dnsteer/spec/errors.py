@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors of a spec: the place, what was found, what was expected, and what to do."""
 
 from __future__ import annotations

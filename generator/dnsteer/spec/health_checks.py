@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The services that health checks are about, and what a check asks and expects where the spec leaves it out.
 
 The defaults fit what servers answer as their distributions ship them (docs/servers.md).

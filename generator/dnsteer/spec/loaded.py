@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A spec with the document that it came from: while it is checked, and once it is valid, with its digest."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turn pydantic's validation errors into findings: one per mistake, with the line and what was found."""
 
 from __future__ import annotations

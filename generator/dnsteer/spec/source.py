@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Read a file or standard input that the operator named, in bounded time and memory."""
 
 from __future__ import annotations

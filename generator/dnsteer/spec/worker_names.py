@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The names of workers. Without pydantic, for the quick verbs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workers: several servers of one host, on neighbouring ports. Each becomes a backend of its own once the spec is read.
 
 So slots, weights, health, maintenance and balance treat a worker as any other backend. Only forwarding by NAT and what asks

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Errors of the YAML parser in the operator's words, with advice."""
 
 from __future__ import annotations

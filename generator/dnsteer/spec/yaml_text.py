@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A value of the spec as YAML, with the keys that the operator gave."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent of a bridge knows, and whether there is an agent that can be asked.
 
 The agent tells it at its control socket as JSON (`TargetSwitch.ask_agent`), from memory, whatever else it does. The other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packet counters of a running switch: those of the VIPs' services and of the backends, from two of its tables.
 
 The switch adds up what its datapath counted only now and then: Open vSwitch every half second, where nothing else is set

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The state and the counters of a switch's extension."""
 
 from __future__ import annotations

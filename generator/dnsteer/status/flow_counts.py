@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets of single flows by their cookies, of the buckets of one group, and of the slots of one pool.
 
 Never of a whole table, nor of all pools.

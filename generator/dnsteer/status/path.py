@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The path of one query through the running switch, by the switch's own trace and its flows' counters. Changes nothing.
 
 What should happen is computed from the record, as `check` and `explain` do; where the switch does something else, it shows.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pools of a switch: state, slots and rates of their backends, from the record and the counters."""
 
 from __future__ import annotations

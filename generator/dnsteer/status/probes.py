@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queries that make every backend of a running switch answer: by each VIP address and service, or directly.
 
 A pool that selects by the client's source port is asked from ports of each backend's slots. Where another hash, or chance,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Packets and queries per second, from two samples of the counters."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The record of a switch: as far as it can be read, with the damage named; and the spec that is applied by it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Observes a switch once or repeatedly: its record, whether the tables match it, its counters and what drifted."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The status of a switch at one time, and the part of it that is about some of its pools, backends and VIPs."""
 
 from __future__ import annotations

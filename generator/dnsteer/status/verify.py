@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compare a running switch with a spec and name every difference, with the spec line behind it. Changes nothing."""
 
 from __future__ import annotations

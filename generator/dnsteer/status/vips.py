@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The VIPs of a spec with the rates of their services and addresses."""
 
 from __future__ import annotations

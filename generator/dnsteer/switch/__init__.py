@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """A running Open vSwitch: its OVSDB, its OpenFlow tables, and private instances of it."""

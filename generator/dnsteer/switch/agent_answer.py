@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ask the agent of a bridge what it knows, at its control socket. The agent answers from memory, whatever else it does.
 
 The protocol is in docs/agent.md. An agent of another version is asked too: it tells what the reader

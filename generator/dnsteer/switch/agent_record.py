@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the agent of a bridge keeps in its record.
 
 That is what it knows, for those on other machines; checks that fail again and again, so that the hold of their backends

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The bridge and its ports in OVSDB: differences from a spec, setting it up, and undoing that."""
 
 from __future__ import annotations

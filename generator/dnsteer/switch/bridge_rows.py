@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bridge, its ports and its tables as OVSDB has them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The capture of a bridge in OVSDB: two mirrors with a port each, and who captures what until when.
 
 The process that captures holds a lock of the database server's, which goes when the process does, even by kill -9: whoever

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the control socket of a bridge's agent is, for the agent and for those who look for one."""
 
 from __future__ import annotations

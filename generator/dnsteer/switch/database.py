@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch's OVSDB, through ovsdbapp: the bridge, its ports and settings. The record is in session.py."""
 
 from __future__ import annotations

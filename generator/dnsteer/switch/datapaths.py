@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The datapath of a bridge: its name, as ovs-vswitchd has it, and whether it gets megaflows.
 
 OVS-DOCA of DOCA 3.5 makes `doca@ovs-doca` of bridges whose datapath type is `netdev` (recorded on a BlueField-3); earlier

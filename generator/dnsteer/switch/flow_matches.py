@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which packets two flows have in common, by their matches as ovs-ofctl prints them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Flows of others in dnsteer's tables, and what they do to the packets of the spec.
 
 A flow of others that comes before dnsteer's takes their packets, whatever dnsteer's tables hold: nothing is missing there

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest IPv4 fragment that the connection tracker of a running switch accepts: read, compare, set."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A mask of the datapath: the bits of a packet that a megaflow matches, by field of Open vSwitch's classifier.
 
 Two megaflows with the same mask share one hash table of the datapath (a subtable), each further mask costs every packet one

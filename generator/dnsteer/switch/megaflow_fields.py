@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The match of a datapath flow by field, each with value and mask, in one form for all kinds of fields."""
 
 from __future__ import annotations

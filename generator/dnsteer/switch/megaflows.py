@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Datapath flows, as the switch shows them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A bridge's OpenFlow tables: dump them, and change them in one atomic bundle, by ovs-ofctl."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private Open vSwitch: its own OVSDB, sockets and run directory, unprivileged, removed after use.
 
 Where the process was killed, the next start of one removes it.

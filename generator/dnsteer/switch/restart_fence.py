@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ties a bundle to the tables that it was made for: the switch refuses it after a restart.
 
 A bundle holds only what changes. On the empty tables of a restarted ovs-vswitchd it would leave a few flows, and among them

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The role of a switch among several with the same VIPs on one network, as the record of its bridge has it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """JSON-RPC with a time limit: for ovsdb-server's schema and for ovs-vswitchd's control socket.
 
 The ovs library has both too, but waits for ever for an answer, and reads long ones character by character in Python.

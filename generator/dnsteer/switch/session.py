@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The record of a switch in its OVSDB: the last states with their specs, the overlay, a pending change, and the lock.
 
 What is small stands in the bridge's external_ids. The specs stand in rows of Flow_Table that belong to the bridge, for

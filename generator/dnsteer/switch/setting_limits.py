@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which values of a setting leave so little of the traffic that they count as differences and not as somebody's choice."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Settings other than flows and groups that can stop or change traffic, as one list: `SETTINGS`.
 
 To add a setting is one entry there: it is then read, named by `verify` and `status`, and put right by `apply` where it is

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Requests to end (Ctrl-C, SIGTERM): deferred where something would be left behind, and passed on to child processes."""
 
 from __future__ import annotations

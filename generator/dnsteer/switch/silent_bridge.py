@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether a switch forwards whose OpenFlow is silent, as ovs-vswitchd's control socket tells.
 
 An ovs-vswitchd that has lost its database lets its bridges rest until it has it again: it answers no OpenFlow, and takes no

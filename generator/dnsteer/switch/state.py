@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Values that are recorded of a switch: applied states, and the record of a bridge. Damage is found when read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The changes that turn a bridge's tables into planned or earlier ones, those with other table numbers included."""
 
 from __future__ import annotations

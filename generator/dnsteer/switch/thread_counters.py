@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the threads of the userspace datapath have counted, as ovs-vswitchd prints it.
 
 Open vSwitch up to 3.7 has `dpif-netdev/pmd-stats-show` for this. 4.0 has that name still, but answers what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TLS for `ssl:` remotes: dnsteer's key and certificates, and the meaning of failures.
 
 Imported only where such a remote is used, since Python's ssl takes its time to load.

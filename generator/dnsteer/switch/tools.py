@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open vSwitch's programs: where they are, and running them so that a failure says what to do."""
 
 from __future__ import annotations

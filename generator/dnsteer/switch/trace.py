@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`ofproto/trace`: the flows that a packet matches in a switch's tables, and what leaves. It changes nothing there."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The control socket of a running ovs-vswitchd, which `ovs-appctl` uses: datapath flows and statistics come from there."""
 
 from __future__ import annotations

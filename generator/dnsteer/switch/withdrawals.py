@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """VIPs that people have withdrawn from routing, as the record of a bridge has them."""
 
 from __future__ import annotations

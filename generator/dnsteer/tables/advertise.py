@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table advertise: the second half of a neighbour advertisement."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """State shared by the row builders: the spec, its objects' numbers, its pools with their slots, and the rows so far."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Cookies and numbers for names, and the subjects that cookies stand for.
 
 Numbers are stable across runs and machines, and unaffected when other objects come and go.

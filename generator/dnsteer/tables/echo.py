@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table echo: answers echo requests for VIPs and gateways."""
 
 from __future__ import annotations

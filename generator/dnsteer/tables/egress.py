@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table egress: sets the MAC addresses and outputs the packet."""
 
 from __future__ import annotations

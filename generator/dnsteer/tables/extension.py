@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table extension: sends packets that the extension returns to the ports of its backends."""
 
 from __future__ import annotations

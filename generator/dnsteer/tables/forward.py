@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table forward: rewrites a query for its backend. The forwarding modes make its rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table fragment: fragments of answers that come from the connection tracker."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table ingress: tells neighbour requests, echo requests, queries and answers apart."""
 
 from __future__ import annotations

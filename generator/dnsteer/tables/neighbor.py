@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table neighbor: answers ARP requests and neighbour solicitations for VIPs and gateways."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The pipeline: its tables with their OpenFlow numbers, in the order in which packets pass through them."""
 
 from __future__ import annotations

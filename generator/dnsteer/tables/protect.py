@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table protect: drops ports that no service has, by a few bits. The mask policy supplies the bits that its flows match."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table return: rewrites answers to come from the VIP. The forwarding modes make its rows. (`return` is a keyword.)"""
 
 from __future__ import annotations

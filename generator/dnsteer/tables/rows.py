@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of a plan by their type: tables and forwarding modes add them, templates get those that their table uses."""
 
 from __future__ import annotations

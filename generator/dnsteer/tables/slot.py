@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table slot: the backend of each slot. A pool with selection dp-hash has a group instead, with one bucket per slot."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table state: the cookie of its only flow identifies the spec and overlay that the tables were built from."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The description of a pipeline table: what it matches and does, its registers, and the rows that its template renders."""
 
 from __future__ import annotations

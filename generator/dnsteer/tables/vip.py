@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Table vip: finds the service of a query, and with source-port selection its slot."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Items of attention that only the agent knows: failing backends, panics, VIPs that are not announced, troubles."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Items of attention, most urgent first, each with the commands that show or fix it.
 
 They are most warnings of `dnsteer status`, and what only the agent knows.

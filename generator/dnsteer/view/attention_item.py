@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An item of attention: its level, its text, and the commands that show or fix it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts over time as SVG paths, for charts.html: stacked bands, lines, and marks at moments. Pure functions."""
 
 from __future__ import annotations

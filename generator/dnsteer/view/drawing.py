@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """SVG paths of rates over time (sparklines) and of the slots of a pool. Pure functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Self-contained HTML files: the style is inline, there are no scripts, and their security policy allows nothing else."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Addresses masked or replaced in any text: flows, messages, specs, notes."""
 
 from __future__ import annotations

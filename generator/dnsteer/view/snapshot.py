@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Snapshots of a switch, and the recorder that makes them of what the agent reports.
 
 `dnsteer status` gets one by the control socket, and the console shows one. Each value is replaced as a whole and never

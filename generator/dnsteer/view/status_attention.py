@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Items of attention from a `Status`, without an agent: those of the console, and whether an agent runs."""
 
 from __future__ import annotations

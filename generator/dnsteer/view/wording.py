@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Numbers, times and words of pages and reports. The browser's copy for live numbers is `number` in assets/console.js."""
 
 from __future__ import annotations

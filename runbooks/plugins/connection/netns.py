@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connection plugin: run a host's commands in a network namespace of this machine."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
 """Module: ask DNS questions with kdig or dig, and fail unless every one is answered as expected."""
 
 from __future__ import annotations

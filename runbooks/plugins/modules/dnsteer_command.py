@@ -1,4 +1,5 @@
 #!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
 """Module: run dnsteer, read the JSON that it prints, and say in short lines why it failed."""
 
 from __future__ import annotations

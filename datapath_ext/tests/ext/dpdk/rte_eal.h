@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What platform_dpdk.c needs of DPDK, declared here for a test that records its calls. */
 #ifndef RTE_EAL_H_
 #define RTE_EAL_H_

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef RTE_ETHDEV_H_
 #define RTE_ETHDEV_H_
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #ifndef RTE_MBUF_H_
 #define RTE_MBUF_H_
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of the agent that announces VIPs while they work, and withdraws those that do not."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """BIRD's control socket, as birdc uses it: a command in a line, and replies that each begin with a code of four digits."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The routes of VIPs in BIRD: the file that it includes, a static protocol of each family, and the command to read it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why a VIP does not work, and whether it stays announced all the same.
 
 Pure functions of the spec, the overlay, health and the state of the switch.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Withdraw routes that nobody keeps: those that an earlier spec had elsewhere, and those of an agent that was killed."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What becomes of each VIP: announced, withdrawn by people or for health, or held back; when and why.
 
 A VIP that fails again and again is held back longer each time. Only its own failures count for that: people who withdraw it,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The part of the agent that balances load: it reads counters and metrics, and moves slots where decisions say so."""
 
 from __future__ import annotations

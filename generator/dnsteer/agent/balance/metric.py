@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The values of a metric by backend: smoothed, and forgotten once no further ones come."""
 
 from __future__ import annotations

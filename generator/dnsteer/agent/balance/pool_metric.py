@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The metric of one pool's backends, wherever it comes from."""
 
 from __future__ import annotations

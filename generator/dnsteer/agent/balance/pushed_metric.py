@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A metric that backends send: POST /load/POOL/BACKEND with a number."""
 
 from __future__ import annotations

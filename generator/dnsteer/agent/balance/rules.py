@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """By what a pool's load is balanced: each rule decides from what was counted, and says why."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A metric that is scraped from a page of each backend in Prometheus's format: only the wanted series are read, each once.
 
 The page is a server's, which may be broken or hostile: what is read of it is bounded, and takes time in proportion to it.

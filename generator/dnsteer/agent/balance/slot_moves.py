@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which slots move so that each backend gets the packets that its weight says: a pure function of what was counted.
 
 As in RSS++ (Barbette et al., CoNEXT 2019), what moves are the parts into which a hash has divided the clients, and few

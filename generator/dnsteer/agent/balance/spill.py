@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which slots busy backends give to another one that has none of its own, and which they get back: a pure function.
 
 As in P4Mite (an accelerator beside a server takes new connections while the server is above a threshold), by slots: those of

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes: what is asked of a backend, how, and whether its answer is good."""

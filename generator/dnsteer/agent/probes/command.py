@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes by a command's exit code. Whatever the command has started is ended with it: it is a process group of its own."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DNS queries by HTTPS (RFC 8484). HTTP clients cannot bind a source port, so this is one request by HTTP/2 alone."""
 
 from __future__ import annotations

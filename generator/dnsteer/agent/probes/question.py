@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The query of a health check, encoded once, and the judgement of an answer.
 
 Most answers are the same each time, so an answer is compared with the last good one first, byte by byte; dnspython reads

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DNS queries by QUIC (RFC 9250), by a socket of our own: aioquic does the protocol and no I/O."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """When each VIP is asked: a pool with many of them must not cost as many probes, nor may one be forgotten.
 
 A backend's check asks its first VIP at each interval, and one other by turns: twice the probes of a single VIP. While the

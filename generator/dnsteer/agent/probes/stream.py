@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes by TCP, TLS, HTTPS and QUIC, each by a new connection, and by a command: a task that ends within the time-out."""
 
 from __future__ import annotations

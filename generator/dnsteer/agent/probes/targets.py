@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is probed: every backend of a pool with health checks, by each check, in each family."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Connections to a target by TCP and TLS, and DNS queries by them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DNS probes by UDP: one connected socket per target, so that what one backend sends cannot crowd out another's answers."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension: its program is installed, starts with what the spec says, and runs."""
 
 from __future__ import annotations

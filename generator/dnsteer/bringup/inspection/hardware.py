@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The NIC: its physical functions, their eSwitch, scalable functions, and the way to memory."""
 
 from __future__ import annotations

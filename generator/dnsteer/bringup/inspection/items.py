@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All items of a machine, in the order in which bring-up goes."""
 
 from __future__ import annotations

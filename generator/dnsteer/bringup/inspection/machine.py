@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is inspected: files below a root, and the output of programs. Both can be recorded ones."""
 
 from __future__ import annotations

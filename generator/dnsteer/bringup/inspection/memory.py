@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory and cores: huge pages, their file system, and cores for PMD threads."""
 
 from __future__ import annotations

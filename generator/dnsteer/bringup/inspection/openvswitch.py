@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Open vSwitch: the program, its database, the settings, the bridge and its ports."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """How many masks traffic can make of the tables: an upper bound, computed from the flows."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The upper bound on the masks that any traffic can create with a plan's tables."""
 
 from __future__ import annotations

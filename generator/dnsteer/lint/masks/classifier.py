@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An OpenFlow table as Open vSwitch's classifier stores it, and what a failed lookup may have unwildcarded.
 
 Flows with the same fields and masks form a subtable. A lookup visits the subtables by descending highest priority until no

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """OpenFlow's field names, and the fields of Open vSwitch's classifier that they refer to."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A flow's match and its actions, parsed from ovs-ofctl's syntax into the bits of fields.
 
 Actions are parsed by Open vSwitch's own library (ovs.flow), matches are not: nearly every flow has a different match (27,000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sets of masks, stored as the possible masks of each field; the set is all combinations of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Follow all paths of all packets through the tables and collect what each unwildcards.
 
 Packets are distinguished by port, ethertype, VLAN, protocol, fragment and destination MAC, as far as flows match these. Any

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the extension's part of a plan."""
 
 from __future__ import annotations

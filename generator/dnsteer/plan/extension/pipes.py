@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The hardware resources of the extension's program: its pipes, their entries, and a packet's path through them.
 
 Counted from the plan as datapath_ext/src does it (its README draws the pipes). An entry is one rule that the program asks

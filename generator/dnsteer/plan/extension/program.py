@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The extension's part of a plan: what Open vSwitch exchanges with it, and what its program does."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
 """A private switch that packets are put into."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Run the extension's program on the software model in a separate process, with frames in and out through pipes."""
 
 from __future__ import annotations

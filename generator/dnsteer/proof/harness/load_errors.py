@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Explain why a private switch does not hold the flows loaded into it, with the line of the template."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Load a plan into a private switch, send frames into it, and read the frames that leave and the megaflows they caused.
 
 If the plan has an extension, its program runs too: it gets the frames that the bridge sends to the extension's ports, and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute what the extension does with a packet, from the spec alone (docs/forwarding.md, section 5)."""
 
 from __future__ import annotations

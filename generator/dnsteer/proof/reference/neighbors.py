@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The packets that the switch answers itself: ARP requests, neighbour solicitations and echo requests."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames, and the result expected for each."""
 
 from __future__ import annotations

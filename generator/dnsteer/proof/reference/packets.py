@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What must leave the bridge for a frame that enters it, computed from the spec alone (docs/forwarding.md).
 
 Nothing here depends on the flows. `dnsteer check` sends frames through a real switch and compares the result with this.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a query's slot is chosen: one class for each selection, and SELECTIONS, which maps the spec's keywords to them.
 
 A slot is predicted only with `source-port`. With the others a query may reach any backend of the service, and only several

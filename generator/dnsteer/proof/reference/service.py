@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A service of a VIP, the backends that its queries reach, and the interfaces of its selection and its forwarding mode."""
 
 from __future__ import annotations

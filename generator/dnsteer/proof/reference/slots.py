@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Compute the backend of each slot from the documented rule (docs/slots.md), without the code that makes the tables.
 
 `dnsteer.plan` computes the same for the flows; since no code is shared, a mistake there shows up as a difference. The

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The services of a spec, and the backend of each of their slots."""
 
 from __future__ import annotations

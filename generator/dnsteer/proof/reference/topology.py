@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The balancer between its ports: MAC addresses, uplinks, and where answers leave."""
 
 from __future__ import annotations

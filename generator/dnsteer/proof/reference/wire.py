@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames as bytes: where the headers are, checksums, and rewriting addresses and ports.
 
 Rewriting patches the bytes that change and leaves all others as they came in. A dissect-and-rebuild library may write a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which slots of each service the check queries: all, or, if those are too many, a subset that proves as much.
 
 The tables choose in two steps: a packet's service determines its pool and copies the bits of the slot; then pool and slot

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Build the frames that clients and backends send, each of them unique.
 
 Scapy builds one frame of each layout and one DNS message of each kind; all others are copies with their own addresses,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames that the switch must drop."""
 
 from __future__ import annotations

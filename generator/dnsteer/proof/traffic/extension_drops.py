@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames that the switch sends to the extension and that it drops; and frames from its ports that it would never send."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """ARP requests, neighbour solicitations and echo requests, in usual and unusual forms."""
 
 from __future__ import annotations

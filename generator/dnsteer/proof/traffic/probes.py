@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Probes of the agent and the answers to them, for every backend, and similar packets that must be dropped."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The senders of test frames: clients behind the uplinks, and the backends whose answers pass the switch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Test slots that are not predicted: queries that show how they are chosen, and the checks over all those queries."""
 
 from __future__ import annotations

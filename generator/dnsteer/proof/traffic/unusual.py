@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Queries and answers with unusual headers, sizes or flags: most are forwarded like any other."""
 
 from __future__ import annotations

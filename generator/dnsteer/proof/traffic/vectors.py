@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The frames that prove a switch: every address, service, slot and backend of a spec, and what must be dropped.
 
 No two expected frames are alike, so a frame that leaves is identified by its bytes. Fragments come in complete sets.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How routers learn of VIPs: by BGP, through BIRD on this machine. docs/announce.md explains it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How a pool's load is balanced while it runs, and where the metric for it comes from. docs/balance.md explains it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the spec says about the machine of the switch, for `dnsteer bringup`. None of it changes a flow."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the spec says about the extension: the DOCA Flow program that serves VIPs which OpenFlow cannot express."""
 
 from __future__ import annotations

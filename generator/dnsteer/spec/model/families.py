@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The two address families, and the ways to reach a backend by them. Without pydantic, for the quick verbs."""
 
 from __future__ import annotations

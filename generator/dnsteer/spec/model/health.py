@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Health checks of a pool: what is asked, what a good answer has, what the agent does then. docs/agent.md explains them."""
 
 from __future__ import annotations

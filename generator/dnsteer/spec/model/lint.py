@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the spec says to `dnsteer lint`: findings that are accepted, and the budget of masks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the parts of the spec have in common: strictness, numbers, times, shares, lists, mappings by name, devices."""
 
 from __future__ import annotations

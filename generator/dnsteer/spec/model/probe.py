@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The port by which the agent's probes enter the bridge, to take the path of clients."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The spec as the operator writes it: a switch, pools of backends, and VIPs. docs/spec.md is generated from here."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Scalar types of the spec: names, MACs and IP addresses, each with a message that says what is expected."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Run each command into a file of its own and pack them. A command that fails is noted in SUMMARY and stops nothing.
 # Environment: COLLECT_TO (folder), COLLECT_NAME, COLLECT_DNSTEER, COLLECT_FOLDER (of the specs), COLLECT_LOGS (folder),
 # COLLECT_LOG_LINES, DNSTEER_DB; where there is one: DNSTEER_OPENFLOW, DNSTEER_PRIVATE_KEY, DNSTEER_CERTIFICATE, DNSTEER_CA_CERT.

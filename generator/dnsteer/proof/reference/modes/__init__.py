@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The forwarding modes, one module each, by the spec's word.
 
 To add a mode: a module here with a subclass of `ModeReference` (service.py), and its line in MODES.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`dsr`: the query goes to the backend's MAC address, and nothing changes above Ethernet; the backend answers the client."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`ipip`: the query goes to the backend in an IP-in-IP tunnel (docs/forwarding.md, section 5)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`nat`: queries get the backend's address and port, answers those of the VIP, both statelessly.
 
 Fragments of UDP answers get the VIP's address if the VIP is so configured (docs/forwarding.md, section 4).

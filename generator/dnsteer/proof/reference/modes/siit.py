@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`siit`: IPv4 queries are translated to IPv6 for backends without IPv4, and their answers back (RFC 7915).
 
 docs/forwarding.md, section 5, says how each header field is translated.
