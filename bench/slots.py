@@ -101,7 +101,7 @@ def _exponentials(name: str, slots: int) -> tuple[float, ...]:
 
 
 def ovs_wide(weights: Weights, _slots: int) -> Table | None:
-    """A select group's weighted buckets by dp_hash, in newer releases (plan/hashing.py); the size is OVS's own choice."""
+    """A select group's weighted buckets by dp_hash, in newer releases (slots/dp_hash.py); the size is OVS's own choice."""
     least = -(-sum(weights.values()) // min(weights.values()))
     return _webster(weights, max(least, min(4 * len(weights), OVS_MOST_SLOTS)))
 

@@ -88,7 +88,7 @@ class Status:
         return f"{what} of bridge {record.bridge} is pending: {tables}; the next command that changes the switch settles it"
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object. Without what needs attention (`report/attention.py`)."""
+        """As a JSON object. Without what needs attention (`view/status_attention.py`)."""
         record = self.reading.record
         return {
             "bridge": record.bridge,
