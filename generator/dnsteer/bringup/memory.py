@@ -28,7 +28,7 @@ _ACTION_BYTES = 128
 
 
 @dataclass(frozen=True)
-class HugePages:
+class HugePageReservation:
     """Huge pages of one NUMA node: the size of a page in kB, and how many there must be at least."""
 
     node: int
@@ -45,7 +45,7 @@ class Memory:
     taken: tuple[int, ...]
     why: str
     source: str
-    pages: tuple[HugePages, ...]
+    pages: tuple[HugePageReservation, ...]
 
 
 def buffer_bytes(mtu: int) -> int:
@@ -59,7 +59,7 @@ def memory_of(switch: Switch) -> Memory:
     pages = part.hugepages or Hugepages()
     extension, extended = _extension(switch)
     if switch.flavor not in (Flavor.OVS_DOCA, Flavor.OVS_DPDK):
-        own = (HugePages(0, PAGE_SIZES[pages.size], _pages_for(extension, pages), extended, sources.EXTENSION),)
+        own = (HugePageReservation(0, PAGE_SIZES[pages.size], _pages_for(extension, pages), extended, sources.EXTENSION),)
         return Memory((), "", "", own if extension else ())
     doca = switch.flavor is Flavor.OVS_DOCA
     if part.memory:
@@ -74,7 +74,7 @@ def memory_of(switch: Switch) -> Memory:
         first = found[0]
         source = f"{first.source}; {sources.EXTENSION}"
         more = _pages_for(extension, pages)
-        found = (HugePages(first.node, first.size, first.count + more, f"{first.why}; {extended}", source), *found[1:])
+        found = (HugePageReservation(first.node, first.size, first.count + more, f"{first.why}; {extended}", source), *found[1:])
     return Memory(taken, why, source, found)
 
 
@@ -93,7 +93,7 @@ def _extension(switch: Switch) -> tuple[int, str]:
     return mb, f"{mb} MB for the extension: {each >> 20} MB of actions at each of its ports, and DPDK's own"
 
 
-def _pages(switch: Switch, pages: Hugepages, taken: tuple[int, ...], why: str, source: str) -> tuple[HugePages, ...]:
+def _pages(switch: Switch, pages: Hugepages, taken: tuple[int, ...], why: str, source: str) -> tuple[HugePageReservation, ...]:
     size = PAGE_SIZES[pages.size]
     if not taken:
         mb, why, source = _DOCA_MB[switch.hardware]
@@ -104,7 +104,7 @@ def _pages(switch: Switch, pages: Hugepages, taken: tuple[int, ...], why: str, s
         if pages.count is not None:
             count, why, source = pages.count, f"{pages.count} pages", sources.SPEC
         if mb:
-            out.append(HugePages(node, size, count, why, source))
+            out.append(HugePageReservation(node, size, count, why, source))
     return tuple(out)
 
 

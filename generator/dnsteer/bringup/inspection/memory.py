@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dnsteer.bringup.inspection.machine import Item, Machine
-from dnsteer.bringup.memory import HugePages
+from dnsteer.bringup.memory import HugePageReservation
 from dnsteer.bringup.setup import Setup
 from dnsteer.spec.model.bringup import PAGE_SIZES
 
@@ -24,7 +24,7 @@ def inspect_memory(machine: Machine, setup: Setup, running: bool) -> Iterator[It
     yield from _cores(machine, setup)
 
 
-def _pages(machine: Machine, pages: HugePages, running: bool) -> Item:
+def _pages(machine: Machine, pages: HugePageReservation, running: bool) -> Item:
     """Pages of a node. While no switch runs, pages in use belong to other programs."""
     name = f"huge pages, node {pages.node}"
     folder = f"/sys/devices/system/node/node{pages.node}/hugepages/hugepages-{pages.size}kB"
