@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates how fast hardware forwards a spec's packets, from published measurements (docs/capacity.md)."""
+"""Estimates how fast hardware forwards a spec's packets, from published measurements."""

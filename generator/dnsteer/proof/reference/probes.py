@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes of the agent: what its source port names, and what comes back (docs/agent.md, section 3)."""
+"""Probes of the agent: what its source port names, and what comes back (docs/agent.md, section 4)."""
 
 from __future__ import annotations
 
