@@ -41,7 +41,7 @@ def stop_for(switch: Harness, seconds: float) -> None:
 def stop_until_it_warns(switch: Harness) -> None:
     """Stop it while it has packets to work at; it does not warn when it slept just then."""
     stat = Path(f"/proc/{switch.switch._processes['ovs-vswitchd'].pid}/stat")
-    for nth in range(20):
+    for nth in range(60):
         if any("Unreasonably long" in line for line in switch.switch.complaints()):
             return
         strangers = [
@@ -54,7 +54,7 @@ def stop_until_it_warns(switch: Harness) -> None:
         until = time.monotonic() + 1
         while stat.read_text().rpartition(")")[2].split()[0] != "R" and time.monotonic() < until:
             pass
-        time.sleep(nth * 0.0005)  # on a busy machine it waits for a core first, and does not warn of that
+        time.sleep(nth % 20 * 0.0005)  # on a busy machine it waits for a core first, and does not warn of that
         stop_for(switch, 1.1)
         putting.join()
         switch._sent += len(strangers)

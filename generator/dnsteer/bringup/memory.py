@@ -59,7 +59,9 @@ def memory_of(switch: Switch) -> Memory:
     pages = part.hugepages or Hugepages()
     extension, extended = _extension(switch)
     if switch.flavor not in (Flavor.OVS_DOCA, Flavor.OVS_DPDK):
-        own = (HugePageReservation(0, PAGE_SIZES[pages.size], _pages_for(extension, pages), extended, sources.EXTENSION),)
+        own = (
+            HugePageReservation(0, PAGE_SIZES[pages.size], _pages_for(extension, pages), extended, sources.EXTENSION),
+        )
         return Memory((), "", "", own if extension else ())
     doca = switch.flavor is Flavor.OVS_DOCA
     if part.memory:
@@ -74,7 +76,10 @@ def memory_of(switch: Switch) -> Memory:
         first = found[0]
         source = f"{first.source}; {sources.EXTENSION}"
         more = _pages_for(extension, pages)
-        found = (HugePageReservation(first.node, first.size, first.count + more, f"{first.why}; {extended}", source), *found[1:])
+        found = (
+            HugePageReservation(first.node, first.size, first.count + more, f"{first.why}; {extended}", source),
+            *found[1:],
+        )
     return Memory(taken, why, source, found)
 
 
@@ -93,7 +98,9 @@ def _extension(switch: Switch) -> tuple[int, str]:
     return mb, f"{mb} MB for the extension: {each >> 20} MB of actions at each of its ports, and DPDK's own"
 
 
-def _pages(switch: Switch, pages: Hugepages, taken: tuple[int, ...], why: str, source: str) -> tuple[HugePageReservation, ...]:
+def _pages(
+    switch: Switch, pages: Hugepages, taken: tuple[int, ...], why: str, source: str
+) -> tuple[HugePageReservation, ...]:
     size = PAGE_SIZES[pages.size]
     if not taken:
         mb, why, source = _DOCA_MB[switch.hardware]

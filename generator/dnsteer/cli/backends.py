@@ -88,25 +88,25 @@ def drain(
     if wait is None or dry_run:
         report_change(change, names, dry_run, json, already)
         return
-    if not json:  # what was done is said before the time that waiting takes
-        report_change(change, names, dry_run, json, already)
-    busy = _wait_until_quiet(switch, change, names, wait, json)
+    busy = _report_and_wait(switch, change, names, wait, json, already)
     if json:
         report_change(change, names, dry_run, json, already, {"quiet": not busy})
     if busy:
         raise typer.Exit(Exit.ATTENTION)
 
 
-def _wait_until_quiet(
-    switch: TargetSwitch, change: OverlayChange, names: Sequence[str], wait: float, json: bool
+def _report_and_wait(
+    switch: TargetSwitch, change: OverlayChange, names: Sequence[str], wait: float, json: bool, already: str
 ) -> Mapping[str, float | None]:
     """Those that still get packets after the time to *wait*, in seconds, with how many a second; it is said of them.
 
-    Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
+    What was done is reported before, but as JSON. Raises SwitchError or KeyboardInterrupt, which say that the drain stays.
     """
     drained = {(entry.pool, entry.backend) for name in names for entry in change.entries(name, "drain")}
     say, stays = progress(json), f"{names_text(names)} drained; nothing waits until no packet goes there"
     try:
+        if not json:
+            report_change(change, names, False, json, already)
         from dnsteer.status.switch_observer import busy_text, wait_until_quiet
 
         busy = wait_until_quiet(switch, change.bridge, drained, wait, say)
