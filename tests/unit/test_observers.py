@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dnsteer.agent.event_reporter import EventReporter
+from dnsteer.events.event import COMMON, KINDS
 from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.observer import (
     CALLBACKS,
@@ -34,6 +35,9 @@ class Keeps:
         return lambda *args, **named: self.told.append((name, args, named))
 
 
+FIELDS = {kind.name: {*COMMON, *kind.fields} for kind in KINDS}
+
+
 class Case:
     """Every observer that an agent with a console has."""
 
@@ -45,6 +49,7 @@ class Case:
         self.all.claim_changed("br-dns", held=True)
 
     def _say(self, text: str, event: str, level: str, **fields: object) -> None:
+        assert fields.keys() <= FIELDS[event], f"fields that KINDS does not have for {event}"
         self.lines.append((event, level, text))
         self.fields.append(fields)
 

@@ -32,6 +32,7 @@ from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
+from dnsteer.tables.return_ import NatReturnRow
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table, TemplateError
 
@@ -200,7 +201,8 @@ def test_the_miss_flow_goes_where_the_table_says(table: Table) -> None:
     assert own == (table.name in ("ingress", "state"))
     assert with_miss(source, table).count("priority=0 actions=") == 1
     if not own:
-        assert with_miss(source, table).endswith("priority=0 actions=drop\n")
+        to = "drop" if table.miss == "drop" else "goto_table:@next"
+        assert with_miss(source, table).endswith(f"priority=0 actions={to}\n")
 
 
 def _unreached(templates: Path) -> None:
@@ -214,7 +216,7 @@ def _backwards(templates: Path) -> None:
 
 
 def _no_table(templates: Path) -> None:
-    _edit(templates / "tables" / "slot.j2", "goto_table:@next", "goto_table:@deny")
+    _edit(templates / "tables" / "slot.j2", "goto_table:@next", "goto_table:@nosuch")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def _no_table(templates: Path) -> None:
     [
         (_unreached, "nothing leads to table toy: no template has goto_table:@toy"),
         (_backwards, rf"tables/slot.j2:\d+: table slot \({NEXT}\) cannot lead back to toy \({TOY_NUMBER}\)"),
-        (_no_table, r"tables/slot.j2:\d+: no table @deny; known here: ingress, neighbor, "),
+        (_no_table, r"tables/slot.j2:\d+: no table @nosuch; known here: ingress, neighbor, "),
         (lambda t: None, "table toy has no template tables/toy.j2"),
         (
             lambda t: _edit(t / "tables" / "ingress.j2", "goto_table:@next.echo", "goto_table:@next"),
@@ -477,6 +479,16 @@ def test_rows_are_read_only_when_all_are_made() -> None:
     assert rows.of(int) == []
     with pytest.raises(DefinitionError, match="rows of type int were read before all of them were made"):
         rows.add([1])
+
+
+def test_two_rows_of_one_key_that_differ_are_refused() -> None:
+    row, *_ = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "one-armed-nat.yaml")).rows.of(NatReturnRow)
+    rows = Rows()
+    rows.add([row, row])
+    assert rows.of(NatReturnRow) == [row]
+    rows = Rows()
+    with pytest.raises(DefinitionError, match="two rows of type NatReturnRow have one key and differ: "):
+        rows.add([row, row._replace(vip="192.0.2.99")])
 
 
 def test_a_table_knows_its_file() -> None:

@@ -8,11 +8,11 @@ from dnsteer.tables.table import Table
 TABLE = Table(
     name="protect",
     matches="protocol, low bits of the destination port",
-    does="drops ports that no service has before anything else is matched (the place for deny lists and meters)",
+    does="drops ports that no service has before anything else is matched (the place for deny lists)",
     traffic=("queries",),
     drops="port or protocol of no service",
     flows={
-        "port": "The low 12 bits of a service's port: only those go on. Deny lists and meters would be here too.",
+        "port": "The low 12 bits of a service's port: only those go on. A deny list would be here too.",
         "low": "Other ports are dropped by these 12 bits: one mask for both families, and at most 4,095 megaflows for "
         "each transport and MAC.",
         "miss": "Fragments and other protocols are dropped by protocol.",
