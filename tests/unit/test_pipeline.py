@@ -32,7 +32,6 @@ from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.model.spec import Forwarding
 from dnsteer.tables.cookies import Category, cookie, number_names
 from dnsteer.tables.order import ORDER, PIPELINE, TABLES, build_pipeline
-from dnsteer.tables.return_ import NatReturnRow
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table, TemplateError
 
@@ -479,16 +478,6 @@ def test_rows_are_read_only_when_all_are_made() -> None:
     assert rows.of(int) == []
     with pytest.raises(DefinitionError, match="rows of type int were read before all of them were made"):
         rows.add([1])
-
-
-def test_two_rows_of_one_key_that_differ_are_refused() -> None:
-    row, *_ = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "one-armed-nat.yaml")).rows.of(NatReturnRow)
-    rows = Rows()
-    rows.add([row, row])
-    assert rows.of(NatReturnRow) == [row]
-    rows = Rows()
-    with pytest.raises(DefinitionError, match="two rows of type NatReturnRow have one key and differ: "):
-        rows.add([row, row._replace(vip="192.0.2.99")])
 
 
 def test_a_table_knows_its_file() -> None:

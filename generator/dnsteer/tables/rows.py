@@ -34,7 +34,7 @@ class MergedRow(KeyedRow, Protocol):
 class Rows:
     """Lists of rows, one for each type, in the order in which they were added.
 
-    Equal KeyedRows are kept once; a MergedRow is merged with each of the others that have its key.
+    Of several KeyedRows with the same key the first is kept; a MergedRow is merged with each of the others.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,7 @@ class Rows:
         """Types that a table has read: all of their rows were there."""
 
     def add(self, rows: Iterable[object]) -> None:
-        """Add rows, each to the list of its type.
-
-        Raises DefinitionError for rows that were read before they were made, and for two of one key that differ: of their
-        flows only one would do what its maker means.
-        """
+        """Add rows, each to the list of its type. Raises DefinitionError for rows that were read before they were made."""
         for row in rows:
             kind = type(row)
             if kind in self._read:
@@ -68,11 +64,6 @@ class Rows:
                 if place < len(same):
                     if kind in self._merged:
                         same[place] = cast("MergedRow", same[place]).merged(cast("MergedRow", row))
-                    elif same[place] != row:
-                        raise DefinitionError(
-                            f"two rows of type {kind.__name__} have one key and differ: {same[place]} and {row}; "
-                            "expected a mode to refuse what cannot be told apart"
-                        )
                     continue
             same.append(row)
 
