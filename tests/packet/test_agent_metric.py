@@ -64,7 +64,7 @@ def sender(running: Agent) -> Callable[[str, object], int]:
     address = running.said().partition("loads of backends at http://")[2].partition("/")[0]
 
     def send(backend: str, value: object) -> int:
-        connection = http.client.HTTPConnection(address, timeout=5)
+        connection = http.client.HTTPConnection(address, timeout=30)
         try:
             connection.request("POST", f"/load/{backend}", body=str(value))
             return connection.getresponse().status

@@ -240,7 +240,7 @@ def answering(folder: Path, *replies: bytes) -> Iterator[str]:
     try:
         yield path
     finally:
-        thread.join(5)
+        thread.join(30)
         server.close()
 
 

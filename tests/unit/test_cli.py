@@ -343,7 +343,7 @@ def test_an_ignored_signal_stays_ignored(place: Path) -> None:
         )
         peer, _ = server.accept()
         process.send_signal(signal.SIGHUP)
-        assert "does not answer within 0.5 s" in process.communicate(timeout=5)[1]
+        assert "does not answer within 0.5 s" in process.communicate(timeout=30)[1]
         assert process.returncode == 69
         peer.close()
 
@@ -372,7 +372,7 @@ def test_interrupts_are_not_lost_or_repeated(where: str, tmp_path: Path) -> None
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "work"], capture_output=True, text=True, check=False, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "dnsteer: interrupted\n")
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 15
 
 
 def test_the_earlier_name_of_reconcile_still_works(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_stuck_database_is_given_up_in_time(how: str, verb: str, place: Path) 
     assert process.returncode == (1 if how == "refuses" else 69)
     assert message in errors
     assert "Traceback" not in errors
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
 
 
 def test_errors_are_printed_as_json(place: Path, command: Command) -> None:

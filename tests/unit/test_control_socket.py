@@ -110,7 +110,7 @@ def test_a_question_that_comes_while_the_agent_ends_is_refused(tmp_path: Path) -
     computed, refused = threading.Event(), list[str]()
 
     def run(_request: Request, channel: Channel) -> int:
-        assert computed.wait(5)
+        assert computed.wait(30)
         try:
             channel.ask(["much moves"], ["drain"])
         except SwitchError as err:
@@ -129,7 +129,7 @@ def test_a_question_that_comes_while_the_agent_ends_is_refused(tmp_path: Path) -
         stopping = asyncio.create_task(case.control.stop())
         await until(case.control._ending.is_set)
         computed.set()
-        done, _ = await asyncio.wait([stopping], timeout=5)
+        done, _ = await asyncio.wait([stopping], timeout=30)
         writer.close()  # which would end it too
         await stopping
         assert done

@@ -95,7 +95,7 @@ def test_a_pipe_with_a_writer_is_read_to_its_end(first: float, pause: float, pla
     file = pipe(place)
     thread = written(file, TEXT, "# more\n" * 20_000, first=first, pause=pause)
     assert read_whole(file, 1 << 20) == (TEXT + "# more\n" * 20_000).encode()
-    thread.join(5)
+    thread.join(30)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -171,7 +171,7 @@ def test_a_pipe_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
     reader.start()
     write_file(pipe, "text" * 50_000)
-    reader.join(5)
+    reader.join(30)
     assert (got, pipe.is_fifo()) == (["text" * 50_000], True)
     monkeypatch.setattr(atomic_files, "PATIENCE", 0.1)
     with pytest.raises(OSError, match=r"a pipe that nobody reads \(0.1 s waited\)"):
