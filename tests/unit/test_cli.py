@@ -357,7 +357,7 @@ class Thing:
         time.sleep(0.1)
 def work():
     {0}
-    time.sleep(5)
+    time.sleep(30)
     return 0
 main._run = work
 main.run()
