@@ -14,7 +14,6 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup, escape
 
-from dnsteer import __version__
 from dnsteer.console.offload_page import KEY as OFFLOAD
 from dnsteer.console.offload_page import OffloadParts, OffloadPoller
 from dnsteer.console.overview_page import KEY as OVERVIEW
@@ -34,7 +33,7 @@ from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.view import drawing, wording
 from dnsteer.view.attention_item import AttentionItem, count_levels
-from dnsteer.view.html_file import PAGES
+from dnsteer.view.html_file import page_environment
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 FOLDER = Path(__file__).parent
@@ -91,32 +90,9 @@ class RecordedStates:
 
 @cache
 def _templates() -> jinja2.Environment:
-    env = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([FOLDER / "pages", PAGES]),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    env.filters.update(
-        number=wording.number,
-        moment=wording.moment,
-        ranges=wording.ranges,
-        spark=drawing.spark,
-        colour=drawing.colour,
-        variant=drawing.variant,
-        places=_places,
-        vips=link_vips,
-    )
-    env.globals.update(
-        version=__version__,
-        percent=wording.percent,
-        cells=drawing.cells,
-        most_listed=MAX_LISTED,
-        interactive=True,
-        words=wording.WORDS,
-    )
+    env = page_environment(FOLDER / "pages", interactive=True)
+    env.filters.update(spark=drawing.spark, places=_places, vips=link_vips)
+    env.globals.update(cells=drawing.cells, most_listed=MAX_LISTED)
     return env
 
 

@@ -32,19 +32,21 @@ def policy(css: str) -> str:
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def make_html(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], str] = str) -> str:
-    """The page of a template in *folder*, which extends `page.html`. All text is escaped, after *mask* has changed it."""
+def page_environment(
+    folder: Path, *, interactive: bool, finalize: Callable[[Any], Any] | None = None
+) -> jinja2.Environment:
+    """The environment of the templates in *folder* and of those in PAGES, with the filters and values that both use.
 
-    def printed(value: Any) -> Any:
-        return value if isinstance(value, Markup) else mask(value) if isinstance(value, str) else value
-
+    *interactive*: the page is the console's. *finalize* changes each value that is printed.
+    """
     env = jinja2.Environment(
         loader=jinja2.FileSystemLoader([folder, PAGES]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=printed,
+        auto_reload=False,
+        finalize=finalize,
     )
     env.filters.update(
         number=wording.number,
@@ -53,7 +55,17 @@ def make_html(folder: Path, name: str, values: dict[str, Any], mask: Callable[[s
         colour=drawing.colour,
         variant=drawing.variant,
     )
-    env.globals.update(version=__version__, percent=wording.percent, interactive=False, words=wording.WORDS)
+    env.globals.update(version=__version__, percent=wording.percent, interactive=interactive, words=wording.WORDS)
+    return env
+
+
+def make_html(folder: Path, name: str, values: dict[str, Any], mask: Callable[[str], str] = str) -> str:
+    """The page of a template in *folder*, which extends `page.html`. All text is escaped, after *mask* has changed it."""
+
+    def printed(value: Any) -> Any:
+        return value if isinstance(value, Markup) else mask(value) if isinstance(value, str) else value
+
+    env = page_environment(folder, interactive=False, finalize=printed)
     css = style()
     # The style is hashed as it stands in the file, so it is not escaped: it is ours, and has no `<`.
     return env.get_template(name).render(css=Markup(css), policy=policy(css), **values) + "\n"
