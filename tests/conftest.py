@@ -66,8 +66,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
-    # With CI=true too: else random tests would try the same each time. No deadline: the machine may have other work.
-    settings.register_profile("untimed", settings.get_profile("default"), deadline=None)
+    # In CI the same examples each time, so that what fails is of the change, and other ones each time elsewhere. No
+    # deadline: the machine may have other work.
+    settings.register_profile(
+        "untimed", settings.get_profile("default"), deadline=None, derandomize=os.environ.get("CI") == "true"
+    )
     settings.load_profile("untimed")
     if hasattr(config, "workerinput") and worker_machine.possible():
         worker_machine.enter()

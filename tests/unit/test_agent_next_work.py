@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dnsteer.agent.next_work import PAUSE, TICK, AgentState, AgentStep, LookTimes, NextWork, next_work
@@ -225,6 +225,9 @@ def test_the_wait_is_at_most_a_tick_and_pauses_follow_failures(state: AgentState
         assert wait.until == state.paused_until > NOW
 
 
+@example(
+    AgentState(is_following=True, has_claim=True, read_at=NOW, due={"farm"}), {AgentStep.START_TASKS}, True, False
+).via("the switch is found away before the decision")
 @given(states(), st.sets(st.sampled_from(AgentStep)), st.booleans(), st.booleans())
 def test_a_turn_runs_its_steps_once_in_order(
     state: AgentState, fails: set[AgentStep], away: bool, noticed: bool
@@ -243,7 +246,7 @@ def test_a_turn_runs_its_steps_once_in_order(
             state.failed(step, away=away)
         elif step is AgentStep.READ_RECORD and noticed:
             state.looks.notice(1 << 20, NOW)
-    assert steps[:1] == [AgentStep.READ_RECORD] or AgentStep.DECIDE in steps
+    assert steps[:1] == [AgentStep.READ_RECORD] or AgentStep.DECIDE in steps or state.away
 
 
 @given(states(), st.lists(st.floats(0.001, 1.0), min_size=10, max_size=40))
