@@ -16,8 +16,8 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.dns_frames import query_frame
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Protocol
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.megaflows import masks
 
 

@@ -22,8 +22,8 @@ from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.senders import Senders
 from dnsteer.proof.traffic.vectors import vectors
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError
 
 NUMBERS = (64, 128, 256, 512, 1024)

@@ -10,10 +10,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.extension import HASH_FIELDS
+from dnsteer.spec.read import parse_document
 
 
 def loaded_from(value: dict[str, Any]) -> Loaded:

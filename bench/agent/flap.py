@@ -37,8 +37,8 @@ from dnsteer.lab.state import LabState
 from dnsteer.lab.topology import plan_network
 from dnsteer.lab.zone import HOSTS
 from dnsteer.plan.pool_slots import slots_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 
 POOLS, EACH, FLAPPING, SLOTS = 50, 20, 100, 64
 QPS = 2000

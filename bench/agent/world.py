@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dnsteer.checks.load import check_document
 from dnsteer.lab import names
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 
 INTERVAL, TIMEOUT, FALL, RISE = 1.0, 0.5, 2, 3
 """Seconds between two probes, seconds that an answer may take, results in a row: the agent's defaults."""

@@ -37,7 +37,7 @@ from dnsteer.lab import names
 from dnsteer.lab.state import LabState
 from dnsteer.slots.maintenance import DRAINED
 from dnsteer.slots.maintenance import Kind as Absent
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 
 _BACK = {"drain": "undrain", "down": "up"}
 SETTLE = 0.1

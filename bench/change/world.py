@@ -17,8 +17,8 @@ import yaml
 from dnsteer.checks.load import check_document
 from dnsteer.plan.pool_slots import slots_of
 from dnsteer.slots.maintenance import Kind, Maintenance
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 
 POOLS = {"one": 8, "two": 4}
 """Servers of each pool. VIP `dns` asks pool one (direct server return), `second` pool two (NAT); both are always there."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from bench.datapath.rig import Rig, flows
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 
 MAC, ROUTER = "02:00:00:00:00:53", "02:00:00:00:00:fe"
 VIP = {4: "198.51.100.53", 6: "2001:db8:1::53"}

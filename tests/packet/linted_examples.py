@@ -11,8 +11,8 @@ from dnsteer.lint.finding import LintFinding
 from dnsteer.lint.run import LintReport, run_finders
 from dnsteer.offload.examine import Examination, examine
 from dnsteer.offload.profile import profile
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart.yaml"

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.switch import private_switch
 from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.rpc import Rpc

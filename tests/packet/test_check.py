@@ -18,8 +18,8 @@ from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
 from dnsteer.slots import weights as slots_by_weight
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
 from tests.strategies import specs

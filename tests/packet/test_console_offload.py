@@ -24,7 +24,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.packet import agents
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, run, spec_file

@@ -13,9 +13,9 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.pool_slots import slots_of
 from dnsteer.proof.explain import QueryPath, explain_cookie, explain_query
 from dnsteer.render.flows import flows_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
+from dnsteer.spec.read import parse_document
 from tests.unit.extension_cases import SPEC
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

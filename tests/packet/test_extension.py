@@ -26,8 +26,8 @@ from dnsteer.proof.harness import extension_process, switch
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.outcome import Frame
 from dnsteer.render.flows import Flow, parse_flow
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
 from tests.packet.command import run

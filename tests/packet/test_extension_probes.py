@@ -14,7 +14,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
 from dnsteer.proof.harness import switch
 from dnsteer.render.flows import Flow, parse_flow
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.tables.slot import probe_numbers
 from tests.packet.test_extension import Program, failures, of_table, to, vip, with_broken_flows, with_wrong_program
 from tests.unit.extension_cases import SPEC

@@ -16,9 +16,9 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.explain import explain_query
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
+from dnsteer.spec.read import parse_document
 from dnsteer.status.path import PathQuery, PathTracer, PathView
 from dnsteer.switch.openflow import OpenFlow
 from tests.unit.extension_cases import SPEC

@@ -12,7 +12,7 @@ from dnsteer.cli.output import Exit
 from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import deploy
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.packet.command import FARM, OTHER, on, spec_file
 from tests.packet.maintenance_specs import overlay
 from tests.packet.switches import Switch

@@ -11,7 +11,7 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets
 from dnsteer.agent.probes.udp import UdpProbe
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.servers.network import ADDRESS, PROBE, inside
 
 _SPEC = """\

@@ -9,9 +9,9 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from dnsteer.status.verify import Drift, find_drift
 
 EVERYTHING = """

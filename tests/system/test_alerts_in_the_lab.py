@@ -16,7 +16,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.lab import agent, nameserver
 from dnsteer.lab.command import netns_exec
 from dnsteer.lab.command import run as run_program
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.packet.prometheus import Prometheus, fires, needs_prometheus, wait
 from tests.system.lab_specs import apply_in_lab
 from tests.system.playbooks import CLIENT

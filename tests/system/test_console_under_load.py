@@ -16,7 +16,7 @@ from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import traffic
 from dnsteer.lab.traffic import Load
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.browser import chromium, opened
 from tests.packet.console_sessions import secrets_in, serves_at

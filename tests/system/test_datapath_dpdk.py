@@ -27,8 +27,8 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.reference import wire
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.proof.traffic.vectors import Vector, vectors
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.thread_counters import ThreadCounters
 from dnsteer.switch.tools import SwitchError
 from tests.unit.thread_texts import UP_TO_3_7

@@ -21,9 +21,9 @@ from dnsteer.lab.targets import LoadTarget, targets_of
 from dnsteer.lab.topology import Topology, plan_network, service_kind
 from dnsteer.lab.zone import LARGE, WHOAMI
 from dnsteer.spec import derived
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Selection
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.system.lab_specs import EXTENDED, apply_in_lab, drift_in_lab
 

@@ -19,8 +19,8 @@ import pytest
 from dnsteer import lab
 from dnsteer.checks.load import check_document
 from dnsteer.lab import nameserver
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from tests.servers import network
 from tests.servers.authoritative import Bind
 from tests.servers.resolvers import Unbound

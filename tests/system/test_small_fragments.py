@@ -13,7 +13,7 @@ from dnsteer.lab import names, traffic
 from dnsteer.lab.command import netns_exec, run
 from dnsteer.lab.zone import LARGE
 from dnsteer.plan.min_fragment import DEFAULT, SMALLEST
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.fragment_limit import Tracker
 from tests.system.lab_specs import apply_in_lab, drift_in_lab
 

@@ -25,7 +25,7 @@ from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.state import OVERLAY_KEY, PENDING_KEY, STATE_KEY, AppliedState, BridgeRecord
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 
 SPEC = """\
 # a comment

@@ -24,8 +24,8 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.observer import AgentObserver, SwitchInspection
 from dnsteer.plan.build import build_plan
 from dnsteer.spec.announced import routes_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.state import DIGEST_KEY, OVERLAY_KEY, PENDING_KEY, STATE_KEY, AppliedState, BridgeRecord
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM

@@ -13,7 +13,7 @@ from dnsteer.agent import next_work, probe_port, run
 from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.probe_port import ProbePort
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.unit.test_agent_defects import SPEC, Case, record_of, state_of, work
 

@@ -21,10 +21,10 @@ from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.checks.load import check_document
 from dnsteer.slots.maintenance import NO_OVERLAY, Kind, Maintenance, Overlay
 from dnsteer.spec.announced import routes_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import digest
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 
 SPEC = """\
 apiVersion: dnsteer/v1

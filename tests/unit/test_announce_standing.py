@@ -15,9 +15,9 @@ from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.checks.load import check_document
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.announced import routes_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from tests.unit.test_announce import SPEC
 
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)

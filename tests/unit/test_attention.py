@@ -16,7 +16,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.cli.output import Exit, status_exit_code
 from dnsteer.cli.status import items_of
 from dnsteer.metrics.observer import CheckTurn
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.status.agent_knowledge import (
     AgentKnowledge,
     AgentView,

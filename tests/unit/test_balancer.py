@@ -19,8 +19,8 @@ from dnsteer.metrics.observer import AgentObserver
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.owners import owners_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.status import extension_view
 from dnsteer.switch.tools import SwitchError
 

@@ -26,7 +26,7 @@ from dnsteer.capture.readers import MAX_ADDRESSES, CapturedFrame, attach_filter,
 from dnsteer.capture.selection import PacketSelection, select_packets
 from dnsteer.capture.sinks import PcapFile, line
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.captures import Capture, mirror_port
 from dnsteer.switch.tools import SwitchError
 from tests.packet.command import FARM

@@ -28,8 +28,8 @@ from dnsteer.metrics.server import metrics_application as metrics_application
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.spec_size import SpecSize, size_of_spec
 from dnsteer.render.flows import flows_of
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from tests.unit.console_cases import HOST, SPEC, Console, known
 
 AT = f"http://{HOST}:9853"

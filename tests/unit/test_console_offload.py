@@ -25,7 +25,7 @@ from dnsteer.offload.observe import TYPES, FlowJudge, RunningSwitch
 from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import Overlay
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 from tests.unit.test_console_server import Events, since

@@ -17,9 +17,9 @@ from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.pool_slots import slots_of
 from dnsteer.render.flows import flows_of
 from dnsteer.render.program import program_of, program_text
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import Reach
+from dnsteer.spec.read import parse_document
 from dnsteer.tables.egress import EgressRow
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.slot import SlotTable, probe_numbers

@@ -12,7 +12,7 @@ from scapy.layers.l2 import ARP, Ether
 
 from dnsteer.agent.gratuitous import announcement_frame, packet_out_lines
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 
 MACS = st.binary(min_size=6, max_size=6).map(lambda b: ":".join(f"{octet:02x}" for octet in b))
 

@@ -18,7 +18,7 @@ from dnsteer.agent.event_reporter import EventReporter
 from dnsteer.agent.gratuitous import NeighborNotices, notify_neighbors
 from dnsteer.checks.load import check_document
 from dnsteer.metrics.observer import Observers
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view.snapshot import SnapshotRecorder
 from tests.packet.command import FARM

@@ -15,7 +15,7 @@ from dnsteer.offload.judge import Judgement, OffloadContext, judge
 from dnsteer.offload.profile import profile, profile_names
 from dnsteer.offload.split import match_bytes, shared_rules
 from dnsteer.slots import dp_hash
-from dnsteer.spec.document import read_document
+from dnsteer.spec.read import read_document
 
 ROWS: list[dict[str, Any]] = read_document(Path(__file__).parents[1] / "offload_dumps" / "rows.yaml").value
 FLAVORS = ("ovs-doca-2", "ovs-doca-3", "ovs-dpdk", "ovs-kernel")

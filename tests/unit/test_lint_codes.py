@@ -20,9 +20,9 @@ from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
 from dnsteer.lint.service_offload import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
 from dnsteer.offload.capabilities import LimitName
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lint"
 QUICKSTART = (PAGES.parents[1] / "examples" / "quickstart.yaml").read_text()

@@ -31,9 +31,9 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.render.flows import Flow, Group, flows_of, parse_flow
 from dnsteer.spec.derived import slot_count
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Forwarding, Selection
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.masks import mask_of, prefix, show_mask
 from tests.hostile_frames import HostileFrames
 from tests.mask_attack import ObservedMasks, read_mask

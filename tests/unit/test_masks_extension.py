@@ -13,8 +13,8 @@ from dnsteer.lint.mask_count import explain_bound
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.mask_policy import MaskPolicy
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 from dnsteer.tables.extension import ExitRow
 from tests.strategies import loaded_from
 

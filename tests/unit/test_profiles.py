@@ -20,8 +20,8 @@ from dnsteer.offload.profile import (
     profile_names,
     profiles_dir,
 )
-from dnsteer.spec.document import read_document
 from dnsteer.spec.model.spec import Flavor
+from dnsteer.spec.read import read_document
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = profiles_dir() / "schema.json"

@@ -16,7 +16,7 @@ from dnsteer.offload.datapath_flow import DatapathAction, DatapathFlow, Unreadab
 from dnsteer.offload.judge import judge
 from dnsteer.offload.observe import Observation, RunningSwitch, dump, observe
 from dnsteer.offload.profile import profile
-from dnsteer.spec.document import read_document
+from dnsteer.spec.read import read_document
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflow_fields import Field
 from dnsteer.switch.megaflows import masks, read_megaflows

@@ -21,8 +21,8 @@ from dnsteer.proof.reference.selections import SELECTIONS
 from dnsteer.proof.reference.wire import checksum, updated_checksum
 from dnsteer.slots.assignment import assign
 from dnsteer.slots.takeover import with_members_down
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Forwarding, Selection, Spec
+from dnsteer.spec.read import parse_document
 from tests.unit.neighbor_cases import ECHOES, NEIGHBORS, echo4, reply4
 from tests.unit.reference_cases import (
     ANSWERS,

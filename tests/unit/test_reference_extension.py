@@ -18,7 +18,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.proof.reference.outcome import Expectation, Frame
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.slots.assignment import assign
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.unit.extension_cases import SPEC
 from tests.unit.reference_cases import C4, C6, GATEWAY, HOP1, VIPS, ether, over, tag, tcp, udp
 

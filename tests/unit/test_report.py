@@ -24,7 +24,7 @@ from dnsteer.report.masking import AddressMask, Maskable
 from dnsteer.report.ovsdb_facts import SwitchFacts
 from dnsteer.report.report_content import report_page, state_line
 from dnsteer.slots.maintenance import Maintenance, Overlay
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading

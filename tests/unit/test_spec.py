@@ -11,9 +11,11 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.bridge import wanted_bridge
-from dnsteer.spec.document import MAX_SPEC_BYTES, bridge_of, parse_document
+from dnsteer.spec.document import bridge_of
 from dnsteer.spec.errors import MAX_FINDINGS, MAX_SHOWN, SpecError
 from dnsteer.spec.loaded import digest
+from dnsteer.spec.read import parse_document
+from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES
 from tests.unit.spec_text import SPEC, changed, load
 
 

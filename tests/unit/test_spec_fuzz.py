@@ -16,9 +16,9 @@ from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.targets import probe_targets
 from dnsteer.checks.load import check_document
 from dnsteer.plan.build import build_plan
-from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError, show_path
 from dnsteer.spec.model.health import QUERY_TYPES
+from dnsteer.spec.read import parse_document, read_document
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
 

@@ -12,10 +12,10 @@ import pytest
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.modes import MODES
 from dnsteer.spec import derived
-from dnsteer.spec.document import parse_document, read_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.model.families import FAMILIES
 from dnsteer.spec.model.spec import Flavor, Forwarding, Protocol, Selection, Spec
+from dnsteer.spec.read import parse_document, read_document
 from tests.unit.spec_text import SPEC, changed, load
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))

@@ -21,7 +21,7 @@ from dnsteer.cli.top_view import Size, _short_backend, top_view
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec import derived
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from dnsteer.status.counters import BackendKey, CountedService, Key
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates

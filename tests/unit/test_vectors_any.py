@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.traffic.craft import Clients
 from dnsteer.proof.traffic.vectors import vectors
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from tests.strategies import specs
 
 

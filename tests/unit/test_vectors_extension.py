@@ -15,7 +15,7 @@ from dnsteer.proof.reference.wire import Packet, parse
 from dnsteer.proof.traffic.senders import Vector
 from dnsteer.proof.traffic.unpredicted_slots import ObservedBackends, enough_queries
 from dnsteer.proof.traffic.vectors import vectors
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_document
 from tests.unit.extension_cases import SPEC
 
 LOADED = check_document(parse_document("spec.yaml", SPEC))

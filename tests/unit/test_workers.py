@@ -30,10 +30,10 @@ from dnsteer.plan.spec_size import size_of_spec
 from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.render.flows import flows_of
 from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.balance import MetricSource
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.spec.workers import Worker, named, with_workers, worker_counts
 from dnsteer.switch.state import AppliedState, DamagedError

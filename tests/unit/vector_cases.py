@@ -14,8 +14,8 @@ from dnsteer.proof.reference.modes.siit import NAT64_PREFIX
 from dnsteer.proof.reference.packets import Expectation, Reference
 from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.traffic.vectors import Vector, vectors
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from tests.unit.extension_cases import SPEC as EXTENSION
 from tests.unit.reference_cases import SPEC
 

@@ -16,10 +16,10 @@ from dnsteer.agent.health_decision import PoolRules
 from dnsteer.agent.probes.targets import ProbeTarget, probe_targets, slots_name
 from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.spec.backups import standby_weights
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, State
+from dnsteer.spec.read import parse_recorded
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord
 from dnsteer.switch.tools import SwitchError
@@ -115,7 +115,7 @@ def _same_pools(before: AppliedState, after: AppliedState) -> set[str]:
 def _written(state: AppliedState) -> Mapping[str, Any]:
     """The spec as it is written; nothing where it is no mapping."""
     try:
-        value = parse_document(state.file, state.text).value
+        value = parse_recorded(state.file, state.text).value
     except SpecError:
         return {}
     return value if isinstance(value, dict) else {}

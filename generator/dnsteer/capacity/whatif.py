@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from dnsteer.checks.load import check_document
-from dnsteer.spec.document import Document, parse_document
+from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, Path, SpecError, near, shorten
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.read import parse_document
 
 _STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")
 

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from dnsteer.spec.document import Document, read_document
+from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, SpecError, show_value
 from dnsteer.spec.model.part import Part
 from dnsteer.spec.model.spec import Hardware
 from dnsteer.spec.model.types import wrong_value
+from dnsteer.spec.yaml_reader import read_yaml
 
 Text = Annotated[str, Field(min_length=1)]
 Measures = Literal[
@@ -216,7 +217,7 @@ def published(hardware: Hardware) -> Published:
 def load_published(file: FilePath) -> Published:
     """Read a hardware file. Raises HardwareError with the line, what was found and what was expected."""
     try:
-        doc = read_document(file)
+        doc = read_yaml(file)
     except SpecError as err:
         raise HardwareError(err.file, err.findings) from None
     if not isinstance(doc.value, dict):

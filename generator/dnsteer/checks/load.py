@@ -24,10 +24,11 @@ from dnsteer.checks.switch import check_switch
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
-from dnsteer.spec.document import Document, read_document
+from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, SpecError, show_value
 from dnsteer.spec.loaded import Loaded, Scope, with_slots
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import read_document
 from dnsteer.spec.schema_errors import findings_of
 from dnsteer.spec.workers import positions_in_file, with_workers
 

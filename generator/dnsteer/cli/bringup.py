@@ -23,6 +23,7 @@ from dnsteer.cli.output import (
 )
 from dnsteer.cli.remote_options import Db
 from dnsteer.cli.render import FOLDER, Force, show_files
+from dnsteer.cli.spec_inputs import reads_spec
 
 if TYPE_CHECKING:
     from dnsteer.bringup.inspection.machine import Item
@@ -33,7 +34,7 @@ _WORD = {"ok": "ok", "missing": "missing", "unknown": "unknown"}
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("bringup")(bringup)
+    app.command("bringup")(reads_spec(bringup))
 
 
 def bringup(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dnsteer.cli.output import Exit, Json, SpecFile, err, fail, load_and_warn, out, print_json, reporting, spec_warnings
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.cli.verify_offload import profile_named
 from dnsteer.spec.model.spec import Flavor, Hardware
 
@@ -25,7 +26,7 @@ _MAX_BYTES = 8900
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("capacity")(capacity)
+    app.command("capacity")(reads_spec(capacity))
 
 
 def capacity(

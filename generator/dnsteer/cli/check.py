@@ -20,6 +20,7 @@ from dnsteer.cli.output import (
     reporting,
     spec_warnings,
 )
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.spec.errors import counted
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("check")(check)
+    app.command("check")(reads_spec(check))
 
 
 def check(

@@ -26,6 +26,7 @@ from dnsteer.cli.output import (
     spec_warnings,
 )
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape
 
@@ -75,7 +76,7 @@ EveryChange = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     for verb in (plan, apply, verify):
-        app.command(verb.__name__)(on_switch(verb, sends_files=verb is not verify))
+        app.command(verb.__name__)(reads_spec(on_switch(verb, sends_files=verb is not verify)))
 
 
 def plan(
@@ -168,7 +169,8 @@ def apply(
 def _loaded(spec: Path, switch: TargetSwitch, json: bool, verbose: bool) -> Iterator[tuple[Loaded, Prefetch]]:
     """The spec, checked, and the tables of the switch: ovs-ofctl dumps them while the spec is checked."""
     from dnsteer.deploy.prefetch import Prefetch
-    from dnsteer.spec.document import bridge_of, read_document
+    from dnsteer.spec.document import bridge_of
+    from dnsteer.spec.read import read_document
 
     with Prefetch(switch) as prefetch:
         document = read_document(spec)

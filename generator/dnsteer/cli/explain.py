@@ -12,8 +12,9 @@ import typer
 
 from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load_and_warn, out, print_json, spec_warnings
 from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import escape, file_of_part
 
 if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("explain")(on_switch(explain))
+    app.command("explain")(reads_spec(on_switch(explain)))
 
 
 def explain(
@@ -92,6 +93,7 @@ def _cookie_of(text: str) -> int:
 
 def _explain_cookie(loaded: Loaded, live: RecordedSwitch | None, number: int, json: bool) -> None:
     from dnsteer.proof.explain import explain_cookie, is_tagged
+    from dnsteer.render.templates import place_in_spec
     from dnsteer.slots.maintenance import NO_OVERLAY
     from dnsteer.spec.errors import show_path
 
@@ -100,11 +102,11 @@ def _explain_cookie(loaded: Loaded, live: RecordedSwitch | None, number: int, js
         why = "an object that this spec does not have" if is_tagged(number) else "not a cookie of dnsteer's"
         fail(f"0x{number:x}: {why}", Exit.ERROR)
     if json:
-        value = {"object": subject.title, "line": subject.line, "path": show_path(subject.path)}
+        file = file_of_part(loaded.file, subject.part)
+        value = {"object": subject.title, "file": file, "line": subject.line, "path": show_path(subject.path)}
         print_json({"cookie": hex(number), **value, **spec_warnings(loaded)})
     else:
-        place = f"{loaded.file}:{subject.line} {show_path(subject.path)}"
-        out.print(f"0x{number:x}: {subject.title}, {place}")
+        out.print(f"0x{number:x}: {subject.title}, {place_in_spec(subject, loaded.file)}")
 
 
 def _endpoint(option: str, text: str) -> tuple[Address, int]:
@@ -164,7 +166,7 @@ def _show_path(path: QueryPath, file: str, base: str) -> None:
 
 def _show_steps(steps: tuple[Step, ...], file: str) -> None:
     for step in steps:
-        at = f"{file}:{step.line}" if step.line else ""
+        at = f"{file_of_part(file, step.part)}:{step.line}" if step.line else ""
         out.print(f"  {step.table:<9} {step.match}")
         out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}")
 

@@ -14,6 +14,7 @@ from dnsteer.cli.completion import states
 from dnsteer.cli.deploy import EveryChange, Grace, print_deployed, print_summary
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.deploy.target_switch import GRACE, TargetSwitch
 from dnsteer.spec.errors import escape, some_of
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
     app.command("history")(on_switch(history))
-    app.command("show")(on_switch(show_state))
+    app.command("show")(reads_spec(on_switch(show_state)))
     app.command("rollback")(on_switch(rollback))
     app.command("restore")(on_switch(restore))
 
@@ -127,21 +128,53 @@ def show_state(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to this file.")
     ] = None,
+    effective: Annotated[
+        Path | None,
+        typer.Option(
+            "--effective",
+            metavar="SPEC",
+            help="Print this spec instead, in one piece: with all files that it includes, its variables and its defaults, "
+            "and on each line where that is written.",
+        ),
+    ] = None,
     bridge: Bridge = None,
 ) -> None:
-    """Print the spec of a state that was applied, as it was written."""
+    """Print the spec of a state that was applied: as it was written, or in one piece where it has several files."""
 
+    if effective is not None:
+        if number != "current" or bridge is not None:
+            raise typer.BadParameter("found --effective with a state or a bridge; expected the spec alone")
+        _print_effective(effective, output)
+        return
     if number != "current" and not (number.isascii() and number.isdigit()):
         raise typer.BadParameter(f"found {number!r}; expected the number of a state, or current")
     with switch.session() as session:
         record = session.record_of(bridge)
         state = session.state(record, record.number if number == "current" else int(number))
+    _print_document(state.text, output)
+
+
+def _print_effective(file: Path, output: Path | None) -> None:
+    """Print the effective spec in *file*, also where a check refuses it; it is written to a file only if none does."""
+    from dnsteer.cli.output import check_and_warn
+    from dnsteer.spec.read import read_effective
+
+    document = read_effective(file)
+    on_screen = output is None or output == Path("-")
+    if on_screen:
+        out.write_document(document.text)
+    check_and_warn(document)
+    if not on_screen:
+        _print_document(document.text, output)
+
+
+def _print_document(text: str, output: Path | None) -> None:
     if output is None or output == Path("-"):
-        out.write_document(state.text)
+        out.write_document(text)
     else:
         from dnsteer.render.atomic_files import write_file
 
-        write_file(output, state.text)
+        write_file(output, text)
 
 
 def rollback(

@@ -234,7 +234,7 @@ def _zone(kind: str, flags: _Flags, wanted: _Answers) -> str:
 def _check(text: str, file: str) -> None:
     """Refuse what every verb would refuse of the spec. Raises SpecError."""
     from dnsteer.checks.load import check_document
-    from dnsteer.spec.document import parse_document
+    from dnsteer.spec.read import parse_document
 
     check_document(parse_document(file, text))
 

@@ -23,8 +23,9 @@ from dnsteer.cli.output import (
     reporting,
     spec_warnings,
 )
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.cli.verify_offload import profile_named
-from dnsteer.spec.errors import counted
+from dnsteer.spec.errors import counted, file_of_part
 
 if TYPE_CHECKING:
     from dnsteer.lint.finding import LintFinding
@@ -39,7 +40,7 @@ _WIDTH = 1000
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("lint")(lint)
+    app.command("lint")(reads_spec(lint))
 
 
 def lint(
@@ -236,7 +237,7 @@ def _show_findings(report: LintReport, verbose: bool) -> None:
 def _show_finding(report: LintReport, finding: LintFinding, verbose: bool) -> None:
     file = report.examination.loaded.file
     severity = "accepted" if finding.accepted else finding.code.severity.value
-    out.print(f"{file}:{finding.line}: {finding.code.code} {severity}: {finding.text}")
+    out.print(f"{file_of_part(file, finding.part)}:{finding.line}: {finding.code.code} {severity}: {finding.text}")
     if finding.accepted:
         out.print(f"    accepted: {finding.accepted}")
         return

@@ -267,7 +267,7 @@ def _where(error: OSError) -> str:
 
 def load_and_warn(file: Path, as_json: bool = False, verbose: bool = False) -> Loaded:
     """Load the spec and print its warnings, those that are alike on one line unless *verbose*."""
-    from dnsteer.spec.document import read_document  # here, since the quick verbs do without
+    from dnsteer.spec.read import read_document  # here, since the quick verbs do without
 
     return check_and_warn(read_document(file), as_json, verbose)
 

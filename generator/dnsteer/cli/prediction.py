@@ -114,14 +114,14 @@ def _rate(rate: LimitedRate | None) -> PredictedRate | None:
 def main() -> None:
     """Predict of the spec on standard input, and print it as JSON."""
     from dnsteer.checks.load import check_document
-    from dnsteer.spec.document import parse_document
     from dnsteer.spec.errors import SpecError
+    from dnsteer.spec.read import parse_recorded
     from dnsteer.switch.tools import SwitchError
 
     os.nice(_NICENESS)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in order: the private switch ends too
     try:
-        found = predicted(check_document(parse_document(sys.argv[1], sys.stdin.buffer.read().decode())))
+        found = predicted(check_document(parse_recorded(sys.argv[1], sys.stdin.buffer.read().decode())))
     except (SpecError, SwitchError) as err:
         found = Prediction(why_not=str(err))
     print(json.dumps(asdict(found)))

@@ -12,6 +12,7 @@ import typer
 
 from dnsteer import __version__
 from dnsteer.cli.output import Json, SpecFile, Verbose, load_and_warn, out, print_json, reporting, spec_warnings
+from dnsteer.cli.spec_inputs import reads_spec
 
 if TYPE_CHECKING:
     from dnsteer.render.files import State
@@ -30,7 +31,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files there that d
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the command."""
-    app.command("render")(render)
+    app.command("render")(reads_spec(render))
     app.command("schema")(schema)
     app.command("version")(version)
 
@@ -65,9 +66,9 @@ def show_files(texts: Mapping[str, str], states: Mapping[str, State], folder: Pa
 
 def schema() -> None:
     """Print the JSON Schema of the spec, for editors that complete and check YAML."""
-    from dnsteer.spec.model.spec import Spec
+    from dnsteer.spec.model.file import SpecFile
 
-    value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Spec.model_json_schema(by_alias=True)}
+    value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **SpecFile.model_json_schema(by_alias=True)}
     print_json(value)
 
 

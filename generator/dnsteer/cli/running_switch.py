@@ -31,7 +31,7 @@ from dnsteer.cli.remote_options import (
 from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
-from dnsteer.spec.errors import escape
+from dnsteer.spec.errors import SpecError, escape
 from dnsteer.spec.source import UnreadableError, read_whole
 from dnsteer.switch.control_socket import default_remote, find_socket
 from dnsteer.switch.session import NoBridgeError
@@ -168,13 +168,21 @@ def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | 
     named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
     options = [word for name, value in named.items() if value for word in (name, value)]
     try:
-        contents = {str(file): read_whole(file, _MAX) for file in files.values()}
-    except (OSError, ValueError, UnreadableError):
+        contents = {str(file): _text_to_send(name, file) for name, file in files.items()}
+    except (OSError, ValueError, UnreadableError, SpecError):
         return None  # the verb itself says why
     try:
         return ask_agent(path, sys.argv[1:], options, contents)
     except StuckError as error:
         raise UnavailableError(str(error)) from None
+
+
+def _text_to_send(name: str, file: Path) -> bytes:
+    if name != "spec":
+        return read_whole(file, _MAX)
+    from dnsteer.spec.read import text_to_send  # here, since the quick verbs do without
+
+    return text_to_send(file)
 
 
 def progress(json: bool) -> Progress:

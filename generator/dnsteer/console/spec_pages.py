@@ -28,9 +28,9 @@ from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.spec_differences import SpecDifference, compare_specs
 from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
 from dnsteer.plan.spec_size import SpecSize, size_of_spec
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError, counted
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_document
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from dnsteer.view.masking import masked

@@ -17,7 +17,7 @@ from dnsteer.deploy.summary import PlanSummary, hash_of, summary_as_json
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
 from dnsteer.deploy.times import now, stamp
 from dnsteer.render.atomic_files import write_file
-from dnsteer.spec.document import parse_document
+from dnsteer.spec.read import parse_recorded
 from dnsteer.spec.source import UnreadableError, read_whole, shown
 from dnsteer.switch.tools import SwitchError
 
@@ -79,7 +79,7 @@ def read(file: Path) -> PlanFile:
         raise SwitchError(f"{name}: was edited after it was made; change the spec instead, and {_AGAIN}")
     if value["version"] != __version__:
         raise SwitchError(f"{name}: was made by dnsteer {value['version']}, and this is {__version__}; {_AGAIN}")
-    source = FileSource(check_document(parse_document(value["spec"]["file"], value["spec"]["text"])))
+    source = FileSource(check_document(parse_recorded(value["spec"]["file"], value["spec"]["text"])))
     return PlanFile(file, source, Options(**value["options"]), value["basis"])
 
 

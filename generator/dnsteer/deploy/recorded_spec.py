@@ -9,10 +9,10 @@ from dnsteer import __version__
 from dnsteer.checks.load import check_document
 from dnsteer.plan.pool_slots import keep_slots, keep_slots_of
 from dnsteer.spec.backups import with_backups
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.read import parse_recorded
 from dnsteer.spec.workers import with_workers
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
@@ -21,7 +21,7 @@ from dnsteer.switch.tools import SwitchError
 def load_state(state: AppliedState) -> Loaded:
     """Return the spec of a recorded state. Raises SwitchError if this version of dnsteer cannot make tables of it."""
     try:
-        loaded = check_document(parse_document(f"{state.file} (state {state.number})", state.text), recorded=True)
+        loaded = check_document(parse_recorded(f"{state.file} (state {state.number})", state.text), recorded=True)
         return keep_slots(loaded, state.members)
     except SpecError as err:
         raise SwitchError(
@@ -34,7 +34,7 @@ def spec_of(state: AppliedState) -> Spec:
     """Return the spec of a recorded state for comparison only. Raises SwitchError if it is no longer accepted."""
     try:
         # Without the checks of what it means, which take as long again: it was applied.
-        spec = with_backups(with_workers(Spec.model_validate(parse_document(state.file, state.text).value)))
+        spec = with_backups(with_workers(Spec.model_validate(parse_recorded(state.file, state.text).value)))
     except (SpecError, ValidationError) as err:
         raise SwitchError(f"state {state.number}: {err}") from None
     return keep_slots_of(spec, state.members)

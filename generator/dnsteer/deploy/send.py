@@ -178,8 +178,10 @@ class BundleSender:
                 send_bundle(self.client, lines, fenced=self.fenced)
             self.fenced = True
         except RejectedError as err:
+            from dnsteer.render.templates import place_in_spec  # here, since the quick verbs do without
+
             subject = self._subject(err.what)
-            about = f" for {subject.title} ({self.wanted.loaded.file}:{subject.line})" if subject else ""
+            about = f" for {subject.title} ({place_in_spec(subject, self.wanted.loaded.file)})" if subject else ""
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None

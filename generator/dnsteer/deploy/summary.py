@@ -143,14 +143,14 @@ def shown_differences(summary: PlanSummary) -> list[SpecDifference]:
 def sentence_groups(summary: PlanSummary, *, lines: bool = False) -> list[SentenceGroup]:
     """Return what would change, as sentences for the operator, by kind; with *lines* those of the spec are named."""
     out = [SentenceGroup("the name of the switch", [summary.named] if summary.named else [])]
-    file, line = summary.loaded.file, summary.loaded.document.line
+    where = summary.loaded.document.where
     kinds: dict[str, list[SpecDifference]] = {}
     for d in shown_differences(summary):
         kinds.setdefault(d.kind, []).append(d)
     for kind, differences in kinds.items():
         thing, _, what = kind.rpartition(" ")
         title = f"{counted_things(len({d.about for d in differences}), _THINGS.get(thing, thing))} {what}"
-        texts = [f"{d.text} ({file}:{line(d.path)})" if lines and d.path else d.text for d in differences]
+        texts = [f"{d.text} ({where(d.path)})" if lines and d.path else d.text for d in differences]
         out.append(SentenceGroup(title, texts))
     out.append(SentenceGroup(f"slots of {len(summary.moves):,} pools move", [move.text() for move in summary.moves]))
     settings = [f"{d.by}: {d.todo}" for d in summary.found.differ]

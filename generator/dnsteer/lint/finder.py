@@ -98,8 +98,9 @@ class LintContext:
         flows = list(judged)
         shown = tuple(j.flow.text for j in flows[:_SHOWN_FLOWS])
         document = self.loaded.document
-        path, line = document.path_in_file(path), document.line(path)
-        return LintFinding(code, path, line, text, advice, reasons or reasons_of(flows), shown)
+        place = document.place(path)
+        path = document.path_in_document(path)
+        return LintFinding(code, path, place.line, text, advice, reasons or reasons_of(flows), shown, part=place.part)
 
 
 Find = Callable[[LintContext], Iterator[LintFinding]]

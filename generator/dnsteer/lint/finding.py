@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from dnsteer.offload.judge import Reason
-from dnsteer.spec.errors import Path, near, show_path
+from dnsteer.spec.errors import Path, file_of_part, near, show_path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.lint import Accept
 
@@ -48,7 +48,10 @@ def _pages() -> FilePath:
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One finding. *flows* are example datapath flows; *accepted* is the spec's reason to accept it, empty if none."""
+    """One finding. *flows* are example datapath flows; *accepted* is the spec's reason to accept it, empty if none.
+
+    *part* is the file, relative to the folder of the spec's own; empty for that file itself.
+    """
 
     code: Code
     path: Path
@@ -58,18 +61,20 @@ class LintFinding:
     reasons: tuple[Reason, ...] = ()
     flows: tuple[str, ...] = ()
     accepted: str = ""
+    part: str = ""
 
     @property
     def needs_action(self) -> bool:
         """Whether the finding needs action: neither accepted nor a note."""
         return not self.accepted and self.code.severity is not Severity.NOTE
 
-    def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+    def as_json(self, file: str) -> dict[str, Any]:
+        """As a JSON object; *file* is the spec's own."""
         return {
             "code": self.code.code,
             "severity": self.code.severity.value,
             "title": self.code.title,
+            "file": file_of_part(file, self.part),
             "line": self.line,
             "path": show_path(self.path),
             "text": self.text,
@@ -114,17 +119,17 @@ def mark_accepted(
         out.append(finding)
     for i, entry in enumerate(entries):
         path: Path = ("lint", "accept", i)
-        line = loaded.document.line(path)
+        place = loaded.document.place(path)
         if entry.code not in known:
             text, advice = (
                 f"{entry.code} is not a code of lint",
                 f"{near(entry.code, known)} dnsteer lint --explain all lists them",
             )
-            out.append(LintFinding(NOTHING_TO_ACCEPT, path, line, text, advice))
+            out.append(LintFinding(NOTHING_TO_ACCEPT, path, place.line, text, advice, part=place.part))
         elif own_flavor and i not in used:
-            place = f" at {entry.at}" if entry.at else ""
-            text = f"{entry.code}{place} is accepted, but lint does not find it"
-            out.append(LintFinding(NOTHING_TO_ACCEPT, path, line, text, "remove the entry"))
+            where = f" at {entry.at}" if entry.at else ""
+            text = f"{entry.code}{where} is accepted, but lint does not find it"
+            out.append(LintFinding(NOTHING_TO_ACCEPT, path, place.line, text, "remove the entry", part=place.part))
     return out
 
 

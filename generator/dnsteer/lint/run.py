@@ -144,7 +144,7 @@ class LintReport:
             "paths": [{**asdict(path), "remarks": [r.as_json() for r in self.remarks[path]]} for path in self.paths],
             "in_software": {kind: dict(found) for kind, found in self.in_software.items()},
             "unknown": {kind: dict(found) for kind, found in self.unknown.items()},
-            "findings": [finding.as_json() for finding in self.findings],
+            "findings": [finding.as_json(examination.loaded.file) for finding in self.findings],
             "flows": [judged.as_json() for judged in examination.judged],
             "sources": {key: source.model_dump() for key, source in examination.profile.sources.items()},
         }

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from dnsteer import __version__
 from dnsteer.lint.finding import Code, LintFinding
 from dnsteer.lint.run import CODES
-from dnsteer.spec.errors import show_path
+from dnsteer.spec.errors import file_of_part, show_path
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -50,7 +50,7 @@ def _result(file: str, finding: LintFinding, index: int) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(file)},
+                    "artifactLocation": {"uri": _uri(file_of_part(file, finding.part))},
                     "region": {"startLine": max(1, finding.line)},
                 },
                 "logicalLocations": [{"fullyQualifiedName": show_path(finding.path)}],

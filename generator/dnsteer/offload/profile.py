@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from dnsteer.offload.capabilities import Profile
-from dnsteer.spec.document import Document, read_document
+from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, Path, SpecError, near, show_value
+from dnsteer.spec.yaml_reader import read_yaml
 
 JUDGED_AS: Mapping[str, str] = {"ovs-netdev": "ovs-doca"}
 """Flavors without hardware, and the flavor that the spec would use on a card: lint judges by it by default."""
@@ -71,7 +72,7 @@ def load_profile(file: FilePath) -> Profile:
 
 def _read(file: FilePath) -> Document:
     try:
-        doc = read_document(file)
+        doc = read_yaml(file)
     except SpecError as err:
         raise ProfileError(err.file, err.findings) from None
     if not isinstance(doc.value, dict):

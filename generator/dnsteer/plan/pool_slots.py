@@ -71,8 +71,7 @@ def uneven_shares(loaded: Loaded) -> Iterator[Finding]:
         if abs(error) > SHARE_TOLERANCE:
             path = ("pools", name)
             found = f"{slots} slots, which give backend {backend} {float(error):+.1%} against its weight"
-            yield Finding(
-                loaded.document.line(path),
+            yield loaded.document.finding(
                 path,
                 found,
                 "shares within 10 % of the weights'",

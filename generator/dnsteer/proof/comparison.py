@@ -165,7 +165,7 @@ def spec_lines(loaded: Loaded, frame: bytes, expected: Expectation) -> list[str]
     if expected.backend in backends:
         paths.append(("pools", pool, "backends", backends.index(expected.backend)))
     document = loaded.document
-    return [f"{loaded.file}:{document.line(path)} {show_path(document.path_in_file(path))}" for path in paths]
+    return [f"{document.where(path)} {show_path(document.path_in_file(path))}" for path in paths]
 
 
 def _both_ways(frame: bytes, expected: Expectation) -> Iterator[tuple[bytes, bool]]:

@@ -31,13 +31,14 @@ _PROTOCOL_NUMBERS = {"udp": wire.UDP, "tcp": wire.TCP}
 
 @dataclass(frozen=True)
 class Step:
-    """A flow that the packet matched: its table and match, and the spec object (*about*, *line*) that its cookie means."""
+    """A flow that the packet matched: its table and match, and the object of the spec that its cookie means."""
 
     table: str
     match: str
     cookie: int
     about: str
     line: int
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -202,8 +203,8 @@ def _steps(plan: Plan, harness: Harness, frame: Frame) -> tuple[Step, ...]:
     out = []
     for flow in read_trace(text).flows:
         subject = plan.subject(flow.cookie)
-        about, line = (subject.title, subject.line) if subject else ("not dnsteer's", 0)
-        out.append(Step(_TABLE_NAMES.get(flow.table, str(flow.table)), flow.match, flow.cookie, about, line))
+        about, line, part = (subject.title, subject.line, subject.part) if subject else ("not dnsteer's", 0, "")
+        out.append(Step(_TABLE_NAMES.get(flow.table, str(flow.table)), flow.match, flow.cookie, about, line, part))
     return tuple(out)
 
 

@@ -1,46 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read YAML into plain values while remembering the line of every one of them.
-
-The YAML accepted is the part that people write: mappings, sequences and scalars. Anchors, aliases, merge keys, tags and
-duplicate keys are refused: each of them makes a file say something else than what a reader at 3 a.m. sees. For the same
-reason plain scalars are what they look like: `null`, `~`, `true`, `false` and whole numbers in their usual spelling as in
-YAML 1.2, and everything else is text as it stands (`12:34:56:78:9a:bc`, `no`, `2026-01-01`, `007`, `1.10`).
-"""
+"""A spec as plain values, with the file and the line in which each of them is written."""
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+import os.path
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-import yaml
-from yaml import events
+from dnsteer.spec.errors import Finding, Path, file_of_part, show_path
 
-from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, shorten
-from dnsteer.spec.source import UnreadableError, read_whole, shown
-from dnsteer.spec.yaml_errors import MAX_DEPTH, explain_error, too_deep
+_T = TypeVar("_T")
 
-MAX_SPEC_BYTES = 8 * 1024 * 1024
-"""Largest spec read, in bytes; ten thousand VIPs take about two million."""
-MAX_VALUES = 1_000_000
-"""Most values read (scalars, lists and mappings); ten thousand VIPs have about 150,000."""
 
-_INT = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
-_WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
-# Characters that no text file needs: they hide or reorder what the reader sees, or move the lines that editors count.
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+class Origin(NamedTuple):
+    """A variable that a value comes from, and where that is set: the file, as `Document.parts` names it, and the line."""
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser where PyYAML was built with it
+    variable: str
+    part: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is written: the file, as `Document.parts` names it, the line (from 1), and the path there.
+
+    *origins* are the variables that it comes from. *default_of* is the object whose default it is, if it is one.
+    """
+
+    part: str
+    line: int
+    path: Path
+    origins: tuple[Origin, ...] = ()
+    default_of: Path = ()
 
 
 @dataclass
 class Document:
-    """A parsed file: its name, its value, the line (from 1) of each path, and its text.
+    """A parsed file, or a spec that is put together of several: its name, its value, its text, and where things are written.
 
-    *positions* has, for pools with workers, the place in the file's list of each backend that the spec has.
+    Paths are those of the value. *lines* has the line (from 1) of each. *parts* names the file of a value and of what is
+    below it, relative to the folder of *file*; empty, and where nothing says otherwise: *file* itself. *written_at* has the
+    path in its file of what stands elsewhere there, as defaults do, and *origins* the variables of a value. *positions* has,
+    for pools with workers, the place in the file's list of each backend that the spec has.
+
+    *variables* are the scalars that hold `${`, with whether they are plain ones, without quotes; *nulls* are spelled-out
+    nulls. *warnings* are those of putting it together.
     """
 
     file: str
@@ -48,21 +53,72 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
     text: str = field(default="", repr=False)
     positions: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)
+    parts: dict[Path, str] = field(default_factory=dict, repr=False)
+    written_at: dict[Path, Path] = field(default_factory=dict, repr=False)
+    origins: dict[Path, tuple[Origin, ...]] = field(default_factory=dict, repr=False)
+    variables: dict[Path, bool] = field(default_factory=dict, repr=False)
+    nulls: set[Path] = field(default_factory=set, repr=False)
+    warnings: tuple[Finding, ...] = ()
+
+    def place(self, path: Path) -> Place:
+        """Where what the spec has at *path* is written, or the nearest enclosing value that is."""
+        path = self.path_in_document(path)
+        at = path
+        while at and at not in self.lines:
+            at = at[:-1]
+        written, below = _nearest(self.written_at, path, ())
+        owner = path[: len(path) - len(below) - 1] if written else ()
+        line = self.lines.get(at, 1)
+        return Place(self.part(path), line, (*written, *below) if written else path, self.origins.get(path, ()), owner)
+
+    def part(self, path: Path) -> str:
+        """The file in which what the document has at *path* is written, as `parts` names it."""
+        return _nearest(self.parts, path, "")[0]
+
+    def line(self, path: Path) -> int:
+        """The line of what the spec has at *path*, or of the nearest enclosing value that exists."""
+        return self.place(path).line
 
     def path_in_file(self, path: Path) -> Path:
-        """The path in the file of what the spec has at *path*: the same, but for workers."""
+        """The path in its file of what the spec has at *path*: the same, but for workers and defaults."""
+        path = self.path_in_document(path)
+        written, below = _nearest(self.written_at, path, ())
+        return (*written, *below) if written else path
+
+    def where(self, path: Path, file: str = "") -> str:
+        """FILE:LINE of what the spec has at *path*; *file* is what to call the document's own."""
+        place = self.place(path)
+        return f"{file_of_part(file or self.file, place.part)}:{place.line}"
+
+    def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
+        """A finding about what the spec has at *path*, where it is written."""
+        place = self.place(path)
+        whence = [f"the default of {show_path(place.default_of)}"] if place.default_of else []
+        whence += [f"${{{one.variable}}} of {file_of_part(self.file, one.part)}:{one.line}" for one in place.origins]
+        said = f"{found} ({', '.join(whence)})" if whence else found
+        return Finding(place.line, place.path, said, expected, hint, kind, place.part)
+
+    def path_in_document(self, path: Path) -> Path:
+        """The path in *value* of what the spec has at *path*: the same, but for workers."""
         if self.positions and len(path) > 3 and path[0] == "pools" and path[2] == "backends":
             positions, index = self.positions.get(str(path[1])), path[3]
             if positions is not None and isinstance(index, int):
                 return (*path[:3], positions[index], *path[4:])
         return path
 
-    def line(self, path: Path) -> int:
-        """The line of what the spec has at *path*, or of the nearest enclosing value that exists."""
-        path = self.path_in_file(path)
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
+
+def _nearest(known: Mapping[Path, _T], path: Path, none: _T) -> tuple[_T, Path]:
+    """What is known of *path* or the nearest enclosing one, and the rest of the path below that."""
+    if known:
+        for length in range(len(path), -1, -1):
+            if path[:length] in known:
+                return known[path[:length]], path[length:]
+    return none, path
+
+
+def folder_of(file: str) -> str:
+    """The folder of a document's file; empty for the current one."""
+    return os.path.dirname(file)  # noqa: PTH120 - a name, which may be that of standard input
 
 
 def bridge_of(doc: Document) -> str:
@@ -70,177 +126,3 @@ def bridge_of(doc: Document) -> str:
     switch = doc.value.get("switch") if isinstance(doc.value, dict) else None
     bridge = switch.get("bridge") if isinstance(switch, dict) else None
     return bridge if isinstance(bridge, str) else ""
-
-
-def read_document(file: FilePath) -> Document:
-    """Read and parse *file*, standard input where it is `-`.
-
-    Raises SpecError when the file cannot be read, is not UTF-8, is too large, is empty or is not the YAML described above.
-    """
-    name = shown(file)
-
-    def refuse(found: str, expected: str, hint: str = "", line: int = 0) -> SpecError:
-        return SpecError(name, [Finding(line, (), found, expected, hint)])
-
-    try:
-        data = read_whole(file, MAX_SPEC_BYTES)
-    except UnreadableError as err:
-        raise refuse(err.found, "a readable YAML file", err.hint) from err
-    except FileNotFoundError as err:
-        raise refuse("no such file", "a readable YAML file", "check the path") from err
-    except PermissionError as err:
-        raise refuse("a file without read permission", "a readable YAML file", "check its owner and mode") from err
-    except (OSError, ValueError) as err:
-        why = getattr(err, "strerror", None) or str(err)
-        raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
-    if len(data) > MAX_SPEC_BYTES:
-        raise refuse(f"more than {MAX_SPEC_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as err:
-        found = f"the byte 0x{data[err.start]:02x}, which is not UTF-8"
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            found = "UTF-16 text"
-        line = data.count(b"\n", 0, err.start) + 1
-        raise refuse(found, "a UTF-8 text file", "save it again as UTF-8", line) from err
-    return parse_document(name, text)
-
-
-def parse_document(name: str, text: str) -> Document:
-    """Parse *text*, named *name* in messages. Raises SpecError as read_document does."""
-    text = text.removeprefix("\ufeff")
-    control = _CONTROL.search(text)
-    if control is not None:
-        raise SpecError(name, [_control(control.group(), text.count("\n", 0, control.start()) + 1)])
-    reader = _Reader(text)
-    doc = Document(name, reader.document(), reader.lines, text)
-    if not reader.findings and doc.value is None:
-        reader.findings.append(Finding(0, (), "an empty document", "a spec", "start from examples/quickstart.yaml"))
-    if reader.findings:
-        raise SpecError(name, reader.findings, reader.total)
-    return doc
-
-
-def _control(character: str, line: int) -> Finding:
-    what = unicodedata.name(character, "a control character").lower()
-    hint = "this is not a text file" if character == "\0" else "remove it; it is invisible, but it is in the file"
-    return Finding(line, (), f"U+{ord(character):04X} ({what})", "text without invisible control characters", hint)
-
-
-class _GiveUpError(Exception):
-    """Reading further is of no use."""
-
-
-class _Reader:
-    """Builds the value from the parser's events, so that nothing is built that the rules below refuse."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.loader = _Loader(text)
-        self._next: Callable[[], Any] = self.loader.get_event
-        self.lines: dict[Path, int] = {}
-        self.findings: list[Finding] = []
-        self.total = 0  # findings, those that are only counted too
-        self.values = 0
-
-    def document(self) -> Any:
-        """The value of the only document; None when there is none or when there are findings."""
-        try:
-            self._next()  # the stream's start
-            if isinstance(self._next(), events.StreamEndEvent):
-                return None
-            value = self._value(self._next(), ())
-            self._next()  # the document's end
-            after = self._next()
-            if not isinstance(after, events.StreamEndEvent):
-                self._find(after, (), "a second document", "one spec in a file", "remove it")
-            return value
-        except yaml.YAMLError as err:
-            self.findings.append(explain_error(err, self.text))
-        except _GiveUpError:
-            pass
-        finally:
-            self.loader.dispose()
-        return None
-
-    def _find(self, event: Any, path: Path, found: str, expected: str, hint: str) -> None:
-        self.total += 1
-        if self.total <= MAX_FINDINGS + 1:
-            self.findings.append(Finding(_line(event), path, found, expected, hint))
-
-    def _value(self, event: Any, path: Path) -> Any:
-        """The value that begins with *event*; reads up to its end."""
-        self.lines.setdefault(path, event.start_mark.line + 1)  # as _line, which takes longer to call
-        self.values += 1
-        if self.values > MAX_VALUES:
-            self._find(event, (), f"more than {MAX_VALUES} values", "a spec of at most that many", "split it by switch")
-            raise _GiveUpError
-        kind = type(event)
-        if kind is events.AliasEvent:
-            hint = "write the value out; a reader then sees what each object has"
-            self._find(event, path, f'the YAML alias "*{shorten(event.anchor or "")}"', "the value itself", hint)
-            return None
-        if event.anchor is not None or event.tag is not None:
-            self._decorated(event, path)
-        if kind is events.ScalarEvent:
-            return _scalar(event.value) if event.implicit[0] else event.value
-        if len(path) >= MAX_DEPTH:
-            self.total += 1
-            self.findings.append(too_deep(_line(event), path[:3]))
-            raise _GiveUpError
-        if kind is events.MappingStartEvent:
-            return self._mapping(path)
-        out: list[Any] = []
-        while type(child := self._next()) is not events.SequenceEndEvent:
-            out.append(self._value(child, (*path, len(out))))
-        return out
-
-    def _decorated(self, event: Any, path: Path) -> None:
-        """Refuse what stands before a value."""
-        if event.anchor is not None:
-            hint = "remove it; aliases, which refer to it, are not accepted either"
-            self._find(event, path, f'the YAML anchor "&{shorten(event.anchor)}"', "a value without anchor", hint)
-        if event.tag is not None:
-            tag = shorten(event.tag.replace("tag:yaml.org,2002:", "!!"))
-            self._find(
-                event, path, f'the YAML tag "{tag}"', "a value without tag", "remove it; to force text, use quotes"
-            )
-
-    def _mapping(self, path: Path) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        while (kind := type(event := self._next())) is not events.MappingEndEvent:
-            if kind is not events.ScalarEvent:
-                if not isinstance(event, events.AliasEvent):
-                    hint = 'put quotes around a key that begins with "[", "{" or "?"'
-                    self._find(event, path, "a key that is a list or mapping", "a key that is a plain word", hint)
-                self._value(event, (*path, "?"))
-                self._value(self._next(), (*path, "?"))
-                continue
-            key = event.value
-            here = (*path, key)
-            if event.anchor is not None or event.tag is not None:
-                self._decorated(event, here)
-            first = self.lines.setdefault(here, event.start_mark.line + 1)
-            content = self._next()
-            if key == "<<" and event.implicit[0]:
-                self._find(event, path, "a YAML merge key (<<)", "the keys themselves", "write them out")
-                if isinstance(content, events.AliasEvent):
-                    continue  # one mistake, one finding
-            value = self._value(content, here)
-            if key in out:
-                hint = f"the first is on line {first}: remove or rename one of the two"
-                self._find(event, here, f'the key "{shorten(key)}" a second time', "each key once in a mapping", hint)
-            else:
-                out[key] = value
-        return out
-
-
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
-
-
-def _scalar(text: str) -> Any:
-    """What a plain scalar stands for."""
-    if text in _WORDS:
-        return _WORDS[text]
-    return int(text) if _INT.match(text) else text

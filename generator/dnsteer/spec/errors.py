@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -68,11 +69,17 @@ def show_path(path: Path) -> str:
     return out
 
 
+def file_of_part(file: str, part: str) -> str:
+    """What messages call a part of the spec *file*; *part* is relative to its folder, and empty for the file itself."""
+    return os.path.normpath(os.path.join(os.path.dirname(file), part)) if part else file  # noqa: PTH118, PTH120
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing that is wrong (or, as a warning, doubtful): where, what was found, what was expected, what to do.
 
-    *kind*: what several warnings of a kind are called together, such as "ports that no backend uses".
+    *kind*: what several warnings of a kind are called together, such as "ports that no backend uses". *part*: the file that
+    it is about, relative to the folder of the spec's file; empty for that file itself.
     """
 
     line: int
@@ -81,9 +88,11 @@ class Finding:
     expected: str
     hint: str = ""
     kind: str = ""
+    part: str = ""
 
     def text(self, file: str) -> str:
         """The finding as one line, with the hint on a second one. Safe to print whatever the spec holds."""
+        file = file_of_part(file, self.part)
         where = f"{file}:{self.line}: " if self.line else f"{file}: "
         at = f"{show_path(self.path)}: " if self.path else ""
         first = escape(f"{where}{at}found {self.found}; expected {self.expected}")
@@ -98,7 +107,7 @@ class Finding:
     def as_json(self, file: str) -> dict[str, object]:
         """The finding as a JSON object."""
         return {
-            "file": file,
+            "file": file_of_part(file, self.part),
             "line": self.line,
             "path": show_path(self.path),
             "found": self.found,
@@ -120,7 +129,8 @@ def _kind_lines(kind: str, those: Sequence[Finding], file: str) -> list[str]:
         return [finding.text(file) for finding in those]
     names = list(dict.fromkeys(finding.owner for finding in those))
     shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
-    return [escape(f"{file}:{those[0].line}: {len(those)} {kind}: {shown}") + "\n    hint: -v shows each of them"]
+    where = f"{file_of_part(file, those[0].part)}:{those[0].line}"
+    return [escape(f"{where}: {len(those)} {kind}: {shown}") + "\n    hint: -v shows each of them"]
 
 
 class SpecError(Exception):
@@ -133,7 +143,7 @@ class SpecError(Exception):
         self.file = file
         first = list(islice(findings, MAX_FINDINGS + 1))
         self.findings: Sequence[Finding] = sorted(
-            first[:MAX_FINDINGS], key=lambda f: (f.line, show_path(f.path), f.expected)
+            first[:MAX_FINDINGS], key=lambda f: (f.part, f.line, show_path(f.path), f.expected)
         )
         self._counted = len(first) <= MAX_FINDINGS or total > MAX_FINDINGS
         self.more = max(total, len(first)) - len(self.findings) if len(first) > MAX_FINDINGS else 0

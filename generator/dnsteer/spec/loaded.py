@@ -40,11 +40,13 @@ class Scope:
 
     def finding(self, path: Path, found: str, expected: str, hint: str = "", kind: str = "") -> Finding:
         """A finding at *path*, with its line."""
-        return Finding(self.doc.line(path), self.doc.path_in_file(path), found, expected, hint, kind)
+        return self.doc.finding(path, found, expected, hint, kind)
 
     def where(self, path: Path) -> str:
         """Point to another place of the document."""
-        return f"line {self.doc.line(path)}, {show_path(self.doc.path_in_file(path))}"
+        place = self.doc.place(path)
+        line = self.doc.where(path) if self.doc.parts else f"line {place.line}"
+        return f"{line}, {show_path(place.path)}"
 
 
 _IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps", "bringup"}}

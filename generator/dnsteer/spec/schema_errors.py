@@ -18,16 +18,19 @@ from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
+from dnsteer.spec.model.file import BackendDefaults, Defaults, PoolDefaults, SpecFile, VipDefaults
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.spec import Backend, Backup, Console, Gratuitous, Pool, Port, Service, Spec, Switch, Uplink, Vip
+from dnsteer.spec.model.spec import Backend, Backup, Console, Gratuitous, Pool, Port, Service, Switch, Uplink, Vip
 
 _UNION_TAGS = frozenset(["mapping", "word"])  # steps that pydantic adds for unions with a word
 _UNIONS = (
     ("vips", "*", "services", "*"),
     ("vips", "*", "announce"),
+    ("defaults", "vips", "services", "*"),
+    ("defaults", "vips", "announce"),
     ("switch", "announce", "when_none_pass"),
 )  # where a value is a mapping or a word
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
@@ -44,13 +47,16 @@ _PLAIN = {
 }
 
 
-def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
-    """The findings that *error* stands for, each once; of more than MAX_FINDINGS one more than that."""
+def findings_of(error: ValidationError, doc: Document, base: Path = ()) -> list[Finding]:
+    """The findings that *error* stands for, each once; of more than MAX_FINDINGS one more than that.
+
+    *base* is the path of what was validated.
+    """
     out: dict[tuple[Path, str], Finding] = {}
     misspelt: set[tuple[Path, str]] = set()
     missing: list[tuple[Path, str]] = []
     for item in error.errors(include_url=False):
-        path = _path(item["loc"], item["type"], doc)
+        path = _path((*base, *item["loc"]), item["type"], doc)
         finding = _finding(path, dict(item), doc)
         key = (path, finding.found)
         out.setdefault(key, finding)
@@ -69,7 +75,8 @@ def findings_of(error: ValidationError, doc: Document) -> list[Finding]:
 def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
     """The document's path of a location: pydantic's own steps left out, a missing key too."""
     path = loc
-    if _is_path_to(path[:3], ("pools", "*", "health")) and path[:4] not in doc.lines:
+    pool_health = _is_path_to(path[:3], ("pools", "*", "health")) or path[:3] == ("defaults", "pools", "health")
+    if pool_health and path[:4] not in doc.lines:
         path = (*path[:3], *path[4:])  # a single check, written without a list
     for union in _UNIONS:
         at = len(union)
@@ -84,14 +91,13 @@ def _path(loc: tuple[int | str, ...], kind: str, doc: Document) -> Path:
 
 def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
     value, kind, ctx = item["input"], str(item["type"]), item.get("ctx", {})
-    line = doc.line(path)
     if kind == "missing":
         key = str(item["loc"][-1])
-        return Finding(line, path, f'no key "{key}"', f'the key "{key}"', f"add it: {_describe((*path, key))}")
+        return doc.finding(path, f'no key "{key}"', f'the key "{key}"', f"add it: {_describe((*path, key))}")
     if kind == "extra_forbidden":
         key = str(path[-1])
         keys = _keys(path[:-1])
-        return Finding(line, path, f'the unknown key "{shorten(key)}"', _one_of(keys), _elsewhere(key, keys))
+        return doc.finding(path, f'the unknown key "{shorten(key)}"', _one_of(keys), _elsewhere(key, keys))
     found, hint = show_value(value), ""
     if kind == "dnsteer":
         expected, hint = ctx["expected"], ctx["hint"]
@@ -106,7 +112,7 @@ def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
         hint = "the entry has no value: give it one or remove it"
     elif value is None and path:
         hint = "the key has no value: give it one" + ("" if _is_required(path) else " or remove the key")
-    return Finding(line, path, found, expected, hint)
+    return doc.finding(path, found, expected, hint)
 
 
 def _wrong_kind(path: Path, kind: str, value: Any) -> str:
@@ -137,7 +143,9 @@ class _Part:
     paths: tuple[str, ...]
 
     def is_at(self, path: Path) -> bool:
-        """Whether a path leads to such a mapping."""
+        """Whether a path leads to such a mapping, or to one that is a default."""
+        if path[:1] == ("defaults",) and len(path) > 2:
+            path = (path[1], "*", *path[2:])
         return any(_is_path_to(path, place.split(".") if place else []) for place in self.paths)
 
 
@@ -148,7 +156,11 @@ def _is_path_to(path: Path, steps: Sequence[str]) -> bool:
 
 
 _PARTS = (
-    _Part("the document", Spec, ("",)),
+    _Part("the document", SpecFile, ("",)),
+    _Part("defaults", Defaults, ("defaults",)),
+    _Part("", VipDefaults, ("defaults.vips",)),
+    _Part("", PoolDefaults, ("defaults.pools",)),
+    _Part("", BackendDefaults, ("defaults.backends",)),
     _Part("switch", Switch, ("switch",)),
     _Part("an uplink", Uplink, ("switch.uplinks.*",)),
     _Part("", Port, ("switch.ports.*",)),  # its keys are those of an uplink, too

@@ -47,6 +47,11 @@ def shown(file: Path) -> str:
     return SHOWN_STDIN if file == STDIN else str(file)
 
 
+def is_sent(file: Path) -> bool:
+    """Whether somebody else has read *file*, and sent what it holds."""
+    return str(file) in SENT_FILES.get()
+
+
 def read_whole(file: Path, most: int) -> bytes:
     """What *file* holds, or standard input for `-`; cut off after *most* bytes and one, so that the caller can tell.
 

@@ -138,8 +138,8 @@ class Context:
         key = cookie(category, number)
         found = self.subjects.get(key)
         if found is None:
-            document = self.loaded.document
-            found = Subject(key, title, document.path_in_file(path), document.line(path))
+            place = self.loaded.document.place(path)
+            found = Subject(key, title, place.path, place.line, place.part)
             self.subjects[key] = found
         return found
 

@@ -69,6 +69,8 @@ def cookie(category: Category, number: int) -> int:
 class Subject(NamedTuple):
     """The object of the spec that a flow stands for: its title and its place in the spec.
 
+    *part* is the file, relative to the folder of the spec's own; empty for that file itself.
+
     A tuple, since there is one per service of each VIP and creating it is four times as fast as a frozen dataclass.
     """
 
@@ -76,3 +78,4 @@ class Subject(NamedTuple):
     title: str
     path: Path
     line: int
+    part: str = ""

@@ -14,6 +14,7 @@ from dnsteer.tables.cookies import GROUP_BASE, Category, Subject, cookie, number
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
+    from dnsteer.spec.document import Place
     from dnsteer.spec.model.spec import Pool
     from dnsteer.tables.context import Context, PoolSlots
 
@@ -40,7 +41,7 @@ class SlotTable:
         owner = self.owners[slot]
         at = self.backends[owner]
         title = f"{self.members.title} slot {slot} -> {owner}"
-        return Subject(self.cookie | slot, title, at.path, at.line)
+        return Subject(self.cookie | slot, title, at.path, at.line, at.part)
 
 
 class GroupRow(NamedTuple):
@@ -72,11 +73,12 @@ class ProbeSlotRow(NamedTuple):
     backend: int
 
 
-def group_row(members: Membership, owners: tuple[str, ...], line: int = 0) -> GroupRow:
+def group_row(members: Membership, owners: tuple[str, ...], at: Place | None = None) -> GroupRow:
     """Return the group of a pool with selection dp-hash, where the switch's hash picks the slot."""
     numbers = {m.name: m.number for m in members.members}
     key = cookie(Category.POOL, members.number)
-    subject = Subject(key, f"{members.title}, by dp-hash", ("pools", members.pool), line)
+    line, part = (at.line, at.part) if at is not None else (0, "")
+    subject = Subject(key, f"{members.title}, by dp-hash", ("pools", members.pool), line, part)
     return GroupRow(subject, members.number, GROUP_BASE + members.number, tuple(numbers[o] for o in owners))
 
 
@@ -84,7 +86,7 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
-    line, written = ctx.loaded.document.line, ctx.loaded.document.path_in_file
+    place = ctx.loaded.document.place
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
         if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):
@@ -92,11 +94,12 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
             at = {
-                backend: Subject(0, f"backend {backend}", written(path), line(path)) for backend, path in paths.items()
+                backend: Subject(0, f"backend {backend}", found.path, found.line, found.part)
+                for backend, found in zip(paths, map(place, paths.values()), strict=True)
             }
             yield SlotTable(slots.members, slots.owners, at)
         elif slots.owners:
-            row = group_row(slots.members, slots.owners, line(("pools", name)))
+            row = group_row(slots.members, slots.owners, place(("pools", name)))
             ctx.subjects[row.subject.cookie] = row.subject
             yield row
         if ctx.spec.switch.probe is not None:

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the files of a spec to the one effective document: merged, with variables and defaults in their places."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path as FilePath
+
+from dnsteer.spec.document import Document
+from dnsteer.spec.parts.defaults import apply_defaults
+from dnsteer.spec.parts.effective_text import effective_text
+from dnsteer.spec.parts.inputs import SpecInputs
+from dnsteer.spec.parts.merge import merge
+from dnsteer.spec.parts.part_files import PartFile, read_parts
+from dnsteer.spec.parts.variables import substitute
+from dnsteer.spec.yaml_reader import read_yaml
+
+_KEYS = ("include", "vars", "defaults")
+_SIGNS = re.compile(r"include|vars|defaults|requires|\$\{")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+def may_have_parts(text: str) -> bool:
+    """Whether a spec may need other files, by a quick look at its text, which finds too many rather than too few."""
+    return _SIGNS.search(text) is not None
+
+
+def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, always: bool = False) -> Document:
+    """The effective document of the spec whose own file is *main*, in *folder*; *main* itself where it is all there is.
+
+    Its text is the effective spec; with *always* that of a single file too. Raises SpecError with all that is wrong with the
+    first step that fails: includes, names that are written twice, variables, defaults.
+    """
+    if not isinstance(main.value, dict):
+        return main
+    if not (always or main.variables or inputs.vars_files or any(key in main.value for key in _KEYS)):
+        return main
+    parts = read_parts(main, folder, inputs.include_from)
+    doc = merge(parts)
+    of_switch = _vars_of_switch(doc, folder)
+    given = [_vars_file(doc, file) for file in inputs.vars_files]
+    substitute(doc, parts, of_switch, given)
+    apply_defaults(doc)
+    doc.text = effective_text(doc, parts, [*([of_switch] if of_switch else []), *given])
+    return doc
+
+
+def _vars_of_switch(doc: Document, folder: FilePath | None) -> PartFile | None:
+    """The file of variables beside the spec that has the name of its switch, if there is one."""
+    switch = doc.value.get("switch")
+    name = switch.get("name") if isinstance(switch, dict) else None
+    if folder is None or not isinstance(name, str) or not _FILE_NAME.match(name):
+        return None
+    file = f"vars/{name}.yaml"
+    return _vars_part(file, folder / file) if (folder / file).exists() else None
+
+
+def _vars_file(doc: Document, file: FilePath) -> PartFile:
+    folder = os.path.dirname(doc.file)  # noqa: PTH120
+    name = os.fspath(file) if file.is_absolute() else os.path.relpath(file, folder or ".")
+    return _vars_part(name, file)
+
+
+def _vars_part(name: str, file: FilePath) -> PartFile:
+    return PartFile(name, read_yaml(file))

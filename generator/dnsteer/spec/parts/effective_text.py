@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The effective spec as text: one document, in which a comment on each line says where that is written, and back.
+
+A record has this text, so that a rollback needs no other file, and messages about it still name the files that people edit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Any
+
+from dnsteer.spec.document import Document, Origin, Place
+from dnsteer.spec.errors import Path, escape, show_path
+from dnsteer.spec.parts.part_files import PartFile
+from dnsteer.spec.yaml_reader import plain_scalar
+
+_MARK = "# dnsteer effective spec 1"
+_SAVED = "# saved dnsteer effective spec 1"
+_PLAIN = re.compile(r"[A-Za-z0-9_/.-]+(:[A-Za-z0-9_/.-]+)*\Z")
+_LIKE_NUMBERS = re.compile(r"[0-9.:_eE+-]*\Z")
+_OTHER_WORDS = frozenset(["y", "n", "yes", "no", "on", "off"])
+_LINE = r"(?:line (?P<own>\d+)|(?P<part>.+?):(?P<line>\d+))"
+_COMMENT = re.compile(_LINE + r"(?: by \$(?P<default>[\w.\[\]]+))?(?P<rest>, .*)?\Z")
+_ORIGIN = re.compile(r"\$\{(?P<name>\w+)\} of " + _LINE + r"\Z")
+_STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
+
+
+def effective_text(doc: Document, parts: Sequence[PartFile], variables: Sequence[PartFile]) -> str:
+    """The text of *doc*, which is put together of *parts* with the files of *variables*."""
+    files = [f"#   {_file(doc, part)} sha256 {sha256(part.document.text.encode()).hexdigest()[:16]}" for part in parts]
+    files += [
+        f"#   {_file(doc, part)} (variables) sha256 {sha256(part.document.text.encode()).hexdigest()[:16]}"
+        for part in variables
+    ]
+    head = [
+        f"{_MARK} of {_file(doc, parts[0])}, made of the files below: change these, not this text.",
+        "# At the end of a line: where it is written, the default that it is, and the variables in it.",
+        *files,
+    ]
+    return "\n".join([*head, *_Writer(doc).lines()]) + "\n"
+
+
+def _file(doc: Document, part: PartFile) -> str:
+    return escape(part.name or PurePath(doc.file).name)
+
+
+class _Writer:
+    def __init__(self, doc: Document) -> None:
+        self._doc = doc
+        self._places: dict[Path, Place] = {}
+
+    def lines(self) -> Iterator[str]:
+        yield from self._mapping((), self._doc.value, "")
+
+    def _mapping(self, path: Path, value: dict[str, Any], indent: str) -> Iterator[str]:
+        for key, each in value.items():
+            yield from self._entry((*path, key), each, f"{indent}{_scalar(key)}:", f"{indent}  ")
+
+    def _entry(self, path: Path, value: Any, head: str, indent: str) -> Iterator[str]:
+        """An entry of a mapping or list that begins with *head*; what is below it begins with *indent*."""
+        place = self._doc.place(path)
+        if not isinstance(value, dict | list) or not value or self._is_together(path, value, place):
+            yield f"{head} {_flow(value)}  # {_comment(place)}"
+        elif isinstance(value, dict):
+            yield f"{head}  # {_comment(place)}"
+            yield from self._mapping(path, value, indent)
+        else:
+            yield f"{head}  # {_comment(place)}"
+            for index, each in enumerate(value):
+                yield from self._item((*path, index), each, indent)
+
+    def _item(self, path: Path, value: Any, indent: str) -> Iterator[str]:
+        place = self._doc.place(path)
+        if isinstance(value, dict) and value and not self._is_together(path, value, place):
+            first, *others = self._mapping(path, value, f"{indent}  ")
+            yield f"{indent}- {first.lstrip()}"
+            yield from others
+            return
+        yield from self._entry(path, value, f"{indent}-", f"{indent}  ")
+
+    def _is_together(self, path: Path, value: Any, place: Place) -> bool:
+        """Whether all that is below *path* is written on one line, so that one comment says where."""
+        below = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, each in below:
+            at = self._doc.place((*path, step))
+            if (at.part, at.line, at.origins) != (place.part, place.line, place.origins) or (
+                at.path[: len(place.path)] != place.path
+            ):
+                return False
+            if isinstance(each, dict | list) and not self._is_together((*path, step), each, at):
+                return False
+        return True
+
+
+def _comment(place: Place) -> str:
+    where = f"{escape(place.part)}:{place.line}" if place.part else f"line {place.line}"
+    by = f" by {show_path(place.path)}" if place.default_of else ""
+    origins = "".join(
+        f", ${{{one.variable}}} of {f'{escape(one.part)}:{one.line}' if one.part else f'line {one.line}'}"
+        for one in place.origins
+    )
+    return f"{where}{by}{origins}"
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_scalar(key)}: {_flow(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if not isinstance(value, str):
+        return "null" if value is None else str(value).lower()
+    plain = _PLAIN.match(value) and plain_scalar(value) is value and value.lower() not in _OTHER_WORDS
+    if plain and (not _LIKE_NUMBERS.match(value) or value.count(".") == 3):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def without_places(text: str) -> str:
+    """An effective spec without the comments that say where things are written; any other text as it is."""
+    if not text.startswith(_MARK):
+        return text
+    lines = text.splitlines(keepends=True)
+    return "".join(f"{line.rpartition('  # ')[0]}\n" for line in lines if not line.startswith("#"))
+
+
+def is_effective(text: str) -> bool:
+    """Whether a text says by comments where things are written."""
+    return text.startswith(_MARK)
+
+
+def as_own_text(text: str) -> str:
+    """The text of a file that somebody has saved an effective spec in: its places are its own lines."""
+    return _SAVED + text.removeprefix(_MARK) if is_effective(text) else text
+
+
+def restore_places(doc: Document) -> None:
+    """Give *doc*, which was parsed from an effective text, the places that its comments name."""
+    comments = [_read_comment(line) for line in doc.text.split("\n")]
+    written = doc.lines
+    doc.lines, doc.parts = {}, {(): ""}
+    for path, number in written.items():
+        found = comments[number - 1] if path else None
+        if found is None:
+            continue
+        part, line, default, origins = found
+        doc.lines[path] = line
+        if doc.part(path) != part:
+            doc.parts[path] = part
+        if default and doc.path_in_file(path) != default and _is_start_of_default(path, default):
+            doc.written_at[path] = default
+        if origins:
+            doc.origins[path] = origins
+
+
+def _is_start_of_default(path: Path, default: Path) -> bool:
+    """Whether a line of a default begins with the value at *path*, or that is above it in a list."""
+    return len(default) > 2 and path[-1:] == default[-1:]
+
+
+def _read_comment(line: str) -> tuple[str, int, Path, tuple[Origin, ...]] | None:
+    if line.startswith("#"):
+        return None
+    found = _COMMENT.match(line.rpartition("  # ")[2]) if "  # " in line else None
+    if found is None:
+        return None
+    default = tuple(int(index) if index else key for key, index in _STEP.findall(found["default"] or ""))
+    origins = []
+    for one in (found["rest"] or "").split(", ")[1:]:
+        origin = _ORIGIN.match(one)
+        if origin is not None:
+            origins.append(Origin(origin["name"], origin["part"] or "", int(origin["own"] or origin["line"])))
+    return found["part"] or "", int(found["own"] or found["line"]), default, tuple(origins)

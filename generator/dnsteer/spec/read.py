@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read specs: from files with all that belongs to them, from texts, and from records."""
+
+from __future__ import annotations
+
+from pathlib import Path as FilePath
+
+from dnsteer.spec.document import Document
+from dnsteer.spec.parts.compose import compose, may_have_parts
+from dnsteer.spec.parts.effective_text import as_own_text, is_effective, restore_places
+from dnsteer.spec.parts.inputs import SPEC_INPUTS
+from dnsteer.spec.source import STDIN, is_sent, read_whole
+from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, parse_yaml, read_yaml
+
+
+def read_document(file: FilePath) -> Document:
+    """Read the spec in *file*, standard input where it is `-`, with all files that it includes and its variables.
+
+    Raises SpecError when a file cannot be read, is not UTF-8, is too large, is empty or is not YAML as specs are, and for
+    what is wrong with includes, variables and defaults.
+    """
+    if is_sent(file):  # by who has read what belongs to it
+        return _recorded(read_yaml(file))
+    document = read_yaml(file)
+    document.text = as_own_text(document.text)
+    return compose(document, FilePath() if file == STDIN else file.parent, SPEC_INPUTS.get())
+
+
+def parse_document(name: str, text: str) -> Document:
+    """Parse the spec *text*, named *name* in messages. It can include no files. Raises SpecError as read_document does."""
+    document = parse_yaml(name, text)
+    document.text = as_own_text(document.text)
+    return compose(document, None, SPEC_INPUTS.get())
+
+
+def parse_recorded(name: str, text: str) -> Document:
+    """Parse a spec that was recorded, or sent, in one piece; its lines are those of the files that it was made of.
+
+    Raises SpecError as read_document does.
+    """
+    return _recorded(parse_yaml(name, text))
+
+
+def _recorded(document: Document) -> Document:
+    if is_effective(document.text):
+        restore_places(document)
+    return document
+
+
+def read_effective(file: FilePath) -> Document:
+    """Read a spec as `read_document` does; its text is the effective one, also where it is a single file."""
+    document = read_yaml(file)
+    return compose(document, FilePath() if file == STDIN else file.parent, SPEC_INPUTS.get(), always=True)
+
+
+def text_to_send(file: FilePath) -> bytes:
+    """What a spec's *file* holds for somebody else, who has none of its other files: in one piece, where it has some.
+
+    Raises what `read_whole` raises, and SpecError.
+    """
+    data = read_whole(file, MAX_SPEC_BYTES)
+    text = data.decode(errors="replace")
+    if not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
+        return data
+    return read_document(file).text.encode()
