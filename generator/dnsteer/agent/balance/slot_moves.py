@@ -17,6 +17,8 @@ CHANCE = 3.0
 """Standard deviations of a number of packets that chance makes: those of a Poisson process."""
 _ENOUGH = 0.5
 """The part of the tolerance to which a backend is brought, so that the next few packets do not begin it anew."""
+_ROUNDING = 1e-9
+"""Part of a share by which a step must help at least: less is rounding, and a slot would go to and fro."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class _Load:
                         continue
                     has = self.excess(to, gets)
                     step = max(left, has), has, self._is_away(slot, to), slot, to
-                    if step[0] < before and (best is None or step < best):
+                    if step[0] < before - _ROUNDING and (best is None or step < best):
                         best = step
             if best is not None:
                 return best[3], best[4]
