@@ -22,7 +22,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class SpecPlace:
     """Where a value is written: the file, as `Document.parts` names it, the line (from 1), and the path there.
 
     *origins* are the variables that it comes from. *default_of* is the object whose default it is, if it is one.
@@ -60,7 +60,7 @@ class Document:
     nulls: set[Path] = field(default_factory=set, repr=False)
     warnings: tuple[Finding, ...] = ()
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> SpecPlace:
         """Where what the spec has at *path* is written, or the nearest enclosing value that is."""
         path = self.path_in_document(path)
         at = path
@@ -69,7 +69,9 @@ class Document:
         written, below = _nearest(self.written_at, path, ())
         owner = path[: len(path) - len(below) - 1] if written else ()
         line = self.lines.get(at, 1)
-        return Place(self.part(path), line, (*written, *below) if written else path, self.origins.get(path, ()), owner)
+        return SpecPlace(
+            self.part(path), line, (*written, *below) if written else path, self.origins.get(path, ()), owner
+        )
 
     def part(self, path: Path) -> str:
         """The file in which what the document has at *path* is written, as `parts` names it."""

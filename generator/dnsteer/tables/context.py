@@ -138,8 +138,9 @@ class Context:
         key = cookie(category, number)
         found = self.subjects.get(key)
         if found is None:
-            place = self.loaded.document.place(path)
-            found = Subject(key, title, place.path, place.line, place.part)
+            document = self.loaded.document
+            place = document.place(path)
+            found = Subject(key, title, document.path_in_document(path), place.line, place.part)
             self.subjects[key] = found
         return found
 

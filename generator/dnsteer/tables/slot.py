@@ -14,7 +14,7 @@ from dnsteer.tables.cookies import GROUP_BASE, Category, Subject, cookie, number
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
-    from dnsteer.spec.document import Place
+    from dnsteer.spec.document import SpecPlace
     from dnsteer.spec.model.spec import Pool
     from dnsteer.tables.context import Context, PoolSlots
 
@@ -73,7 +73,7 @@ class ProbeSlotRow(NamedTuple):
     backend: int
 
 
-def group_row(members: Membership, owners: tuple[str, ...], at: Place | None = None) -> GroupRow:
+def group_row(members: Membership, owners: tuple[str, ...], at: SpecPlace | None = None) -> GroupRow:
     """Return the group of a pool with selection dp-hash, where the switch's hash picks the slot."""
     numbers = {m.name: m.number for m in members.members}
     key = cookie(Category.POOL, members.number)
@@ -86,7 +86,8 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
     """Yield the slots or the group of each pool, except pools used only by the extension, whose program has their slots."""
     from dnsteer.spec.model.spec import Selection  # here, since the quick verbs do without it
 
-    place = ctx.loaded.document.place
+    document = ctx.loaded.document
+    place, written = document.place, document.path_in_document
     for slots in ctx.pools.values():
         pool, name = slots.pool, slots.members.pool
         if all(family == ANY or ctx.modes[mode].uses_extension(pool) for family, mode in slots.ways):
@@ -94,8 +95,8 @@ def rows(ctx: Context) -> Iterator[SlotTable | GroupRow | ProbeSlotRow]:
         if pool.selection is not Selection.DP_HASH:
             paths: dict[str, Path] = {b.name: ("pools", name, "backends", i) for i, b in enumerate(pool.backends)}
             at = {
-                backend: Subject(0, f"backend {backend}", found.path, found.line, found.part)
-                for backend, found in zip(paths, map(place, paths.values()), strict=True)
+                backend: Subject(0, f"backend {backend}", written(path), found.line, found.part)
+                for backend, path, found in ((name, path, place(path)) for name, path in paths.items())
             }
             yield SlotTable(slots.members, slots.owners, at)
         elif slots.owners:

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
-from dnsteer.spec.document import Document, Origin, Place
+from dnsteer.spec.document import Document, Origin, SpecPlace
 from dnsteer.spec.errors import Path, escape, show_path
 from dnsteer.spec.parts.part_files import PartFile
 from dnsteer.spec.yaml_reader import plain_scalar
@@ -51,7 +51,7 @@ def _file(doc: Document, part: PartFile) -> str:
 class _Writer:
     def __init__(self, doc: Document) -> None:
         self._doc = doc
-        self._places: dict[Path, Place] = {}
+        self._places: dict[Path, SpecPlace] = {}
 
     def lines(self) -> Iterator[str]:
         yield from self._mapping((), self._doc.value, "")
@@ -82,7 +82,7 @@ class _Writer:
             return
         yield from self._entry(path, value, f"{indent}-", f"{indent}  ")
 
-    def _is_together(self, path: Path, value: Any, place: Place) -> bool:
+    def _is_together(self, path: Path, value: Any, place: SpecPlace) -> bool:
         """Whether all that is below *path* is written on one line, so that one comment says where."""
         below = value.items() if isinstance(value, dict) else enumerate(value)
         for step, each in below:
@@ -96,7 +96,7 @@ class _Writer:
         return True
 
 
-def _comment(place: Place) -> str:
+def _comment(place: SpecPlace) -> str:
     where = f"{escape(place.part)}:{place.line}" if place.part else f"line {place.line}"
     by = f" by {show_path(place.path)}" if place.default_of else ""
     origins = "".join(
