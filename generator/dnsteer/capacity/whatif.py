@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from dnsteer.checks.load import check_document
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, Path, SpecError, near, shorten
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.read import parse_document
+from dnsteer.spec.yaml_reader import parse_yaml
 
+_T = TypeVar("_T")
 _STEP = re.compile(r"""\.?([A-Za-z0-9_-]+)|\[(\d{1,6})\]|\["([^"\\]*)"\]""")
 
 _NOTHING = ("", "~", "null")
@@ -51,13 +52,23 @@ def _set(document: Document, setting: str) -> Document:
     value = None
     if written.strip() not in _NOTHING:
         try:
-            value = parse_document(f"--set {shorten(setting)}", written).value
+            value = parse_yaml(f"--set {shorten(setting)}", written).value
         except SpecError as err:
             raise SpecError(err.file, [replace(f, line=0, path=path) for f in err.findings]) from None
     root = copy.deepcopy(document.value)
     _put(root, path, value, f"--set {shorten(setting)}")
-    lines = {known: line for known, line in document.lines.items() if known[: len(path)] != path}
-    return Document(document.file, root, {**lines, path: 0}, document.text)
+
+    def others(known: Mapping[Path, _T]) -> dict[Path, _T]:
+        return {at: value for at, value in known.items() if at[: len(path)] != path}
+
+    return replace(
+        document,
+        value=root,
+        lines={**others(document.lines), path: 0},
+        positions={},
+        written_at=others(document.written_at),
+        origins=others(document.origins),
+    )
 
 
 def _path(text: str) -> Path | None:

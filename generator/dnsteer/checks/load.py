@@ -92,7 +92,7 @@ def check_document(doc: Document, *, recorded: bool = False) -> Loaded:
     spec, doc = with_workers(written), replace(doc, positions=positions_in_file(written))
     scope = Scope(spec, doc)
     _refuse(scope, checks)
-    found = tuple(dict.fromkeys(warnings(scope)))
+    found = (*doc.warnings, *dict.fromkeys(warnings(scope)))
     if any(pool.backup for pool in spec.pools.values()):
         doc = with_lines(doc, written)
         of_backends = [check for check in checks if check not in _OF_WRITTEN_POOLS]
@@ -109,7 +109,7 @@ def check_slots(loaded: Loaded, slots: Mapping[str, int]) -> Loaded:
 
 def _refuse(scope: Scope, checks: Sequence[Check], respell: Callable[[Finding], Finding] = lambda f: f) -> None:
     found: Iterator[Finding] = (respell(finding) for check in checks for finding in check(scope))
-    if scope.doc.positions:  # each worker of a backend has the same mistakes
+    if scope.doc.positions or scope.doc.written_at:  # workers of a backend, and what has one default, have one mistake
         found = _each_once(found)
     findings = list(islice(found, MAX_FINDINGS + 1))
     if findings:

@@ -30,6 +30,7 @@ from dnsteer.deploy.verb_request import RunVerb, VerbOutcome, VerbRequest
 from dnsteer.plan.spec_size import SpecSize, size_of_spec
 from dnsteer.spec.errors import SpecError, counted
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.parts.effective_text import without_places
 from dnsteer.spec.read import parse_document
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
@@ -280,7 +281,8 @@ def state_view(states: Sequence[AppliedState], number: int) -> StateView:
     counts: tuple[str, ...] = ()
     if earlier is not None:
         before, after = (f"{each.file} (state {each.number})" for each in (earlier, state))
-        lines = list(difflib.unified_diff(earlier.text.splitlines(), lines, before, after, lineterm=""))
+        old, new = (without_places(each.text).splitlines() for each in (earlier, state))  # lines of files move
+        lines = list(difflib.unified_diff(old, new, before, after, lineterm=""))
         try:
             differences = compare_specs(spec_of(earlier), spec_of(state))
             words = tuple(difference.text for difference in differences)

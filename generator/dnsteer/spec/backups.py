@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.spec import Pool, Spec, State
+
+_T = TypeVar("_T")
 
 
 def with_backups(spec: Spec, *, standby: bool = True) -> Spec:
@@ -37,14 +40,35 @@ def standby_weights(spec: Spec, pool: Pool) -> Mapping[str, int]:
 
 
 def with_lines(doc: Document, spec: Spec) -> Document:
-    """Return the document of *spec*, in which backends that backups add to pools have the lines where they are written."""
-    lines = dict(doc.lines)
+    """Return the document of *spec*, in which backends that backups add to pools have the places where they are written."""
+    sources: dict[Path, list[tuple[str, int]]] = {}
     for name, pool in spec.pools.items():
-        if pool.backup is None:
-            continue
-        source: Path = ("pools", pool.backup.pool, "backends")
-        for path, line in doc.lines.items():
-            if path[:3] == source and len(path) > 3 and isinstance(path[3], int):
-                added: Path = ("pools", name, "backends", len(pool.backends) + path[3], *path[4:])
-                lines[added] = line
-    return replace(doc, lines=lines)
+        if pool.backup is not None:
+            sources.setdefault(("pools", pool.backup.pool, "backends"), []).append((name, len(pool.backends)))
+
+    def added(known: Mapping[Path, _T]) -> dict[Path, _T]:
+        """What is known of the backends, also where they are added."""
+        out = dict(known)
+        for path, value in known.items():
+            if len(path) > 3 and isinstance(path[3], int):
+                for name, own in sources.get(path[:3], ()):
+                    at: Path = ("pools", name, "backends", own + path[3], *path[4:])
+                    out[at] = value
+        return out
+
+    parts = {(*source, index): doc.part((*source, index)) for source in sources for index in _entries(doc, source)}
+    return replace(
+        doc,
+        lines=added(doc.lines),
+        parts=added({**parts, **doc.parts}) if doc.parts else {},
+        written_at=added(doc.written_at),
+        origins=added(doc.origins),
+    )
+
+
+def _entries(doc: Document, path: Path) -> range:
+    """The indices of a list of the document."""
+    size = 0
+    while (*path, size) in doc.lines:
+        size += 1
+    return range(size)

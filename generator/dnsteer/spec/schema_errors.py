@@ -18,7 +18,7 @@ from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
-from dnsteer.spec.model.file import BackendDefaults, Defaults, PoolDefaults, SpecFile, VipDefaults
+from dnsteer.spec.model.file import OWN_KEYS, BackendDefaults, Defaults, PoolDefaults, SpecFile, VipDefaults
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.part import keys_of
@@ -97,6 +97,9 @@ def _finding(path: Path, item: Mapping[str, Any], doc: Document) -> Finding:
     if kind == "extra_forbidden":
         key = str(path[-1])
         keys = _keys(path[:-1])
+        if path[:1] == ("defaults",) and key in OWN_KEYS.get(str(path[1]), ()):
+            hint = f"each of the {path[1]} has its own"
+            return doc.finding(path, f'the key "{key}", which has no default', _one_of(keys), hint)
         return doc.finding(path, f'the unknown key "{shorten(key)}"', _one_of(keys), _elsewhere(key, keys))
     found, hint = show_value(value), ""
     if kind == "dnsteer":

@@ -92,6 +92,8 @@ def explain_error(err: yaml.YAMLError, text: str) -> Finding:
     found, hint = _meaning(problem, began, line)
     if "cannot start any token" in problem and line < len(rows) and mark.column < len(rows[line]):
         found, hint = f'a value that begins with "{rows[line][mark.column]}"', "put quotes around it"
+    if "expected ',' or" in problem and any("${" in row for row in rows[began : line + 1]):
+        hint = 'within "{ }" and "[ ]" a variable needs quotes: "${NAME}"'
     hint = _invisible(rows, line) or hint
     return Finding(began if any(part in problem for part in _AT_START) else line, (), found, "well-formed YAML", hint)
 

@@ -46,9 +46,9 @@ BackendDefaults = _defaults_of("BackendDefaults", Backend, "backends")
 class Defaults(Part):
     """Values of keys that VIPs, pools and backends leave out, in all files of the spec."""
 
-    vips: VipDefaults | None = Field(default=None, description="For VIPs: any key but `addresses`.")  # type: ignore[valid-type]
-    pools: PoolDefaults | None = Field(default=None, description="For pools: any key but `backends`.")  # type: ignore[valid-type]
-    backends: BackendDefaults | None = Field(  # type: ignore[valid-type]
+    vips: VipDefaults = Field(default=None, description="For VIPs: any key but `addresses`.")  # type: ignore[valid-type]
+    pools: PoolDefaults = Field(default=None, description="For pools: any key but `backends`.")  # type: ignore[valid-type]
+    backends: BackendDefaults = Field(  # type: ignore[valid-type]
         default=None, description="For the backends of all pools: any key but `name`, `ipv4` and `ipv6`."
     )
 

@@ -21,7 +21,7 @@ from dnsteer.spec.yaml_reader import plain_scalar
 _MARK = "# dnsteer effective spec 1"
 _SAVED = "# saved dnsteer effective spec 1"
 _PLAIN = re.compile(r"[A-Za-z0-9_/.-]+(:[A-Za-z0-9_/.-]+)*\Z")
-_LIKE_NUMBERS = re.compile(r"[0-9.:_eE+-]*\Z")
+_LIKE_NUMBERS = re.compile(r"[0-9._eE+-]*\Z|[1-9][0-9_]*(:[0-5]?[0-9])+\Z")  # also those of YAML 1.1
 _OTHER_WORDS = frozenset(["y", "n", "yes", "no", "on", "off"])
 _LINE = r"(?:line (?P<own>\d+)|(?P<part>.+?):(?P<line>\d+))"
 _COMMENT = re.compile(_LINE + r"(?: by \$(?P<default>[\w.\[\]]+))?(?P<rest>, .*)?\Z")

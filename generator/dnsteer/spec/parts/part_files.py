@@ -167,6 +167,10 @@ class _PartReader:
         first: tuple[PartFile, Path],
     ) -> None:
         part, at = first
+        if part.name == by.name and not at:
+            hint = "name the others one by one, or put them into a folder of their own: parts/*.yaml"
+            self._find(by, path, f"{said}, which is this file itself", "other files", hint)
+            return
         if real in above or not at:
             hint = "remove it: a file that is included sees all of the spec, whichever file it stands in"
             self._find(by, path, f"{said}, which includes this file", "files that do not include one another", hint)
