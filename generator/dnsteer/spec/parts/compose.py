@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path as FilePath
 
-from dnsteer.spec.document import Document
+from dnsteer.spec.document import Document, folder_of
 from dnsteer.spec.parts.defaults import apply_defaults
 from dnsteer.spec.parts.effective_text import effective_text
 from dnsteer.spec.parts.inputs import SpecInputs
@@ -57,9 +57,8 @@ def _vars_of_switch(doc: Document, folder: FilePath | None) -> PartFile | None:
 
 
 def _vars_file(doc: Document, file: FilePath) -> PartFile:
-    folder = os.path.dirname(doc.file)  # noqa: PTH120
-    name = os.fspath(file) if file.is_absolute() else os.path.relpath(file, folder or ".")
-    return _vars_part(name, file)
+    name = os.path.relpath(file, folder_of(doc.file) or ".")
+    return _vars_part(os.fspath(file) if file.is_absolute() and name.startswith("..") else name, file)
 
 
 def _vars_part(name: str, file: FilePath) -> PartFile:
