@@ -44,8 +44,11 @@ def reads_spec(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def run(**arguments: Any) -> None:
-        SPEC_INPUTS.set(_options(**{name: arguments.pop(name) for name in options}))
-        verb(**arguments)
+        token = SPEC_INPUTS.set(_options(**{name: arguments.pop(name) for name in options}))
+        try:
+            verb(**arguments)
+        finally:
+            SPEC_INPUTS.reset(token)
 
     both = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own.parameters.values(), *options.values())]
     run.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]

@@ -29,6 +29,7 @@ from dnsteer.console.vip_page import vip_parts, vip_values
 from dnsteer.deploy.rollback import rolled_back
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec.errors import file_of_part
 from dnsteer.status.pools import PoolView
 from dnsteer.switch.state import AppliedState, DamagedError
 from dnsteer.view import drawing, wording
@@ -91,7 +92,7 @@ class RecordedStates:
 @cache
 def _templates() -> jinja2.Environment:
     env = page_environment(FOLDER / "pages", interactive=True)
-    env.filters.update(spark=drawing.spark, places=_places, vips=link_vips)
+    env.filters.update(file_of_part=file_of_part, spark=drawing.spark, places=_places, vips=link_vips)
     env.globals.update(cells=drawing.cells, most_listed=MAX_LISTED)
     return env
 

@@ -95,8 +95,8 @@ class PathHeaders:
 class PathStep:
     """A flow that the packet matched.
 
-    *table* is the table's name, *about* the spec object that the cookie stands for, at *path* and *line* of the spec;
-    empty and 0 for a flow that is not dnsteer's. *does* are its actions in words. *key* finds its counters.
+    *table* is the table's name, *about* the spec object that the cookie stands for, at *path* and *line* of the spec, in the
+    file *part*; empty and 0 for a flow that is not dnsteer's. *does* are its actions in words. *key* finds its counters.
     """
 
     table: str
@@ -108,6 +108,7 @@ class PathStep:
     path: str
     line: int
     key: FlowKey
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,7 @@ class PathTracer:
             path=show_path(subject.path) if subject else "",
             line=subject.line if subject else 0,
             key=FlowKey(flow.table, flow.priority, flow.match),
+            part=subject.part if subject else "",
         )
 
     def _chosen(self, view: PathView, trace: Trace) -> PathView:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dnsteer.deploy.maintenance_text import begun_and_ended
 from dnsteer.deploy.role import standby_flows
@@ -17,6 +18,8 @@ from dnsteer.plan.plan import Plan
 from dnsteer.plan.pool_slots import keep_slots
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
 from dnsteer.slots.maintenance import NO_OVERLAY
+from dnsteer.spec.document import SpecPlace
+from dnsteer.spec.errors import file_of_part
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
@@ -35,7 +38,7 @@ from dnsteer.switch.state import DIGEST_KEY, BridgeRecord
 from dnsteer.switch.table_changes import TableChanges, compare_tables, other_numbers, uses_numbers, with_own_numbers
 from dnsteer.switch.tools import UnavailableError, openflow_target
 from dnsteer.switch.withdrawals import withdrawal_warnings
-from dnsteer.tables.cookies import FENCE
+from dnsteer.tables.cookies import FENCE, Subject
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.vip import ServiceRow
@@ -62,7 +65,8 @@ class Drift:
 
     *warns*: it is none: a setting that is not dnsteer's and changes what becomes of packets, or other table numbers.
     *of_others*: it is not dnsteer's, so `dnsteer restore` leaves it. *of*: the setting or the flow of others, where *about*
-    is not enough to find the same difference again, in another spec or with another value.
+    is not enough to find the same difference again, in another spec or with another value. *part* is the file of the spec,
+    relative to the folder of its own; empty for that file itself.
     """
 
     kind: str
@@ -72,16 +76,31 @@ class Drift:
     warns: bool = False
     of_others: bool = False
     of: str = ""
+    part: str = ""
+
+    @staticmethod
+    def at(place: SpecPlace | Subject | None, kind: str, about: str, detail: str, **more: Any) -> Drift:
+        """A difference of what is written at a place of the spec; None: of nothing there."""
+        if place is None:
+            return Drift(kind, about, detail, **more)
+        return Drift(kind, about, detail, place.line, part=place.part, **more)
 
     def text(self, file: str) -> str:
         """As a sentence; *file* is the spec's."""
-        at = f" ({file}:{self.line})" if self.line else ""
+        at = f" ({file_of_part(file, self.part)}:{self.line})" if self.line else ""
         return f"{'' if self.warns else f'{self.kind}: '}{self.about}{at}: {self.detail}"
 
     def as_json(self) -> dict[str, object]:
         """The drift as a JSON object. Its id is that of the same difference of another spec, or with another value, too."""
         same = ", ".join(filter(None, (self.kind, self.about, self.of)))
-        return {"id": same, "kind": self.kind, "about": self.about, "detail": self.detail, "line": self.line}
+        return {
+            "id": same,
+            "kind": self.kind,
+            "about": self.about,
+            "detail": self.detail,
+            "line": self.line,
+            "part": self.part,
+        }
 
 
 def find_drift(
@@ -199,26 +218,27 @@ def _settings(loaded: Loaded, inputs: SettingsInput, ignore_foreign: bool) -> It
         if d.setting.name == OTHERS and ignore_foreign:
             continue
         path = br.path_of(loaded.spec, d)
-        line = loaded.document.line(path) if path else 0
+        place = loaded.document.place(path) if path else None
         warns, of_others = d.level is SettingLevel.WARNED, d.level is not SettingLevel.SET
-        yield Drift(d.kind, d.about, d.detail, line, warns, of_others, d.setting.name)
+        yield Drift.at(place, d.kind, d.about, d.detail, warns=warns, of_others=of_others, of=d.setting.name)
 
 
 def _bridge_drift(loaded: Loaded, have: Bridge | None) -> Iterator[Drift]:
-    want, line = wanted_bridge(loaded.spec), loaded.document.line
+    want, place = wanted_bridge(loaded.spec), loaded.document.place
     for d in br.bridge_differences(loaded.spec, want, have):
-        yield Drift(d.kind, d.about, d.detail, line(d.path) if d.path else 0)
+        yield Drift.at(place(d.path) if d.path else None, d.kind, d.about, d.detail)
     if have is None:
         return
     for port in want.ports:
         now = have.ports.get(port.name)
         if now is not None and (now.ofport is None or now.ofport < 0):
             why = now.error or "the switch has not opened it yet"
-            yield Drift(_NOT_OPEN, f"port {port.name}", why, line(br.path_of_port(loaded.spec, port.name)))
+            path = br.path_of_port(loaded.spec, port.name)
+            yield Drift.at(place(path), _NOT_OPEN, f"port {port.name}", why)
         elif now is not None and now.gone:
             path = br.path_of_port(loaded.spec, port.name)
             detail = "its network device is gone; bring it back, then: dnsteer restore"
-            yield Drift("port gone", f"port {port.name}", detail, line(path))
+            yield Drift.at(place(path), "port gone", f"port {port.name}", detail)
     applied = have.external_ids.get(DIGEST_KEY)
     if applied != loaded.digest:
         said = f"another spec was applied (digest {applied[:16]})" if applied else "no spec was applied"
@@ -229,7 +249,7 @@ def _other_switch(loaded: Loaded, record: BridgeRecord | None) -> Iterator[Drift
     name = loaded.spec.switch.name
     if record is not None and record.name and record.name != name:
         said = f"the spec is for switch {name}" if name else "the spec names no switch (switch.name)"
-        yield Drift("other switch", f"switch {record.name}", said, loaded.document.line(("switch", "name")))
+        yield Drift.at(loaded.document.place(("switch", "name")), "other switch", f"switch {record.name}", said)
 
 
 def _interrupted(record: BridgeRecord | None) -> Iterator[Drift]:
@@ -253,7 +273,7 @@ def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> 
     first = next(row.vip for row in plan.rows.of(FragmentRow) if row.family == "ipv4")
     name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
     detail = f"{min_fragment.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller fragments are lost"
-    yield Drift("setting", f"VIP {name}", detail, loaded.document.line(("vips", name)))
+    yield Drift.at(loaded.document.place(("vips", name)), "setting", f"VIP {name}", detail)
 
 
 def _flow_drift(plan: Plan, todo: TableChanges, have: Tables) -> Iterator[Drift]:
@@ -278,43 +298,45 @@ def _program_drift(loaded: Loaded, plan: Plan, control: str | None, timeout: flo
     from dnsteer.extension import handover  # here, since most switches do without
     from dnsteer.extension.client import ExtensionClient, socket_path
 
-    part, line = loaded.spec.switch.extension, loaded.document.line(("switch", "extension"))
+    part, place = loaded.spec.switch.extension, loaded.document.place(("switch", "extension"))
     program = ExtensionClient(socket_path(control, part.control if part else ""), min(timeout, _PATIENCE))
     found = handover.plan_handover(plan, program, needed=False)
     if found.away is not None:
         denied = found.away if isinstance(found.away, PermissionError) else None
         said = f"{denied.filename}: {denied.strerror}; run as root or as the owner" if denied else str(found.away)
-        yield Drift("extension away", "extension", said, line)
+        yield Drift.at(place, "extension away", "extension", said)
     for fault in found.faults:
-        yield Drift("extension degraded", "extension", fault, line)
+        yield Drift.at(place, "extension degraded", "extension", fault)
     vips = {(s.address, s.protocol, s.port): s.subject for s in plan.rows.of(ServiceRow) if s.extended}
     for d in found.differences:
         subject = vips.get(d.key) if d.key else None
         title = subject.title if subject else f"VIP {d.name}" if d.key else f"extension, {d.name}"
-        yield Drift(f"extension {d.kind}", title, d.detail, subject.line if subject else 0 if d.key else line)
+        yield Drift.at(subject if d.key else place, f"extension {d.kind}", title, d.detail)
     if found.loads and not found.differences and not found.faults:
-        yield Drift("extension changed", "extension", "its program does not match the spec", line)
+        yield Drift.at(place, "extension changed", "extension", "its program does not match the spec")
 
 
 def _about(plan: Plan, kind: str, flow: Flow, detail: str) -> Drift:
     subject = plan.subject(flow.cookie)
-    if subject is None:
-        return Drift(kind, "an object that is not in the spec", detail)
-    return Drift(kind, subject.title, detail, subject.line)
+    return Drift.at(
+        subject, kind, subject.title if subject is not None else "an object that is not in the spec", detail
+    )
 
 
 def _group_drift(plan: Plan, todo: TableChanges, have: dict[int, Group]) -> Iterator[Drift]:
     subjects = {row.group: row.subject for row in plan.rows.of(GroupRow)}
     subjects[FENCE] = plan.pipeline
     for group in todo.add_groups:
-        yield Drift("group missing", subjects[group.number].title, f"group {group.number}", subjects[group.number].line)
+        subject = subjects[group.number]
+        yield Drift.at(subject, "group missing", subject.title, f"group {group.number}")
     for group in todo.replace_groups:
         now, want = _buckets(have[group.number]), _buckets(group)
         slots = [s for s in sorted(want.keys() | now.keys()) if want.get(s) != now.get(s)]
         shown = ", ".join(map(str, slots[:_MAX_SLOTS])) + (", ..." if len(slots) > _MAX_SLOTS else "")
         what = f"slot{'s' if len(slots) > 1 else ''} {shown} differ{'s' if len(slots) == 1 else ''}"
         detail = f"group {group.number}: {what if slots else 'its settings differ'}"
-        yield Drift("group changed", subjects[group.number].title, detail, subjects[group.number].line)
+        subject = subjects[group.number]
+        yield Drift.at(subject, "group changed", subject.title, detail)
     for group in todo.remove_groups:
         yield Drift("group added", "an object that is not in the spec", f"group {group.number}")
 
