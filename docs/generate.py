@@ -27,6 +27,7 @@ from dnsteer.spec.model import (
     balance,
     bringup,
     extension,
+    file,
     health,
     lint,
     probe,
@@ -44,7 +45,8 @@ EXAMPLE = "examples/one-armed-nat.yaml"
 MADE = "<!-- Made by docs/generate.py (make docs). Change the code, not this page. -->\n\n"
 
 PARTS: tuple[tuple[str, type[Any]], ...] = (
-    ("The document", spec.Spec),
+    ("The document", file.SpecFile),
+    ("`defaults`", file.Defaults),
     ("`switch`", spec.Switch),
     ("`switch.uplinks.NAME`", spec.Uplink),
     ("`switch.ports.NAME`", spec.Port),
@@ -100,7 +102,7 @@ def spec_page() -> str:
     """The reference of the spec."""
     out = [MADE + "# The spec\n"]
     out.append(
-        "All keys of a spec. One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
+        "All keys of a spec. One YAML file describes one switch; [of several files](parts.md) it is one too. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
         "numbers, `true`, `false`, `null` or text as written; anchors, aliases, tags and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
     )
     for title, part in PARTS:

@@ -60,6 +60,20 @@ vips:
   dns: {addresses: [192.0.2.53], services: [dnss], pool: resolvers, forwardin: dsr}
 """
 
+BAD_VARIABLE = """\
+apiVersion: dnsteer/v1
+vars:
+  site: 300
+switch: {flavor: ovs-netdev, bridge: br-dns, mac: 02:00:00:00:00:53, uplinks: {p0: }}
+pools:
+  resolvers:
+    backends:
+      - {name: ns1, ipv4: "10.53.${site}.11", mac: 02:00:00:00:01:01}
+      - {name: ns2, ipv4: "10.53.${site}.12", mac: 02:00:00:00:01:02}
+vips:
+  dns: {addresses: [192.0.2.53], services: [dns], pool: resolvers}
+"""
+
 
 class OutputError(Exception):
     """A block that cannot be made; the message names file and line."""
@@ -79,7 +93,11 @@ def files(root: Path) -> dict[str, str]:
     quickstart = (root / "examples" / "quickstart.yaml").read_text(encoding="utf-8")
     ns2 = re.search(r".*name: ns2,.*", quickstart)
     assert ns2 is not None
-    return {"new.yaml": quickstart.replace(ns2[0], ns2[0].replace("weight: 2", "weight: 5")), "bad.yaml": BAD}
+    return {
+        "new.yaml": quickstart.replace(ns2[0], ns2[0].replace("weight: 2", "weight: 5")),
+        "bad.yaml": BAD,
+        "bad-variable.yaml": BAD_VARIABLE,
+    }
 
 
 def page(root: Path, name: str) -> str:

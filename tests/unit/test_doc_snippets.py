@@ -20,7 +20,7 @@ PAGES = [
     ROOT / "runbooks" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-KEYS = {"switch", "pools", "vips", "lint"}
+KEYS = {"switch", "pools", "vips", "lint", "defaults"}
 FENCE = re.compile(r"^( *)```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -53,6 +53,21 @@ def test_a_snippet_of_a_spec_is_accepted(part: dict[str, Any], tmp_path: Path) -
     file = tmp_path / "spec.yaml"
     file.write_text(yaml.safe_dump(merged(spec, part), sort_keys=False), encoding="utf-8")
     load_spec(file)
+
+
+def files_shown() -> list[Any]:
+    """Snippets that begin with the name of a file in a comment, each with that file."""
+    texts = [match[2] for page in PAGES for match in FENCE.finditer(page.read_text(encoding="utf-8"))]
+    found = [(re.match(r"# (examples/[\w./-]+)[^\n]*\n", text), text) for text in texts]
+    return [
+        pytest.param(ROOT / match[1], text[match.end() :], id=match[1]) for match, text in found if match is not None
+    ]
+
+
+@pytest.mark.parametrize(("file", "text"), files_shown())
+def test_a_file_that_is_shown_is_as_shown(file: Path, text: str) -> None:
+    """But for its comments."""
+    assert [line for line in file.read_text().splitlines() if not line.startswith("#")] == text.splitlines()
 
 
 def anchors(page: Path) -> set[str]:

@@ -356,6 +356,28 @@ def test_links_out_of_the_folder_are_refused_unless_allowed(tmp_path: Path) -> N
     assert load_with(spec, include_from=(outside,)).digest == loaded.digest
 
 
+def test_variables_of_a_switch_are_of_its_folder_too(tmp_path: Path) -> None:
+    spec = write(
+        tmp_path / "site", spec=HEAD + SWITCH.replace("mac: 02:00:00:00:00:53", 'name: a, mac: "${mac}"') + POOL + VIP
+    )
+    write(tmp_path, a="mac: 02:00:00:00:00:53\n")
+    (spec.parent / "vars").mkdir()
+    (spec.parent / "vars/a.yaml").symlink_to("../../a.yaml")
+    assert refusal(spec) == (
+        "vars/a.yaml: found a link out of the folder of the spec; expected a file in that folder\n"
+        "    hint: give it by --vars, or allow its folder: --include-from DIR\n"
+        "1 error in spec.yaml; nothing was changed"
+    )
+    assert (
+        load_with(spec, include_from=(tmp_path,)).digest
+        == load_with(spec, tmp_path / "a.yaml", include_from=(tmp_path,)).digest
+    )
+    (spec.parent / "vars/a.yaml").unlink()
+    assert 'found the variable "mac", which is not set' in refusal(spec)
+    (spec.parent / "vars/a.yaml").mkdir()
+    assert refusal(spec).startswith("vars/a.yaml: found a directory; expected a readable YAML file")
+
+
 def test_one_file_by_two_names_is_twice(tmp_path: Path) -> None:
     spec = write(tmp_path, spec=HEAD + "include: [pools.yaml, link.yaml, vips.yaml]\n" + SWITCH, pools=POOL, vips=VIP)
     (tmp_path / "link.yaml").symlink_to("pools.yaml")

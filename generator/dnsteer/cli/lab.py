@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dnsteer.cli.output import Exit, Json, SpecFile, Verbose, load_and_warn, out, print_json, reporting
+from dnsteer.cli.spec_inputs import reads_spec
 
 app = typer.Typer(help="Run a spec in network namespaces with real name servers. Needs root.", no_args_is_help=True)
 
@@ -24,6 +25,7 @@ def _say(text: str) -> None:
 
 
 @app.command()
+@reads_spec
 def up(spec: SpecFile, verbose: Verbose = False) -> None:
     """Build the spec's network, and start name servers and a private Open vSwitch. Next: dnsteer apply."""
     from dnsteer import lab
@@ -78,6 +80,7 @@ Html = Annotated[
 
 
 @app.command()
+@reads_spec
 def demo(
     spec: SpecFile,
     report: Report = _REPORT,
@@ -98,6 +101,7 @@ def demo(
 
 
 @app.command()
+@reads_spec
 def failover(spec: SpecFile, report: Report = _REPORT, html: Html = None, verbose: Verbose = False) -> None:
     """Under load, with dnsteer agent running, kill a name server and start it again."""
     from dnsteer.lab import failover as lab_failover

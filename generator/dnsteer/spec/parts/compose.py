@@ -8,11 +8,12 @@ import re
 from pathlib import Path as FilePath
 
 from dnsteer.spec.document import Document, folder_of
+from dnsteer.spec.errors import Finding, SpecError
 from dnsteer.spec.parts.defaults import apply_defaults
 from dnsteer.spec.parts.effective_text import effective_text
 from dnsteer.spec.parts.inputs import SpecInputs
 from dnsteer.spec.parts.merge import merge
-from dnsteer.spec.parts.part_files import PartFile, read_parts
+from dnsteer.spec.parts.part_files import PartFile, is_inside, read_parts
 from dnsteer.spec.parts.variables import substitute
 from dnsteer.spec.yaml_reader import read_yaml
 
@@ -38,7 +39,7 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
         return main
     parts = read_parts(main, folder, inputs.include_from)
     doc = merge(parts)
-    of_switch = _vars_of_switch(doc, folder)
+    of_switch = _vars_of_switch(doc, folder, inputs)
     given = [_vars_file(doc, file) for file in inputs.vars_files]
     substitute(doc, parts, of_switch, given)
     apply_defaults(doc)
@@ -46,14 +47,20 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     return doc
 
 
-def _vars_of_switch(doc: Document, folder: FilePath | None) -> PartFile | None:
-    """The file of variables beside the spec that has the name of its switch, if there is one."""
+def _vars_of_switch(doc: Document, folder: FilePath | None, inputs: SpecInputs) -> PartFile | None:
+    """The file of variables beside the spec that has the name of its switch, if there is one. Raises SpecError."""
     switch = doc.value.get("switch")
     name = switch.get("name") if isinstance(switch, dict) else None
     if folder is None or not isinstance(name, str) or not _FILE_NAME.match(name):
         return None
     file = f"vars/{name}.yaml"
-    return _vars_part(file, folder / file) if (folder / file).exists() else None
+    if not os.path.lexists(folder / file):
+        return None
+    if not is_inside(folder / file, folder, inputs.include_from):
+        hint = "give it by --vars, or allow its folder: --include-from DIR"
+        found = Finding(0, (), "a link out of the folder of the spec", "a file in that folder", hint, part=file)
+        raise SpecError(doc.file, [found])
+    return _vars_part(file, folder / file)
 
 
 def _vars_file(doc: Document, file: FilePath) -> PartFile:

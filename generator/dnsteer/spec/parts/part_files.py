@@ -59,7 +59,7 @@ class _PartReader:
         self.files = [PartFile("", main)]
         self.findings: list[Finding] = []
         self._main, self._folder = main.file, folder
-        self._roots = [_resolved(root) for root in (*([folder] if folder is not None else []), *allowed)]
+        self._allowed = allowed
         self._included: dict[FilePath, tuple[PartFile, Path]] = {}  # with the place where each is included first
         if folder is not None:
             own = _resolved(folder / FilePath(main.file).name)
@@ -119,7 +119,7 @@ class _PartReader:
         assert self._folder is not None
         said = f'"{shorten(text)}"' if not has_magic(text) else f'"{shorten(name)}" by "{shorten(text)}"'
         real = _resolved(self._folder / name)
-        if not any(real.is_relative_to(root) for root in self._roots):
+        if not is_inside(self._folder / name, self._folder, self._allowed):
             expected = "a file in the folder of the spec, or below"
             hint = "move it there, or allow its folder: --include-from DIR"
             self._find(by, path, f"{said}, which is outside the folder of the spec", expected, hint)
@@ -198,6 +198,12 @@ class _PartReader:
                 self.findings.append(replace(finding, part=name))
             else:
                 self._find(by, path, f"{said}: {finding.found}", finding.expected, finding.hint)
+
+
+def is_inside(path: FilePath, folder: FilePath, allowed: Sequence[FilePath]) -> bool:
+    """Whether a path leads, by all of its links, into *folder*, into one of *allowed*, or below them."""
+    real = _resolved(path)
+    return any(real.is_relative_to(_resolved(root)) for root in (folder, *allowed))
 
 
 def _resolved(path: FilePath) -> FilePath:
