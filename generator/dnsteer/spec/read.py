@@ -9,8 +9,8 @@ from dnsteer.spec.document import Document
 from dnsteer.spec.parts.compose import compose, may_have_parts
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective, restore_places
 from dnsteer.spec.parts.inputs import SPEC_INPUTS
-from dnsteer.spec.source import STDIN, is_sent, read_whole
-from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, parse_yaml, read_yaml
+from dnsteer.spec.source import STDIN, read_whole, sent_content, shown
+from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, decode_yaml, parse_yaml, read_yaml
 
 
 def read_document(file: FilePath) -> Document:
@@ -19,8 +19,9 @@ def read_document(file: FilePath) -> Document:
     Raises SpecError when a file cannot be read, is not UTF-8, is too large, is empty or is not YAML as specs are, and for
     what is wrong with includes, variables and defaults.
     """
-    if is_sent(file):  # by who has read what belongs to it
-        return _recorded(read_yaml(file))
+    sent = sent_content(file)
+    if sent is not None:  # by who has read what belongs to it
+        return _recorded(decode_yaml(shown(file), sent))
     document = read_yaml(file)
     document.text = as_own_text(document.text)
     return compose(document, FilePath() if file == STDIN else file.parent, SPEC_INPUTS.get())

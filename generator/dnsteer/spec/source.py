@@ -47,9 +47,9 @@ def shown(file: Path) -> str:
     return SHOWN_STDIN if file == STDIN else str(file)
 
 
-def is_sent(file: Path) -> bool:
-    """Whether somebody else has read *file*, and sent what it holds."""
-    return str(file) in SENT_FILES.get()
+def sent_content(file: Path) -> bytes | None:
+    """What *file* holds, if somebody else has read it and sent that."""
+    return SENT_FILES.get().get(str(file))
 
 
 def read_whole(file: Path, most: int) -> bytes:
@@ -58,7 +58,7 @@ def read_whole(file: Path, most: int) -> bytes:
     Waits for as long as a writer of a pipe has it open, and PATIENCE seconds for one to open it. Raises UnreadableError for
     what is no file, a pipe that nobody writes to and a standard input that is closed; OSError that names the file.
     """
-    given = SENT_FILES.get().get(str(file))
+    given = sent_content(file)
     if given is not None:
         return given[: most + 1]
     return _read_stdin(most + 1) if file == STDIN else _read(file, most + 1)

@@ -59,6 +59,11 @@ def read_yaml(file: FilePath) -> Document:
         raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
     if len(data) > MAX_SPEC_BYTES:
         raise refuse(f"more than {MAX_SPEC_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
+    return decode_yaml(name, data)
+
+
+def decode_yaml(name: str, data: bytes) -> Document:
+    """Parse what a file holds. Raises SpecError as read_yaml does."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as err:
@@ -66,7 +71,8 @@ def read_yaml(file: FilePath) -> Document:
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             found = "UTF-16 text"
         line = data.count(b"\n", 0, err.start) + 1
-        raise refuse(found, "a UTF-8 text file", "save it again as UTF-8", line) from err
+        finding = Finding(line, (), found, "a UTF-8 text file", "save it again as UTF-8")
+        raise SpecError(name, [finding]) from err
     return parse_yaml(name, text)
 
 

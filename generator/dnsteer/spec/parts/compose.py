@@ -15,7 +15,7 @@ from dnsteer.spec.parts.inputs import SpecInputs
 from dnsteer.spec.parts.merge import merge
 from dnsteer.spec.parts.part_files import PartFile, is_inside, read_parts
 from dnsteer.spec.parts.variables import substitute
-from dnsteer.spec.yaml_reader import read_yaml
+from dnsteer.spec.yaml_reader import MAX_VALUES, read_yaml
 
 _KEYS = ("include", "vars", "defaults")
 _SIGNS = re.compile(r"include|vars|defaults|requires|\$\{")
@@ -43,6 +43,11 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     given = [_vars_file(doc, file) for file in inputs.vars_files]
     substitute(doc, parts, of_switch, given)
     apply_defaults(doc)
+    if len(doc.lines) > MAX_VALUES:
+        found = Finding(
+            0, (), f"more than {MAX_VALUES} values with all files and defaults", "a spec of at most that many"
+        )
+        raise SpecError(doc.file, [found])
     doc.text = effective_text(doc, parts, [*([of_switch] if of_switch else []), *given])
     return doc
 
