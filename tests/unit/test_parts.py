@@ -69,6 +69,8 @@ def test_a_switch_of_the_example_is_rendered_as_its_copy(name: str) -> None:
     parts, copy = load_spec(SITES / f"{name}.yaml"), load_spec(COPIES / f"{name}.yaml")
     assert parts.digest == copy.digest
     made, wanted = rendered(parts), rendered(copy)
+    effective = parse_document("x", made.pop("effective.yaml"))
+    assert check_document(effective).digest == parts.digest and effective.parts == {}
     assert without_comments(made) == without_comments(wanted)
     for file in made:
         assert comments_without_places(made[file], parts) == comments_without_places(wanted[file], copy)

@@ -44,12 +44,12 @@ def render(
     json: Json = False,
 ) -> None:
     """Write flows, groups, one bundle and the bridge set-up as files. Needs no switch."""
-    from dnsteer.render.files import PROGRAM, rendered, write_files
+    from dnsteer.render.files import EFFECTIVE, PROGRAM, rendered, write_files
 
     with reporting(json):
         loaded = load_and_warn(spec, json, verbose)
         texts = rendered(loaded)
-        states = write_files(texts, folder, stale=[PROGRAM], force=force)
+        states = write_files(texts, folder, stale=[PROGRAM, EFFECTIVE], force=force)
         if json:
             files = {n: len(t.encode()) for n, t in texts.items()}
             print_json({"ok": True, "files": files, "folder": str(folder), **spec_warnings(loaded)})

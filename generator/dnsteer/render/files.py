@@ -26,10 +26,13 @@ from dnsteer.render.program import program_text
 from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.render.templates import environment, render_template
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.parts.effective_text import as_own_text, is_effective
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
 PROGRAM = "program.json"
 """The extension's program, if the spec has an extension."""
+EFFECTIVE = "effective.yaml"
+"""The effective spec, if the spec has several files, variables or defaults."""
 State = Literal["new", "changed", "unchanged", "removed"]
 """What happened to a file."""
 _OURS = re.compile(rb"\bby dnsteer (bringup )?[0-9]")
@@ -53,6 +56,9 @@ def rendered(loaded: Loaded) -> dict[str, str]:
         "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + text,
         "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
     }
+    if is_effective(loaded.document.text):
+        about = f"# Spec of bridge {plan.bridge} for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}\n"
+        texts[EFFECTIVE] = about + as_own_text(loaded.document.text)
     if plan.extension:
         about = f"Program of the extension for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}"
         texts[PROGRAM] = program_text(plan.extension, about)
