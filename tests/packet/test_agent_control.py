@@ -408,7 +408,7 @@ def test_the_agent_ends_while_clients_and_confirmations_are_open(
                 assert any('"ask"' in line for line in lines)
                 start = time.monotonic()
                 assert it.end() == 0
-                assert time.monotonic() - start < 5
+                assert time.monotonic() - start < 15
                 assert "nothing was changed: the agent ends" in lines.read()
     assert [entry["backend"] for entry in overlay(shared)] == ["ns1"]
 

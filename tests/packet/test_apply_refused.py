@@ -227,7 +227,7 @@ def test_a_switch_that_does_not_run_is_named_in_time_and_nothing_is_left(switch:
         UnavailableError, match=r"ovs-vswitchd did not confirm .* within 0.5 s.*br-dns was removed again"
     ):
         apply(FEW, switch.database, timeout=0.5)
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 8
     with Database(switch.database) as base:
         assert base.bridge(BRIDGE) is None
     switch.start_switch()

@@ -224,7 +224,7 @@ def test_a_switch_that_dies_during_an_apply_is_named(
         start = time.monotonic()
         with pytest.raises(SwitchError) as error:
             apply(large, switch.database, timeout=0.5)
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < 8
     if when != "before the record":
         assert switch_has(switch, "br-dns") is not first or when == "before the tables are read"
         assert "vf0" not in ports_of(switch), str(error.value)
@@ -257,7 +257,7 @@ def test_a_daemon_that_gets_stuck_is_given_up_in_time(
         try:
             with pytest.raises(UnavailableError) as error:
                 apply(large, switch.database, timeout=0.4)
-            assert time.monotonic() - start < 4
+            assert time.monotonic() - start < 8
             assert SAID.get((when, daemon), "") in str(error.value)
         finally:
             process.send_signal(signal.SIGCONT)

@@ -125,7 +125,7 @@ def test_every_client_is_answered_by_the_backend_of_its_slot(state: lab.LabState
             said = clients.ask()
             assert_all_answered(said)
             assert wrong(said.backends, want) == {}
-            assert said.seconds < 1.0
+            assert said.seconds < 5.0
     assert len(want) == 2000 and set(want.values()) == {"ns1", "ns2", "ns3", "ns4"}
 
 

@@ -50,10 +50,10 @@ def test_clients_are_not_those_of_the_spec() -> None:
 def test_vectors_of_a_large_spec_are_lazy_and_unique() -> None:
     spec = large(100)
     reference = Reference(spec)
-    begin = time.perf_counter()
+    begin = time.process_time()
     few = list(islice(vectors(spec, reference), 10))
     assert len(few) == 10
-    assert time.perf_counter() - begin < 1  # made as they are asked for
+    assert time.process_time() - begin < 1  # made as they are asked for
     made = [(v, reference.expect(v.port, v.data)) for v in vectors(spec, reference, per_service=4)]
     count = Counter(frame for _, expectation in made for frame in expectation.options)
     assert max(count.values()) == 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dnsteer.deploy.journal import Attempt
 from dnsteer.deploy.wanted_switch import WantedSwitch
+from dnsteer.spec.errors import file_of_part
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import TableChanges
@@ -178,10 +179,12 @@ class BundleSender:
                 send_bundle(self.client, lines, fenced=self.fenced)
             self.fenced = True
         except RejectedError as err:
-            from dnsteer.render.templates import place_in_spec  # here, since the quick verbs do without
-
             subject = self._subject(err.what)
-            about = f" for {subject.title} ({place_in_spec(subject, self.wanted.loaded.file)})" if subject else ""
+            about = (
+                f" for {subject.title} ({file_of_part(self.wanted.loaded.file, subject.part)}:{subject.line})"
+                if subject
+                else ""
+            )
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None
