@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_/.-]+(:[A-Za-z0-9_/.-]+)*\Z")
 _LIKE_NUMBERS = re.compile(r"[0-9._eE+-]*\Z|[1-9][0-9_]*(:[0-5]?[0-9])+\Z")  # also those of YAML 1.1
 _OTHER_WORDS = frozenset(["y", "n", "yes", "no", "on", "off"])
 _LINE = r"(?:line (?P<own>\d+)|(?P<part>.+?):(?P<line>\d+))"
-_COMMENT = re.compile(_LINE + r"(?: by \$(?P<default>[\w.\[\]]+))?(?P<rest>, .*)?\Z")
+_COMMENT = re.compile(_LINE + r"(?: by \$(?P<by>[\w.\[\]]+))?(?P<rest>, .*)?\Z")
 _ORIGIN = re.compile(r"\$\{(?P<name>\w+)\} of " + _LINE + r"\Z")
 _STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
 
@@ -38,7 +38,7 @@ def effective_text(doc: Document, parts: Sequence[PartFile], variables: Sequence
     ]
     head = [
         f"{_MARK} of {_file(doc, parts[0])}, made of the files below: change these, not this text.",
-        "# At the end of a line: where it is written, the default that it is, and the variables in it.",
+        "# At the end of a line: where it is written, under which other path (defaults), and the variables in it.",
         *files,
     ]
     return "\n".join([*head, *_Writer(doc).lines()]) + "\n"
@@ -64,12 +64,12 @@ class _Writer:
         """An entry of a mapping or list that begins with *head*; what is below it begins with *indent*."""
         place = self._doc.place(path)
         if not isinstance(value, dict | list) or not value or self._is_together(path, value, place):
-            yield f"{head} {_flow(value)}  # {_comment(place)}"
+            yield f"{head} {_flow(value)}  # {_comment(place, path)}"
         elif isinstance(value, dict):
-            yield f"{head}  # {_comment(place)}"
+            yield f"{head}  # {_comment(place, path)}"
             yield from self._mapping(path, value, indent)
         else:
-            yield f"{head}  # {_comment(place)}"
+            yield f"{head}  # {_comment(place, path)}"
             for index, each in enumerate(value):
                 yield from self._item((*path, index), each, indent)
 
@@ -96,9 +96,10 @@ class _Writer:
         return True
 
 
-def _comment(place: SpecPlace) -> str:
+def _comment(place: SpecPlace, path: Path) -> str:
+    """Where what stands at *path* of the spec is written."""
     where = f"{escape(place.part)}:{place.line}" if place.part else f"line {place.line}"
-    by = f" by {show_path(place.path)}" if place.default_of else ""
+    by = f" by {show_path(place.path)}" if place.path != path else ""
     origins = "".join(
         f", ${{{one.variable}}} of {f'{escape(one.part)}:{one.line}' if one.part else f'line {one.line}'}"
         for one in place.origins
@@ -150,19 +151,19 @@ def restore_places(doc: Document) -> None:
         found = comments[number - 1] if path else None
         if found is None:
             continue
-        part, line, default, origins = found
+        part, line, by, origins = found
         doc.lines[path] = line
         if doc.part(path) != part:
             doc.parts[path] = part
-        if default and doc.path_in_file(path) != default and _is_start_of_default(path, default):
-            doc.written_at[path] = default
+        if by and doc.path_in_file(path) != by and _is_named_by(by, path):
+            doc.written_at[path] = by
         if origins:
             doc.origins[path] = origins
 
 
-def _is_start_of_default(path: Path, default: Path) -> bool:
-    """Whether a line of a default begins with the value at *path*, or that is above it in a list."""
-    return len(default) > 2 and path[-1:] == default[-1:]
+def _is_named_by(by: Path, path: Path) -> bool:
+    """Whether the path of a comment is that of the value at *path*, of several on one line: a key, or an entry of a list."""
+    return path[-1] == by[-1] or (isinstance(path[-1], int) and isinstance(by[-1], int))
 
 
 def _read_comment(line: str) -> tuple[str, int, Path, tuple[Origin, ...]] | None:
@@ -171,10 +172,10 @@ def _read_comment(line: str) -> tuple[str, int, Path, tuple[Origin, ...]] | None
     found = _COMMENT.match(line.rpartition("  # ")[2]) if "  # " in line else None
     if found is None:
         return None
-    default = tuple(int(index) if index else key for key, index in _STEP.findall(found["default"] or ""))
+    by = tuple(int(index) if index else key for key, index in _STEP.findall(found["by"] or ""))
     origins = []
     for one in (found["rest"] or "").split(", ")[1:]:
         origin = _ORIGIN.match(one)
         if origin is not None:
             origins.append(Origin(origin["name"], origin["part"] or "", int(origin["own"] or origin["line"])))
-    return found["part"] or "", int(found["own"] or found["line"]), default, tuple(origins)
+    return found["part"] or "", int(found["own"] or found["line"]), by, tuple(origins)
