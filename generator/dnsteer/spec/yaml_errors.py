@@ -92,6 +92,8 @@ def explain_error(err: yaml.YAMLError, text: str) -> Finding:
     found, hint = _meaning(problem, began, line)
     if "cannot start any token" in problem and line < len(rows) and mark.column < len(rows[line]):
         found, hint = f'a value that begins with "{rows[line][mark.column]}"', "put quotes around it"
+    elif "block scalar" in str(getattr(err, "context", None)):  # such as >=0.2
+        found, hint = 'a value that begins with ">" or "|"', "put quotes around it"
     hint = _invisible(rows, line) or hint
     return Finding(began if any(part in problem for part in _AT_START) else line, (), found, "well-formed YAML", hint)
 
