@@ -198,6 +198,19 @@ def test_an_overlay_of_a_newer_version_is_left_alone(switch: Switch, tmp_path: P
         _stays_damaged(switch, running)
 
 
+@pytest.mark.parametrize("text", ["2 0.2.0", "0 0.0.9"])
+def test_a_record_of_another_format_is_left_alone(switch: Switch, tmp_path: Path, text: str) -> None:
+    """As while dnsteer is upgraded, and its agent is not restarted yet."""
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    with agent(switch, tmp_path) as running:
+        switch.vsctl("set", "Bridge", BRIDGE, f'external_ids:dnsteer-format="{text}"')
+        running.waits_for("the switch stays as it is: the record of bridge br-dns has format")
+        _stays_damaged(switch, running)
+        switch.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-format="1 0.1.0"')
+        running.waits_for("repaired")
+
+
 def _stays_damaged(switch: Switch, running: Agent) -> None:
     switch.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1")
     before = switch.tables()
