@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> None:
     """List the states that were applied last, newest first; `rollback` goes back to any of them."""
     from dnsteer.deploy.rollback import rolled_back
-    from dnsteer.switch.state import AppliedState, RecordFormatError
+    from dnsteer.switch.state import AppliedState
 
     with switch.session() as session:
         record = session.record_of(bridge)
@@ -46,7 +46,7 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
         print_json({"ok": True, "bridge": record.bridge, "current": record.number, "states": states})
         return
     for why in (s for s in found if not isinstance(s, AppliedState)):
-        out.print(f"{'not readable' if isinstance(why, RecordFormatError) else 'damaged'}: {escape(str(why))}")
+        out.print(f"{why.word}: {escape(str(why))}")
     kept = [s for s in found if isinstance(s, AppliedState)]
     if kept:
         _print_states(kept, record.number, left)

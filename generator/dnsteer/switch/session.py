@@ -300,7 +300,10 @@ class Session:
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
             ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
-        self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: ""}))
+        gone = (
+            {PENDING_KEY: ""} if STATE_KEY in record.ids else {PENDING_KEY: "", FORMAT_KEY: ""}
+        )  # it may be no longer ours
+        self._write(record, *ops, set_ids(record.uuid, gone))
 
     def put_overlay(self, record: BridgeRecord, overlay: Overlay) -> None:
         """Record an overlay that the tables have already. A pending change ends with it. Raises UnwrittenError."""

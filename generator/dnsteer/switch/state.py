@@ -62,13 +62,16 @@ _ADVICE = (
 
 
 class DamagedError(SwitchError):
-    """A record is damaged. For a state *number* is its number, 0 if unknown."""
+    """A record is damaged. For a state *number* is its number, 0 if unknown; *word* is what lists of states call it."""
 
     number = 0
+    word = "damaged"
 
 
 class RecordFormatError(DamagedError):
     """A record is in a format that this version does not know. What can be read may be shown; nothing may be written."""
+
+    word = "not readable"
 
 
 class BusyError(SwitchError):
