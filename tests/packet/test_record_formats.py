@@ -111,6 +111,15 @@ def test_a_record_without_a_format_is_read_and_gets_one(drained: Switch) -> None
     assert _format(drained) == f"1 {__version__}"
 
 
+def test_what_another_version_captures_is_left_alone(drained: Switch) -> None:
+    """Its note may be another one: what this version cannot read it would take for a capture that has hung."""
+    _set_format(drained, _NEWER)
+    drained.vsctl("set", "Bridge", BRIDGE, "external_ids:dnsteer-capture=another-note")
+    with nothing_changes(drained):
+        done = on(drained)("reconcile")
+    assert (done.code, done.err.count(_said(_NEWER))) == (1, 1)
+
+
 def test_the_role_changes_whatever_the_format_is(drained: Switch) -> None:
     """A standby must be able to take over while dnsteer is upgraded."""
     _set_format(drained, _NEWER)

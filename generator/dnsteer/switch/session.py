@@ -300,9 +300,8 @@ class Session:
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
             ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
-        gone = (
-            {PENDING_KEY: ""} if STATE_KEY in record.ids else {PENDING_KEY: "", FORMAT_KEY: ""}
-        )  # it may be no longer ours
+        first = STATE_KEY not in record.ids  # so that the bridge may be no longer dnsteer's
+        gone = {PENDING_KEY: "", **({FORMAT_KEY: ""} if first else {})}
         self._write(record, *ops, set_ids(record.uuid, gone))
 
     def put_overlay(self, record: BridgeRecord, overlay: Overlay) -> None:
