@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import jsonschema
 from pydantic import Field
 
+from dnsteer.offload.capabilities import Profile
 from dnsteer.spec.model.part import Part, came_in, since_of
 from dnsteer.spec.model.spec import Spec
 from tests.unit.commands import ROOT, in_process
@@ -50,6 +51,10 @@ def test_a_later_key_says_so_on_the_page_of_the_spec() -> None:
     assert {row[0].strip("| `"): row[3] for row in rows[2:]} == _VERSIONS
     assert rows[0][3] == "since"
     assert since_of(_Shape, "sides") == "0.3"
+
+
+def test_files_that_come_with_dnsteer_say_no_versions() -> None:
+    assert "x-since" not in json.dumps(Profile.model_json_schema())
 
 
 def _keys(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

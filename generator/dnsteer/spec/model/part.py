@@ -43,13 +43,20 @@ class Part(BaseModel):
         since which version there is such a key."""
         schema = handler.resolve_ref_schema(handler(core))
         for key, value in schema.get("properties", {}).items():
-            value[_SINCE] = since_of(cls, key)
+            if cls.since:
+                value[_SINCE] = since_of(cls, key)
             if value.get("default", "") is not None:
                 continue
             del value["default"]
             kinds = [one for one in value.pop("anyOf", ()) if one != {"type": "null"}]
             value |= {"anyOf": kinds} if len(kinds) > 1 else kinds[0] if kinds else {}
         return schema
+
+
+class DataPart(Part):
+    """A mapping of a file that comes with dnsteer, such as a capability profile: its keys are those of the same version."""
+
+    since = ""
 
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
