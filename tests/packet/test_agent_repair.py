@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.switch.control_socket import folder_of
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, LARGE, NEIGHBOR_TABLE, Switch
@@ -209,6 +210,21 @@ def test_a_record_of_another_format_is_left_alone(switch: Switch, tmp_path: Path
         _stays_damaged(switch, running)
         switch.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-format="1 0.1.0"')
         running.waits_for("repaired")
+
+
+def test_an_agent_of_another_format_keeps_what_the_agent_before_could_not_record(
+    switch: Switch, tmp_path: Path
+) -> None:
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    switch.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-format="2 0.2.0"')
+    folder = folder_of(switch.database)
+    assert folder is not None
+    folder.mkdir(exist_ok=True)
+    kept = folder / f"{BRIDGE}.unrecorded"
+    kept.write_text('{"format": 2}')
+    with agent(switch, tmp_path, "the record of bridge br-dns has format 2"):
+        assert kept.exists()
 
 
 def _stays_damaged(switch: Switch, running: Agent) -> None:
