@@ -33,7 +33,7 @@ from dnsteer.spec.model import (
     probe,
     spec,
 )
-from dnsteer.spec.model.part import Part, keys_of
+from dnsteer.spec.model.part import Part, keys_of, since_of
 from dnsteer.spec.yaml_text import yaml_text
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, FENCE, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category
 from dnsteer.tables.ingress import QUERY
@@ -44,7 +44,7 @@ DOCS = Path(__file__).resolve().parent
 EXAMPLE = "examples/one-armed-nat.yaml"
 MADE = "<!-- Made by docs/generate.py (make docs). Change the code, not this page. -->\n\n"
 
-PARTS: tuple[tuple[str, type[Any]], ...] = (
+PARTS: tuple[tuple[str, type[Part]], ...] = (
     ("The document", file.SpecFile),
     ("`defaults`", file.Defaults),
     ("`switch`", spec.Switch),
@@ -102,22 +102,26 @@ def spec_page() -> str:
     """The reference of the spec."""
     out = [MADE + "# The spec\n"]
     out.append(
-        "All keys of a spec. One YAML file describes one switch; [of several files](parts.md) it is one too. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
+        "All keys of a spec. One YAML file describes one switch; [of several files](parts.md) it is one too. Editors complete it with the schema that `dnsteer schema` prints. *since* is the first version of dnsteer that has the key (`x-since` in the schema). Plain scalars are "
         "numbers, `true`, `false`, `null` or text as written; anchors, aliases, tags and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
     )
     for title, part in PARTS:
-        out.append(f"## {title}\n\n{part.__doc__}\n")
-        out.append("| key | value | default | meaning |\n|---|---|---|---|")
-        schema = part.model_json_schema()
-        for name, field in keys_of(part).items():
-            value = _value(schema["properties"][name], schema)
-            default = "**required**" if field.is_required() else _default(field)
-            out.append(f"| `{name}` | {value} | {default} | {field.description} |")
-        out.append("")
+        out += [f"## {title}\n\n{part.__doc__}\n", key_table(part), ""]
     out.append("## Short names of services\n\n| name | stands for |\n|---|---|")
     for name, entries in spec.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
     return "\n".join(out) + "\n"
+
+
+def key_table(part: type[Part]) -> str:
+    """The table of a part's keys."""
+    out = ["| key | value | default | since | meaning |\n|---|---|---|---|---|"]
+    schema = part.model_json_schema()
+    for name, field in keys_of(part).items():
+        value = _value(schema["properties"][name], schema)
+        default = "**required**" if field.is_required() else _default(field)
+        out.append(f"| `{name}` | {value} | {default} | {since_of(part, name)} | {field.description} |")
+    return "\n".join(out)
 
 
 def _default(field: Any) -> str:

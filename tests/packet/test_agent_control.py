@@ -204,23 +204,37 @@ def test_a_gradual_drain_continues_after_the_agent_is_killed(shared: Switch, app
         wait(lambda: "gone" not in overlay(shared)[0], lambda: str(overlay(shared)))
 
 
-def test_verbs_work_without_an_agent_of_another_version(shared: Switch, applied: Switch) -> None:
+@pytest.mark.parametrize(
+    ("spoken", "version", "said"),
+    [
+        (1, "99.0", f"the agent is dnsteer 99.0, and this is {__version__}: use dnsteer 99.0 here, or upgrade to it"),
+        (1, "0.0.9", f"the agent is dnsteer 0.0.9, and this is {__version__}: restart the agent"),
+        (1, "?", f"the agent is another dnsteer, and this is {__version__}: restart the agent"),
+        (2, "99.0", "and speaks version 1: use dnsteer 99.0 here, or upgrade to it"),
+        (0, "0.0.9", "and speaks version 1: restart the agent, so that it is the version that is installed: systemctl"),
+    ],
+)
+def test_verbs_work_without_an_agent_of_another_version(
+    shared: Switch, applied: Switch, spoken: int, version: str, said: str
+) -> None:
     path_of(shared).parent.mkdir(exist_ok=True)
     path_of(shared).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path_of(shared)))
         server.listen()
-        threading.Thread(target=_greet, args=(server,), daemon=True).start()
+        threading.Thread(target=_greet, args=(server, spoken, version), daemon=True).start()
         done = on(shared)("drain", "farm/ns1")
     path_of(shared).unlink()
     assert done.code == 0
-    assert f"the agent is dnsteer 99.0, and this is {__version__}; this is done without it" in done.err
+    assert done.err.startswith("note: the agent is ")
+    assert said in done.err
+    assert done.err.rstrip().endswith("; this is done without it")
 
 
-def _greet(server: socket.socket) -> None:
+def _greet(server: socket.socket, spoken: int, version: str) -> None:
     client, _ = server.accept()
     with client:
-        client.sendall(b'{"v": 1, "version": "99.0"}\n')
+        client.sendall(json.dumps({"v": spoken, "version": version}).encode() + b"\n")
         client.recv(1)
 
 
@@ -230,7 +244,8 @@ def _greet(server: socket.socket) -> None:
         (b"\x00\xff garbage\n", "found a line that is not JSON"),
         (b"[" * 100_000 + b"\n", "found a line that is not JSON"),
         (b'{"v": 1, "argv": ["drain"', "found half a line"),
-        (b'{"v": 2, "argv": ["drain"]}\n', "found version '2'; expected 1"),
+        (b'{"v": 2, "argv": ["drain"]}\n', "and the client is another dnsteer and speaks version 2: restart the agent"),
+        (b'{"v": 0, "tell": "knowledge"}\n', f"speaks version 0: use dnsteer {__version__} here, or upgrade to it"),
         (b"7\n", "found version '7'; expected 1"),
         (b'{"v": 1}\n', "expected argv: a list of words"),
         (b'{"v": 1, "argv": "drain"}\n', "expected argv: a list of words"),

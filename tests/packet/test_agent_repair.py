@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.switch.control_socket import folder_of
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.switches import BRIDGE, LARGE, NEIGHBOR_TABLE, Switch
@@ -196,6 +197,34 @@ def test_an_overlay_of_a_newer_version_is_left_alone(switch: Switch, tmp_path: P
         running.waits_for("the switch stays as it is: external_ids:dnsteer-overlay of bridge br-dns")
         running.waits_for("asleep")
         _stays_damaged(switch, running)
+
+
+@pytest.mark.parametrize("text", ["2 0.2.0", "0 0.0.9"])
+def test_a_record_of_another_format_is_left_alone(switch: Switch, tmp_path: Path, text: str) -> None:
+    """As while dnsteer is upgraded, and its agent is not restarted yet."""
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    with agent(switch, tmp_path) as running:
+        switch.vsctl("set", "Bridge", BRIDGE, f'external_ids:dnsteer-format="{text}"')
+        running.waits_for("the switch stays as it is: the record of bridge br-dns has format")
+        _stays_damaged(switch, running)
+        switch.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-format="1 0.1.0"')
+        running.waits_for("repaired")
+
+
+def test_an_agent_of_another_format_keeps_what_the_agent_before_could_not_record(
+    switch: Switch, tmp_path: Path
+) -> None:
+    switch.expected += ENDED
+    assert on(switch)("apply", spec_file(tmp_path, LARGE)).code == 0
+    switch.vsctl("set", "Bridge", BRIDGE, 'external_ids:dnsteer-format="2 0.2.0"')
+    folder = folder_of(switch.database)
+    assert folder is not None
+    folder.mkdir(exist_ok=True)
+    kept = folder / f"{BRIDGE}.unrecorded"
+    kept.write_text('{"format": 2}')
+    with agent(switch, tmp_path, "the record of bridge br-dns has format 2"):
+        assert kept.exists()
 
 
 def _stays_damaged(switch: Switch, running: Agent) -> None:

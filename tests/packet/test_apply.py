@@ -49,8 +49,9 @@ def test_the_record_says_what_was_applied(switch: Switch) -> None:
     apply(MANY, switch.database)
     noted = switch.column("Bridge", BRIDGE, "external_ids")
     session = dict(re.findall(r'([\w-]+)="?([^",}]+)"?', noted))
-    assert set(session) == {f"dnsteer{part}" for part in ("", "-spec", "-version", "-applied", "-state")}
+    assert set(session) == {f"dnsteer{part}" for part in ("", "-format", "-spec", "-version", "-applied", "-state")}
     assert session["dnsteer"] == "bridge"
+    assert session["dnsteer-format"] == f"1 {__version__}"
     assert session["dnsteer-spec"] == digest(MANY.spec)
     assert session["dnsteer-version"] == __version__
     assert session["dnsteer-state"] == "1"

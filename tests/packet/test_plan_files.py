@@ -172,6 +172,16 @@ def test_a_plan_of_another_version_is_refused(applied: Switch, plan: Path) -> No
 
 
 @pytest.mark.parametrize(
+    ("number", "advice"),
+    [(2, "upgrade dnsteer on this machine, and apply it then"), (0, "apply it with dnsteer 0.2.0")],
+)
+def test_a_plan_of_another_format_is_refused(applied: Switch, plan: Path, number: int, advice: str) -> None:
+    value = {**json.loads(plan.read_text()), "format": f"dnsteer plan {number}", "version": "0.2.0"}
+    plan.write_text(json.dumps(value))
+    refused(applied, plan, f"has format {number}, made by dnsteer 0.2.0", "which knows format 1", advice)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import stat
 from pathlib import Path
 
@@ -74,6 +75,19 @@ def test_an_invalid_file_is_removed(tmp_path_factory: pytest.TempPathFactory, da
     kept = UnrecordedOverlay(remote(folder))
     kept.load(record(3))
     assert not kept.why and not file_in(folder).exists()
+
+
+@pytest.mark.parametrize(("format_", "taken_over"), [(0, False), (1, True), (2, False), ("1", False), (None, True)])
+def test_a_file_of_another_format_is_removed(tmp_path: Path, format_: object, taken_over: bool) -> None:
+    """As where dnsteer was upgraded, or the version before is back. One that says none has the first."""
+    UnrecordedOverlay(remote(tmp_path)).keep(record(3), OUT, "no room")
+    file = file_in(tmp_path)
+    value = json.loads(file.read_text())
+    assert value.pop("format") == 1
+    file.write_text(json.dumps(value if format_ is None else {**value, "format": format_}))
+    kept = UnrecordedOverlay(remote(tmp_path))
+    kept.load(record(3))
+    assert (bool(kept.why), file.exists()) == (taken_over, taken_over)
 
 
 def test_without_a_file_the_overlay_counts_for_this_agent(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import errno
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -21,7 +20,7 @@ from dnsteer.metrics.observer import Observers
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.model.announce import Announce, VipAnnounce
 from dnsteer.switch.agent_record import recorded_route_locations, route_location
-from dnsteer.switch.state import DamagedError
+from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.withdrawals import withdrawals_of
 from dnsteer.view.snapshot import SnapshotRecorder
 from tests.unit.test_announce import GOOD, SPEC, health_of, spec_of
@@ -33,8 +32,9 @@ def settings(folder: Path) -> Announce:
     return Announce(via="bird", include=f"{folder}/dnsteer.conf", control=f"{folder}/none.ctl")
 
 
-def record(**ids: str) -> Any:
-    return SimpleNamespace(bridge="br-dns", ids={name.replace("_", "-"): value for name, value in ids.items()})
+def record(**ids: str) -> BridgeRecord:
+    named = {name.replace("_", "-"): value for name, value in ids.items()}
+    return BridgeRecord("u", "v", "br-dns", named, {}, "s", "", False)
 
 
 def test_another_path_of_the_ovsdb_socket_is_the_same_bridge(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from dnsteer.status.record import RecordReading
 from dnsteer.status.switch_status import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
-from dnsteer.switch.state import DamagedError
+from dnsteer.switch.state import DamagedError, RecordFormatError
 from dnsteer.view import charts
 from dnsteer.view.masking import MASK, masked
 from tests.unit.console_cases import SCRIPT, SPEC, START, entry, known, record
@@ -217,7 +217,10 @@ def test_a_damaged_state_fills_its_row() -> None:
     given_ = facts()
     given_.states.append(DamagedError("state 1 is damaged"))
     history = report_page(given_).partition('<h2 id="history">')[2].partition("</section>")[0]
-    assert history.count("<th ") == 7 and '<td colspan="6">' in history
+    assert history.count("<th ") == 7 and '<td colspan="6"><span class="word bad">damaged</span> state 1' in history
+    given_.states[-1] = RecordFormatError("state 1 has format 2")
+    history = report_page(given_).partition('<h2 id="history">')[2].partition("</section>")[0]
+    assert '<td colspan="6"><span class="word bad">not readable</span> state 1' in history
 
 
 def test_without_a_database_there_is_a_page() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.switch.control_socket import PROTOCOL
+from dnsteer.switch.control_socket import refusal_of_client
 
 
 class MalformedRequestError(Exception):
@@ -42,9 +42,8 @@ class Request:
             value = json.loads(line)
         except (ValueError, RecursionError):
             raise MalformedRequestError("found a line that is not JSON") from None
-        if not isinstance(value, dict) or value.get("v") != PROTOCOL:
-            found = value.get("v") if isinstance(value, dict) else value
-            raise MalformedRequestError(f"found version {str(found)[:40]!r}; expected {PROTOCOL}")
+        if why := refusal_of_client(value if isinstance(value, dict) else {"v": str(value)}):
+            raise MalformedRequestError(why)
         argv, options, by = value.get("argv"), value.get("options", []), value.get("by", "")
         environ, files, terminal = value.get("environ", {}), value.get("files", {}), value.get("terminal", False)
         encoding = value.get("encoding", "utf-8")

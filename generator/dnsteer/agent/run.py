@@ -234,6 +234,7 @@ class Agent:
         if state.is_standing_by:
             self._announcer.stand_by()
             return
+        record.refuse_other_format()
         if self._followed is None and not state.taken_over:
             await work(partial(self._switch.take_over, record.bridge))
             state.taken_over, record = True, await work(self._claim.record)

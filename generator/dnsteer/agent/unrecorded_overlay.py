@@ -17,7 +17,7 @@ from typing import Any
 
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.control_socket import folder_of
-from dnsteer.switch.state import OVERLAY_KEY, PENDING_KEY, STATE_KEY, BridgeRecord, overlay_ids
+from dnsteer.switch.state import OVERLAY_KEY, PENDING_KEY, RECORD_FORMAT, STATE_KEY, BridgeRecord, overlay_ids
 
 _KEYS = (STATE_KEY, OVERLAY_KEY, PENDING_KEY)
 """What of the record the decision was based on: once that has changed, somebody has written it, and it counts."""
@@ -34,13 +34,16 @@ class _Kept:
     def from_json(text: str) -> _Kept:
         """Read what `to_json` gave. Raises ValueError, KeyError, TypeError or AttributeError."""
         value: dict[str, Any] = json.loads(text)
+        if value.get("format", 1) != RECORD_FORMAT:
+            raise ValueError("an agent of another version wrote it")
         overlay = Overlay.from_json(json.dumps(value["overlay"])).with_decisions(str(value["decisions"]))
         return _Kept(str(value["bridge"]), {key: str(value["base"][key]) for key in _KEYS}, overlay)
 
     def to_json(self) -> str:
         overlay = json.loads(self.overlay.to_json())
         decisions = self.overlay.decisions()
-        return json.dumps({"bridge": self.bridge, "base": self.base, "overlay": overlay, "decisions": decisions})
+        value = {"bridge": self.bridge, "base": self.base, "overlay": overlay, "decisions": decisions}
+        return json.dumps({"format": RECORD_FORMAT, **value})
 
 
 class UnrecordedOverlay:
@@ -55,7 +58,8 @@ class UnrecordedOverlay:
         """Why the file could not be written, which the next agent would read."""
 
     def load(self, record: BridgeRecord) -> None:
-        """Take over what an earlier agent has left. What is no such file, or of an earlier record, is removed."""
+        """Take over what an earlier agent has left. What is no such file, of another format or of an earlier
+        record, is removed: the agent decides anew."""
         file = self._file(record.bridge)
         if file is None:
             return

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, SpecError, show_value
-from dnsteer.spec.model.part import Part
+from dnsteer.spec.model.part import DataPart
 from dnsteer.spec.model.spec import Hardware
 from dnsteer.spec.model.types import wrong_value
 from dnsteer.spec.yaml_reader import read_yaml
@@ -79,14 +79,14 @@ Figure = Annotated[float, BeforeValidator(_figure)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 
 
-class Publication(Part):
+class Publication(DataPart):
     """A publication with figures: its title and where to find it."""
 
     title: Text
     place: Text
 
 
-class FigureRow(Part):
+class FigureRow(DataPart):
     """One published figure and its measuring conditions. Conditions that are left out were not varied."""
 
     value: Number
@@ -111,7 +111,7 @@ class FigureRow(Part):
         return {name: getattr(self, name) for name in type(self).model_fields if name in given}
 
 
-class Measurement(Part):
+class Measurement(DataPart):
     """The rows of one published table or figure."""
 
     id: Text
@@ -136,7 +136,7 @@ class Measurement(Part):
         return self
 
 
-class Fact(Part):
+class Fact(DataPart):
     """One property of the card."""
 
     value: Number
@@ -146,7 +146,7 @@ class Fact(Part):
     where: str = ""
 
 
-class UnmodelledFigure(Part):
+class UnmodelledFigure(DataPart):
     """Published figures that the model does not explain, and why."""
 
     id: Text
@@ -157,7 +157,7 @@ class UnmodelledFigure(Part):
     why: Text
 
 
-class CardFacts(Part):
+class CardFacts(DataPart):
     """Properties of the card."""
 
     link_gbps: Fact
@@ -166,7 +166,7 @@ class CardFacts(Part):
     arm_cores: Fact
 
 
-class Published(Part):
+class Published(DataPart):
     """The contents of one hardware file: a card's facts and measurements, and their sources."""
 
     name: Text

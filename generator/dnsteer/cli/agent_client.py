@@ -20,7 +20,8 @@ from typing import Any
 from dnsteer import __version__
 from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.caller import operator_name
-from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket
+from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket, refusal_of_agent
+from dnsteer.switch.other_versions import program_of
 
 QUICK = ("drain", "undrain", "down", "up", "weight", "role", "reconcile", "due", "status", "rollback", "restore")
 """Verbs that read no file of the caller's: their arguments are passed on as they stand."""
@@ -119,11 +120,24 @@ def _greeted(sock: socket.socket, path: Path) -> _Lines | None:
     if refused:
         _note(f"the agent refuses: {_plain(refused)}; this is done without it")
         return None
-    if hello.get("v") != PROTOCOL or hello.get("version") != __version__:
-        version = _plain(hello.get("version"))
-        _note(f"the agent is dnsteer {version}, and this is {__version__}; this is done without it: restart the agent")
+    if why := refusal_of_agent(hello) or _other_program(hello.get("version")):
+        _note(f"{why}; this is done without it")
         return None
     return lines
+
+
+def _other_program(version: object) -> str:
+    """Why an agent of another version of dnsteer does no verbs for this one, and what to do; empty: it is of this one."""
+    if version == __version__:
+        return ""
+    from packaging.version import InvalidVersion, Version  # here, since it takes longer than all that is loaded so far
+
+    try:
+        is_newer = Version(str(version)) > Version(__version__)
+    except InvalidVersion:
+        is_newer = False
+    advice = f"use {program_of(version)} here, or upgrade to it" if is_newer else "restart the agent"
+    return f"the agent is {program_of(version)}, and this is {__version__}: {advice}"
 
 
 def _note(text: str) -> None:
@@ -141,6 +155,7 @@ def _request(argv: Sequence[str], options: Sequence[str], files: Mapping[str, by
         environ["COLUMNS"] = str(shutil.get_terminal_size().columns)
     return {
         "v": PROTOCOL,
+        "version": __version__,
         "argv": list(argv),
         "options": list(options),
         "by": operator_name(),

@@ -46,8 +46,8 @@ def history(switch: TargetSwitch, bridge: Bridge = None, json: Json = False) -> 
         ]
         print_json({"ok": True, "bridge": record.bridge, "current": record.number, "states": states})
         return
-    for text in (s for s in found if not isinstance(s, AppliedState)):
-        out.print(f"damaged: {escape(str(text))}")
+    for why in (s for s in found if not isinstance(s, AppliedState)):
+        out.print(f"{why.word}: {escape(str(why))}")
     kept = [s for s in found if isinstance(s, AppliedState)]
     if kept:
         _print_states(kept, record.number, left)

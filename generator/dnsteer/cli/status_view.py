@@ -15,11 +15,12 @@ from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.deploy.bounded_lists import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import DRAINED, Maintenance
-from dnsteer.spec.errors import counted, escape
+from dnsteer.spec.errors import counted, escape, shorten
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
+from dnsteer.switch.state import STATE_KEY, VERSION_KEY, is_number
 from dnsteer.view.attention_item import AttentionItem, AttentionLevel
 from dnsteer.view.status_attention import needs_attention, unreachable_text
 
@@ -122,6 +123,9 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line("applied", f"{when} by {escape(state.by)} with dnsteer {escape(state.version)}")
         if state.note:
             yield _line("note", escape(state.note))
+    elif is_number(number := record.ids.get(STATE_KEY, "")):
+        version = shorten(escape(record.ids.get(VERSION_KEY, "") or "?"))
+        yield _line("state", f"{number}, applied with dnsteer {version}; it cannot be read here", "bold red")
     if status.unreachable:
         yield _line("tables", f"cannot be reached: {escape(status.unreachable)}", "bold red")
     else:

@@ -23,7 +23,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.workers import worker_counts
 from dnsteer.switch.session import Session
-from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError
+from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError, RecordFormatError
 from dnsteer.switch.tools import SwitchError
 
 
@@ -212,6 +212,8 @@ def _applied(session: Session, record: BridgeRecord | None) -> AppliedState | No
         return None
     try:
         return session.state(record, record.number)
+    except RecordFormatError:
+        raise
     except DamagedError:
         return None  # this deployment writes a new one
 

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from dnsteer import __version__
 from dnsteer.checks.load import check_document
@@ -19,9 +21,13 @@ from dnsteer.deploy.times import now, stamp
 from dnsteer.render.atomic_files import write_file
 from dnsteer.spec.read import parse_recorded
 from dnsteer.spec.source import UnreadableError, read_whole, shown
+from dnsteer.switch.other_versions import program_of
 from dnsteer.switch.tools import SwitchError
 
-FORMAT = "dnsteer plan 1"
+FORMAT = 1
+"""The format of plan files that this version writes and reads."""
+_FORMAT = "dnsteer plan {}"
+_NAMED_FORMAT = re.compile(r"dnsteer plan ([0-9]{1,9})")
 MAX_PLAN_FILE_BYTES = 64 * 1024 * 1024
 """Largest plan file read, in bytes: the spec, and a line for each thing that changes."""
 _MAKE = "make one with: dnsteer plan SPEC -o FILE"
@@ -41,7 +47,7 @@ class PlanFile:
 def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Path) -> None:
     """Write the plan file, whole or not at all. Raises OSError that names it."""
     content = {
-        "format": FORMAT,
+        "format": _FORMAT.format(FORMAT),
         "version": __version__,
         "made": stamp(now()),
         "by": operator_name(),
@@ -58,8 +64,8 @@ def write(summary: PlanSummary, switch: TargetSwitch, options: Options, file: Pa
 def read(file: Path) -> PlanFile:
     """Read a plan file; `-` is standard input.
 
-    Raises SwitchError when it is none, was edited, or is of another version, SpecError for its spec, and OSError when it
-    cannot be read.
+    Raises SwitchError when it is none, was edited, or is of another format or version, SpecError for its spec, and OSError
+    when it cannot be read.
     """
     name = shown(file)
     try:
@@ -72,15 +78,31 @@ def read(file: Path) -> PlanFile:
         value = json.loads(data)
     except (ValueError, RecursionError):
         raise SwitchError(f"{name}: not a plan file (not JSON); {_MAKE}") from None
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else type(value).__name__
-        raise SwitchError(f"{name}: found format {found!r}, expected {FORMAT!r}; {_MAKE}")
+    if not isinstance(value, dict):
+        raise SwitchError(f"{name}: found {type(value).__name__}, expected a plan file; {_MAKE}")
+    _refuse_other_format(name, value)
     if value.pop("sum", None) != hash_of(value):
         raise SwitchError(f"{name}: was edited after it was made; change the spec instead, and {_AGAIN}")
     if value["version"] != __version__:
         raise SwitchError(f"{name}: was made by dnsteer {value['version']}, and this is {__version__}; {_AGAIN}")
     source = FileSource(check_document(parse_recorded(value["spec"]["file"], value["spec"]["text"])))
     return PlanFile(file, source, Options(**value["options"]), value["basis"])
+
+
+def _refuse_other_format(name: str, value: Mapping[str, Any]) -> None:
+    """Raise SwitchError that says which dnsteer can apply a plan file of another format, and what to do with this one."""
+    said = value.get("format")
+    found = _NAMED_FORMAT.fullmatch(said) if isinstance(said, str) else None
+    if found is None:
+        raise SwitchError(f"{name}: found format {said!r}, expected {_FORMAT.format(FORMAT)!r}; {_MAKE}")
+    number, made_by = int(found[1]), program_of(value.get("version"))
+    if number == FORMAT:
+        return
+    other = "upgrade dnsteer on this machine, and apply it then" if number > FORMAT else f"apply it with {made_by}"
+    raise SwitchError(
+        f"{name}: has format {number}, made by {made_by}, and this is dnsteer {__version__}, which knows format {FORMAT}: "
+        f"nothing was changed; {other}, or {_AGAIN}"
+    )
 
 
 def apply_plan(

@@ -52,6 +52,7 @@ def _reconcile_bridge(
 ) -> None:
     with switch.session() as session:
         record = session.record_of(bridge)
+    record.refuse_other_format()  # before a capture's mirrors are removed, which another version may have noted otherwise
     try:
         left = remove_left(switch.remote, switch.timeout, record, dry_run=dry_run)
     except SwitchError as err:  # no reason to leave backends as they are

@@ -134,13 +134,14 @@ def arm(
 ) -> list[RestoreResult]:
     """Set flow-restore-wait for an ovs-vswitchd that is about to start, if there is a state to restore.
 
-    Bridges whose record is damaged are passed over, since nothing could be restored there.
+    Bridges whose record is damaged, or in another format, are passed over, since nothing could be restored there.
     """
     done = []
     with switch.session() as session:
         for name in session.bridges() if bridge is None else [bridge]:
             record = session.record_of(name)
             try:
+                record.refuse_other_format()
                 if record.number:
                     done.append(RestoreResult(name, True, "ovs-vswitchd will wait for restore"))
             except DamagedError as err:

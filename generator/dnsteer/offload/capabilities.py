@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from dnsteer.offload.packet_path import Certainty as Certainty
 from dnsteer.offload.packet_path import Verdict
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model.part import Part
+from dnsteer.spec.model.part import DataPart
 from dnsteer.spec.model.types import wrong_value
 
 ActionPlace = Literal["last", "not-last"]
@@ -69,7 +69,7 @@ how fast flows are added. All others are compared with what a spec needs.
 """
 
 
-class Outcome(Part):
+class Outcome(DataPart):
     """What a statement says: the verdict, and how many hardware rules and tables the thing takes beyond the flow's own."""
 
     verdict: Verdict = Field(description="whether hardware takes it")
@@ -114,7 +114,7 @@ class Entry(Outcome):
     certainty: Certainty
 
 
-class Limit(Part):
+class Limit(DataPart):
     """A limit. *value* is the most that works, null when nobody has published it; *verdict* is what happens beyond it."""
 
     value: int | None
@@ -126,14 +126,14 @@ class Limit(Part):
     certainty: Certainty
 
 
-class Source(Part):
+class Source(DataPart):
     """Where something can be read: a title and the exact place."""
 
     title: Text
     place: Text
 
 
-class Profile(Part):
+class Profile(DataPart):
     """All that is known of one flavor. Names may end in `.*`; what is not listed falls under other_match, other_action."""
 
     name: Text

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.parts.compose import compose, may_have_parts
+from dnsteer.spec.parts.compose import compose, may_have_parts, without_requirement
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective, restore_places
 from dnsteer.spec.parts.inputs import SPEC_INPUTS
 from dnsteer.spec.source import STDIN, read_whole, sent_content, shown
@@ -45,7 +45,7 @@ def parse_recorded(name: str, text: str) -> Document:
 def _recorded(document: Document) -> Document:
     if is_effective(document.text):
         restore_places(document)
-    return document
+    return without_requirement(document)  # it was met when it was recorded, or sent
 
 
 def read_effective(file: FilePath) -> Document:

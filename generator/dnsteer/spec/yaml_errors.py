@@ -94,6 +94,8 @@ def explain_error(err: yaml.YAMLError, text: str) -> Finding:
         found, hint = f'a value that begins with "{rows[line][mark.column]}"', "put quotes around it"
     if "expected ',' or" in problem and any("${" in row for row in rows[began : line + 1]):
         hint = 'within "{ }" and "[ ]" a variable needs quotes: "${NAME}"'
+    elif "block scalar" in str(getattr(err, "context", None)):  # such as >=0.2
+        found, hint = 'a value that begins with ">" or "|"', "put quotes around it"
     hint = _invisible(rows, line) or hint
     return Finding(began if any(part in problem for part in _AT_START) else line, (), found, "well-formed YAML", hint)
 

@@ -13,7 +13,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.session import Session
-from dnsteer.switch.state import NOT_FORWARDING, PENDING_KEY, AppliedState, BridgeRecord, Pending
+from dnsteer.switch.state import NOT_FORWARDING, PENDING_KEY, AppliedState, BridgeRecord, Pending, RecordFormatError
 from dnsteer.switch.tools import SwitchError, UnavailableError
 
 _T = TypeVar("_T")
@@ -49,7 +49,7 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> RecordReadin
 
     Raises SwitchError when there is none, or UnavailableError when OVSDB cannot be reached.
     """
-    damage: list[str] = []
+    damage: list[SwitchError] = []
 
     def readable(get: Callable[[], _T]) -> _T | None:
         try:
@@ -57,7 +57,8 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> RecordReadin
         except UnavailableError:
             raise
         except SwitchError as err:
-            damage.append(str(err))
+            if not any(isinstance(one, RecordFormatError) for one in damage):  # else the rest would only say so again
+                damage.append(err)
             return None
 
     with Session(remote, timeout) as session:
@@ -66,7 +67,7 @@ def read_record(remote: str, bridge: str | None, timeout: float) -> RecordReadin
         pending = readable(lambda: record.pending)
         number = readable(lambda: record.number)
         state = readable(lambda: session.state(record, number)) if number else None
-    return RecordReading(record, overlay, pending, bool(record.ids.get(PENDING_KEY)), state, tuple(damage))
+    return RecordReading(record, overlay, pending, bool(record.ids.get(PENDING_KEY)), state, tuple(map(str, damage)))
 
 
 @dataclass(frozen=True)

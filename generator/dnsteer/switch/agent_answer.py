@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ask the agent of a bridge what it knows, at its control socket. The agent answers from memory, whatever else it does.
 
-The protocol is in docs/agent.md. An agent of another version is asked too: it tells what the reader
-understands, or an error.
+The protocol is in docs/agent.md. An agent of another version is asked too, if it speaks the same version of the
+protocol: a reader passes over keys that it does not know.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from dnsteer.switch.control_socket import PROTOCOL, socket_of
+from dnsteer import __version__
+from dnsteer.switch.control_socket import PROTOCOL, refusal_of_agent, socket_of
 
 PATIENCE = 2.0
 """Seconds in which an agent must have told all. One that is well takes milliseconds."""
@@ -86,5 +87,8 @@ def _asked(sock: socket.socket, deadline: float) -> AgentAnswer:
                 return AgentAnswer(why="it does not act on this bridge yet, or stands by")
             return AgentAnswer(message["knows"])
         if not asked:
+            if why := refusal_of_agent(message):
+                return AgentAnswer(why=why)
             asked = True
-            sock.sendall(json.dumps({"v": PROTOCOL, "tell": "knowledge"}).encode() + b"\n")
+            question = {"v": PROTOCOL, "version": __version__, "tell": "knowledge"}
+            sock.sendall(json.dumps(question).encode() + b"\n")

@@ -26,6 +26,7 @@ def route_location(announce: Announce) -> Announce:
 
 def recorded_route_locations(record: BridgeRecord) -> list[Announce]:
     """The places that are recorded. Raises DamagedError."""
+    record.refuse_other_format()
     try:
         return [Announce(via="bird", **place) for place in json.loads(record.ids.get(ROUTES_KEY) or "[]")]
     except (ValueError, TypeError, RecursionError) as err:

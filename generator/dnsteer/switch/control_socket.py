@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeGuard
+
+from dnsteer import __version__
+from dnsteer.switch.other_versions import program_of
 
 PROTOCOL = 1
-"""Version of what is spoken there."""
+"""Version of what is spoken there. The next one is due where a peer of before would misread a message: not for a new key."""
 _SYSTEM = (Path("/run/openvswitch"), Path("/var/run/openvswitch"))
 _FOLDER = Path("/run/dnsteer")
 
@@ -50,6 +55,39 @@ def socket_of(remote: str, bridge: str) -> Path | None:
     """Return the path of the socket."""
     folder = folder_of(remote)
     return folder / f"{bridge}.sock" if folder is not None else None
+
+
+def refusal_of_agent(greeting: Mapping[str, object]) -> str:
+    """Why this client does not ask the agent that greets so, and what to do; empty where they speak the same version."""
+    spoken, program = greeting.get("v"), program_of(greeting.get("version"))
+    if _is_version(spoken) and spoken != PROTOCOL:
+        return _differs(spoken, program, PROTOCOL, f"dnsteer {__version__}")
+    return "" if spoken == PROTOCOL else f"found an agent that speaks version {str(spoken)[:40]!r}; expected {PROTOCOL}"
+
+
+def refusal_of_client(request: Mapping[str, object]) -> str:
+    """Why this agent does not do what a client asks for, and what to do; empty where they speak the same version."""
+    spoken, program = request.get("v"), program_of(request.get("version"))
+    if _is_version(spoken) and spoken != PROTOCOL:
+        return _differs(PROTOCOL, f"dnsteer {__version__}", spoken, program)
+    return "" if spoken == PROTOCOL else f"found version {str(spoken)[:40]!r}; expected {PROTOCOL}"
+
+
+def _is_version(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _differs(agent: int, agents: str, client: int, clients: str) -> str:
+    """What is said where an agent and its client speak other versions; *agents* and *clients* are their programs."""
+    advice = (
+        f"use {agents} here, or upgrade to it"
+        if agent > client
+        else "restart the agent, so that it is the version that is installed: systemctl restart dnsteer-agent"
+    )
+    return (
+        f"the agent is {agents} and speaks version {agent} at its control socket, and the client is {clients} and speaks "
+        f"version {client}: {advice}"
+    )
 
 
 def find_socket(remote: str, bridge: str | None) -> Path | None:

@@ -101,5 +101,6 @@ class RoleSession(Session):
         return self
 
     def record_role(self, record: BridgeRecord, role: Role | None) -> None:
-        """Record a role; None: the switch has none any more."""
-        self._write(record, set_ids(record.uuid, {ROLE_KEY: role.to_json() if role is not None else ""}))
+        """Record a role; None: the switch has none any more. In a record of any format: a takeover waits for no upgrade."""
+        ids = {ROLE_KEY: role.to_json() if role is not None else ""}
+        self._write(record, set_ids(record.uuid, ids), any_format=True)

@@ -9,17 +9,19 @@ for a copy of the database.
 A change is written down before it happens (`begin`) and confirmed afterwards (`commit`), both to the disk itself. The
 tables carry a number that tells which of the two they are, so that a change that was cut off is ended or taken back by the
 next one. A write that is refused changes nothing of the record: a change that was begun stays so until one can be written.
+
+A record in a format that this version does not know is never written, but for the switch's role, a key of its own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from dnsteer import __version__
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.switch.control_socket import database_name
@@ -27,9 +29,11 @@ from dnsteer.switch.rpc import Rpc, parse_remote
 from dnsteer.switch.state import (
     DIGEST_KEY,
     EXTENSION_KEY,
+    FORMAT_KEY,
     NAME_KEY,
     OWNER_KEY,
     PENDING_KEY,
+    RECORD_FORMAT,
     REMOVED,
     ROLE_KEY,
     STATE_KEY,
@@ -40,6 +44,7 @@ from dnsteer.switch.state import (
     BusyError,
     DamagedError,
     Pending,
+    RecordFormatError,
     is_number,
     overlay_ids,
 )
@@ -197,6 +202,8 @@ class Session:
         """Return the pools as last applied; none if there is no state or it cannot be read."""
         try:
             return self.state(record, record.number).members if record is not None and record.number else ()
+        except RecordFormatError:
+            raise
         except DamagedError:
             return ()
 
@@ -293,7 +300,9 @@ class Session:
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
             ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
-        self._write(record, *ops, set_ids(record.uuid, {PENDING_KEY: ""}))
+        first = STATE_KEY not in record.ids  # so that the bridge may be no longer dnsteer's
+        gone = {PENDING_KEY: "", **({FORMAT_KEY: ""} if first else {})}
+        self._write(record, *ops, set_ids(record.uuid, gone))
 
     def put_overlay(self, record: BridgeRecord, overlay: Overlay) -> None:
         """Record an overlay that the tables have already. A pending change ends with it. Raises UnwrittenError."""
@@ -318,12 +327,23 @@ class Session:
         replies = self._transact(*(_select_row(ref) for ref in rows)) if rows else []
         found = 0
         for reply in replies:
-            with suppress(DamagedError):
-                found = max(found, AppliedState.from_ids(_ids_of(reply), "").number)
+            try:
+                number = AppliedState.from_ids(_ids_of(reply), "").number
+            except DamagedError as err:
+                number = err.number
+            found = max(found, number)
         return found
 
-    def _write(self, record: BridgeRecord, *operations: dict[str, Any]) -> None:
-        """Run a transaction that changes the bridge's row. Raises also SwitchError when there is no such row."""
+    def _write(self, record: BridgeRecord, *operations: dict[str, Any], any_format: bool = False) -> None:
+        """Run a transaction that changes the bridge's row, and says in which format.
+
+        With *any_format* it is for a key that is not of the format. Raises also RecordFormatError, and SwitchError when
+        there is no such row.
+        """
+        if not any_format:
+            record.refuse_other_format()
+            if FORMAT_KEY not in record.ids:
+                operations = (set_ids(record.uuid, {FORMAT_KEY: f"{RECORD_FORMAT} {__version__}"}), *operations)
         if any(result.get("count") == 0 for result in self._transact(*operations)):
             raise SwitchError(REMOVED.format(record.bridge))
 

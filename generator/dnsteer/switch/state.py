@@ -12,14 +12,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dnsteer import __version__
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay, marker
 from dnsteer.slots.membership import Membership, from_value, to_value
+from dnsteer.switch.other_versions import program_of
 from dnsteer.switch.tools import SwitchError
 
 OWNER_KEY = "dnsteer"
 """external_ids key that marks a bridge or port as ours; its value is the kind."""
 DIGEST_KEY, VERSION_KEY, TIME_KEY = "dnsteer-spec", "dnsteer-version", "dnsteer-applied"
 STATE_KEY, OVERLAY_KEY, PENDING_KEY = "dnsteer-state", "dnsteer-overlay", "dnsteer-pending"
+FORMAT_KEY = "dnsteer-format"
+"""external_ids key of the bridge: the format of its record, and after a space the version of dnsteer that began with it.
+
+This key, and those of the state's number and digest, of who applied it and when, are the same in every format."""
+RECORD_FORMAT = 1
+"""The format of records that this version reads and writes. One that says none has format 1.
+
+The next number is due where an older version would misread what is written: not for a key that it need not know."""
 DECISIONS_KEY = "dnsteer-decisions"
 """external_ids key of the bridge: the decisions that wrote the overlay's entries."""
 EXTENSION_KEY = "dnsteer-extension"
@@ -52,9 +62,16 @@ _ADVICE = (
 
 
 class DamagedError(SwitchError):
-    """A record is damaged. For a state *number* is its number, 0 if unknown."""
+    """A record is damaged. For a state *number* is its number, 0 if unknown; *word* is what lists of states call it."""
 
     number = 0
+    word = "damaged"
+
+
+class RecordFormatError(DamagedError):
+    """A record is in a format that this version does not know. What can be read may be shown; nothing may be written."""
+
+    word = "not readable"
 
 
 class BusyError(SwitchError):
@@ -96,6 +113,7 @@ class AppliedState:
         members = _pack(json.dumps(to_value(self.members), separators=(",", ":")))
         spec = _pack(self.text)
         out = {
+            "format": str(RECORD_FORMAT),
             STATE_KEY: str(self.number),
             "file": self.file,
             DIGEST_KEY: self.digest,
@@ -121,7 +139,13 @@ class AppliedState:
 
     @staticmethod
     def from_ids(ids: Mapping[str, str], what: str) -> AppliedState:
-        """Read external_ids. Raises DamagedError."""
+        """Read external_ids. Raises DamagedError, and RecordFormatError."""
+        form = ids.get("format", "1")
+        if is_number(form) and int(form) != RECORD_FORMAT:  # before the checksum, which may be another one
+            number = ids.get(STATE_KEY, "")
+            err = RecordFormatError(_other_format(what, int(form), ids.get(VERSION_KEY, "")))
+            err.number = int(number) if is_number(number) else 0
+            raise err
         try:
             if ids["sum"] != _sum(ids):
                 raise ValueError("its checksum does not match")
@@ -149,6 +173,19 @@ class AppliedState:
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
             raise DamagedError(f"{what} is damaged ({why}): {_ADVICE}") from None
+
+
+def _other_format(what: str, found: int, version: str) -> str:
+    """What is said of a record in the format *found*, which dnsteer *version* wrote, and what to do."""
+    writer = program_of(version)
+    if found > RECORD_FORMAT:
+        advice = f"upgrade dnsteer on this machine and restart its agent, or use {writer}"
+    else:
+        advice = f"use {writer} for this switch, or upgrade first to a version that knows both formats"
+    return (
+        f"{what} has format {found}, written by {writer}, and this is dnsteer {__version__}, which knows format "
+        f"{RECORD_FORMAT}: {advice}. Until then forwarding stays as it is; dnsteer status and history show what can be read"
+    )
 
 
 def is_number(text: str) -> bool:
@@ -225,9 +262,18 @@ class BridgeRecord:
         """Digest of the spec that was applied last; empty when there is none."""
         return self.ids.get(DIGEST_KEY, "")
 
+    def refuse_other_format(self) -> None:
+        """Raise RecordFormatError where this version does not know the format, and DamagedError where it is none."""
+        number, _, version = self.ids.get(FORMAT_KEY, "1").partition(" ")
+        if not is_number(number):
+            raise self._damaged(FORMAT_KEY, f"found {number!r}")
+        if int(number) != RECORD_FORMAT:
+            raise RecordFormatError(_other_format(f"the record of bridge {self.bridge}", int(number), version))
+
     @property
     def overlay(self) -> Overlay:
         """The overlay. Raises DamagedError."""
+        self.refuse_other_format()
         text = self.ids.get(OVERLAY_KEY, "")
         try:
             overlay = Overlay.from_json(text) if text else NO_OVERLAY
@@ -238,6 +284,7 @@ class BridgeRecord:
     @property
     def pending(self) -> Pending | None:
         """The pending change, or None. Raises DamagedError."""
+        self.refuse_other_format()
         text = self.ids.get(PENDING_KEY, "")
         if not text:
             return None

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from dnsteer.switch.session import Session, set_ids
-from dnsteer.switch.state import WITHDRAWN_KEY, BridgeRecord, DamagedError
+from dnsteer.switch.state import WITHDRAWN_KEY, BridgeRecord, DamagedError, RecordFormatError
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Withdrawal:
 
 def withdrawals_of(record: BridgeRecord) -> dict[str, Withdrawal]:
     """The withdrawals on a bridge, by VIP. Raises DamagedError."""
+    record.refuse_other_format()
     found = record.ids.get(WITHDRAWN_KEY)
     if not found:
         return {}
@@ -54,6 +55,8 @@ def withdrawal_warnings(record: BridgeRecord, now: datetime) -> list[str]:
     """What status says of the withdrawals on a bridge."""
     try:
         found = withdrawals_of(record)
+    except RecordFormatError:
+        return []  # which is said of the whole record
     except DamagedError as err:
         return [str(err)]
     return [

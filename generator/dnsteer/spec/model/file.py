@@ -23,8 +23,13 @@ OWN_KEYS: dict[str, tuple[str, ...]] = {
 
 
 def _optional(field: FieldInfo) -> tuple[Any, Any]:
-    about = Field(default=None, alias=field.alias, description=field.description, examples=field.examples)
-    return field.rebuild_annotation(), about
+    return field.rebuild_annotation(), Field(
+        default=None,
+        alias=field.alias,
+        description=field.description,
+        examples=field.examples,
+        json_schema_extra=field.json_schema_extra,
+    )
 
 
 def _defaults_of(name: str, model: type[Part], about: str) -> type[Part]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
@@ -17,23 +17,34 @@ from pydantic import (
     GetJsonSchemaHandler,
     WithJsonSchema,
 )
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from dnsteer.spec.model.types import DeviceType, Option, OptionKey, wrong_value
 
+FIRST_VERSION = "0.1"
+"""The version of dnsteer that came with all keys that say nothing else."""
+_SINCE = "x-since"
+"""Annotation of each key in the JSON Schema. Editors and validators ignore keywords that they do not know."""
+
 
 class Part(BaseModel):
     """A mapping of the spec: unknown keys are errors, and it does not change."""
 
+    since: ClassVar[str] = FIRST_VERSION
+    """The version of dnsteer in which its keys came, but for those with `came_in`."""
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """A key that may be left out has a value where it is there (`check_empty_keys`), unless it may be empty."""
+        """A key that may be left out has a value where it is there (`check_empty_keys`), unless it may be empty. Each says
+        since which version there is such a key."""
         schema = handler.resolve_ref_schema(handler(core))
-        for value in schema.get("properties", {}).values():
+        for key, value in schema.get("properties", {}).items():
+            if cls.since:
+                value[_SINCE] = since_of(cls, key)
             if value.get("default", "") is not None:
                 continue
             del value["default"]
@@ -42,9 +53,26 @@ class Part(BaseModel):
         return schema
 
 
+class DataPart(Part):
+    """A mapping of a file that comes with dnsteer, such as a capability profile: its keys are those of the same version."""
+
+    since = ""
+
+
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The keys of a mapping as the spec spells them: a word of Python's has another name in the model."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def came_in(version: str) -> JsonDict:
+    """What `Field(json_schema_extra=...)` gets for a key that is younger than its part, such as `came_in("0.2")`."""
+    return {_SINCE: version}
+
+
+def since_of(part: type[Part], key: str) -> str:
+    """The version of dnsteer in which *key*, as the spec spells it, came. The docs and the JSON Schema have it from here."""
+    extra = keys_of(part)[key].json_schema_extra
+    return str(extra[_SINCE]) if isinstance(extra, dict) and _SINCE in extra else part.since
 
 
 @dataclass(frozen=True)

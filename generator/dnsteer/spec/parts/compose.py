@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 
+from dnsteer import __version__
 from dnsteer.spec.document import Document, folder_of
 from dnsteer.spec.errors import Finding, SpecError
 from dnsteer.spec.parts.defaults import apply_defaults
@@ -15,6 +17,7 @@ from dnsteer.spec.parts.inputs import SpecInputs
 from dnsteer.spec.parts.merge import merge
 from dnsteer.spec.parts.part_files import PartFile, is_inside, read_parts
 from dnsteer.spec.parts.variables import substitute
+from dnsteer.spec.requirement import check_requirement
 from dnsteer.spec.yaml_reader import MAX_VALUES, read_yaml
 
 _KEYS = ("include", "vars", "defaults")
@@ -35,9 +38,11 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     """
     if not isinstance(main.value, dict):
         return main
+    _refuse_unmet([PartFile("", main)])  # before all else, which a newer version may know better
     if not (always or main.variables or inputs.vars_files or any(key in main.value for key in _KEYS)):
-        return main
+        return without_requirement(main)
     parts = read_parts(main, folder, inputs.include_from)
+    _refuse_unmet(parts)
     doc = merge(parts)
     of_switch = _vars_of_switch(doc, folder, inputs)
     given = [_vars_file(doc, file) for file in inputs.vars_files]
@@ -50,6 +55,24 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
         raise SpecError(doc.file, [found])
     doc.text = effective_text(doc, parts, [*([of_switch] if of_switch else []), *given])
     return doc
+
+
+def without_requirement(doc: Document) -> Document:
+    """The document without `requires`, which is no key of a spec that is read."""
+    if isinstance(doc.value, dict):
+        doc.value.pop("requires", None)
+    return doc
+
+
+def _refuse_unmet(parts: Sequence[PartFile]) -> None:
+    """Refuse files that require another version of dnsteer. Raises SpecError."""
+    findings = []
+    for part in parts:
+        if "requires" in part.document.value:
+            unmet = check_requirement(part.document.value["requires"], __version__)
+            findings += [part.finding(("requires",), *unmet)] if unmet is not None else []
+    if findings:
+        raise SpecError(parts[0].document.file, findings)
 
 
 def _vars_of_switch(doc: Document, folder: FilePath | None, inputs: SpecInputs) -> PartFile | None:
