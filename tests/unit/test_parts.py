@@ -419,3 +419,14 @@ def test_a_change_of_a_part_changes_the_digest(tmp_path: Path, file: str, old: s
     assert old in changed.read_text()
     changed.write_text(changed.read_text().replace(old, new))
     assert load_spec(spec).digest != before
+
+
+def test_a_requirement_is_asked_of_who_reads_the_file_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that was recorded by another version is judged by what its tables need."""
+    text = f'{HEAD}requires: "==0.1.*"\n{SWITCH}{POOL}{VIP}'
+    document = parse_document("spec.yaml", text)
+    assert document.text == text and check_document(document).digest == check_document(parse_document("x", text)).digest
+    monkeypatch.setattr("dnsteer.spec.parts.compose.__version__", "0.3.0")
+    with pytest.raises(SpecError, match=r"\$\.requires: found dnsteer 0\.3\.0; expected dnsteer ==0\.1\.\*"):
+        parse_document("spec.yaml", text)
+    assert check_document(parse_recorded("spec.yaml (state 1)", text), recorded=True).spec.pools

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from dnsteer import __version__
-from dnsteer.spec.document import parse_document
 from dnsteer.spec.errors import Finding, SpecError
 from dnsteer.spec.requirement import UnmetRequirement, check_requirement
+from dnsteer.spec.yaml_reader import parse_yaml as parse_document
 
 _EXPECTED = 'versions of dnsteer in quotes, such as ">=0.2" or ">=0.2, <1"'
 _UPGRADE = "upgrade dnsteer on this machine, or remove `requires` and the keys that need it"
@@ -69,7 +69,7 @@ def test_which_versions_satisfy_a_spec(text: str, version: str, satisfied: bool)
     ],
 )
 def test_a_version_that_does_not_satisfy_a_spec_is_named_with_what_to_do(text: str, version: str, hint: str) -> None:
-    assert check_requirement(text, version) == (f"this is dnsteer {version}", f"dnsteer {text}", hint)
+    assert check_requirement(text, version) == (f"dnsteer {version}", f"dnsteer {text}", hint)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_fields_are_those_of_a_finding() -> None:
     unmet = check_requirement(">=99", __version__)
     assert unmet is not None
     assert Finding(2, ("requires",), *unmet).text("a.yaml") == (
-        f"a.yaml:2: $.requires: found this is dnsteer {__version__}; expected dnsteer >=99\n    hint: {_UPGRADE}"
+        f"a.yaml:2: $.requires: found dnsteer {__version__}; expected dnsteer >=99\n    hint: {_UPGRADE}"
     )
 
 

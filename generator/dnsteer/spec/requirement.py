@@ -58,9 +58,7 @@ def check_requirement(value: Any, version: str) -> UnmetRequirement | None:
     unmet = next((specifier for specifier in specifiers if not _is_satisfied(specifier, running)), None)
     if unmet is None:
         return None
-    return UnmetRequirement(
-        f"this is dnsteer {version}", f"dnsteer {value.strip()}", _advice_on_version(unmet, running)
-    )
+    return UnmetRequirement(f"dnsteer {version}", f"dnsteer {value.strip()}", _advice_on_version(unmet, running))
 
 
 def _is_satisfied(specifier: Specifier, running: Version) -> bool:
