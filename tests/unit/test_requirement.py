@@ -13,7 +13,7 @@ from packaging.version import Version
 from dnsteer import __version__
 from dnsteer.spec.errors import Finding, SpecError
 from dnsteer.spec.requirement import UnmetRequirement, check_requirement
-from dnsteer.spec.yaml_reader import parse_yaml as parse_document
+from dnsteer.spec.yaml_reader import parse_yaml
 
 _EXPECTED = 'versions of dnsteer in quotes, such as ">=0.2" or ">=0.2, <1"'
 _UPGRADE = "upgrade dnsteer on this machine, or remove `requires` and the keys that need it"
@@ -108,7 +108,7 @@ def test_the_fields_are_those_of_a_finding() -> None:
 def test_a_requirement_without_quotes_is_told_to_have_some() -> None:
     """YAML takes `>` for the beginning of a text of several lines."""
     with pytest.raises(SpecError) as caught:
-        parse_document("a.yaml", "apiVersion: dnsteer/v1\nrequires: >=0.2\n")
+        parse_yaml("a.yaml", "apiVersion: dnsteer/v1\nrequires: >=0.2\n")
     assert caught.value.findings == [
         Finding(2, (), 'a value that begins with ">" or "|"', "well-formed YAML", "put quotes around it")
     ]
