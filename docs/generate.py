@@ -129,7 +129,9 @@ def _value(prop: dict[str, Any], schema: dict[str, Any]) -> str:
     if "$ref" in prop:
         return _value(schema["$defs"][prop["$ref"].split("/")[-1]], schema)
     if "anyOf" in prop:
-        ways = [way for way in prop["anyOf"] if "$comment" not in way]  # one with a comment is another spelling of another
+        ways = [
+            way for way in prop["anyOf"] if "$comment" not in way
+        ]  # one with a comment is another spelling of another
         return " or ".join(v for way in ways if (v := _value(way, schema)) != "null")
     if "oneOf" in prop:
         return " or ".join(_value(p, schema) for p in prop["oneOf"])

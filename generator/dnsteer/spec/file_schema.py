@@ -36,13 +36,16 @@ def spec_file_schema() -> dict[str, Any]:
     models["Backend"]["properties"]["name"] = backend_name
     keys["include"] = {**_annotations(keys["include"]), **_included()}
     keys["vars"] = {**_annotations(keys["vars"]), **_variables()}
+    for model in models.values():
+        if "properties" not in model:  # words: editors would show what they are, and not what the key means
+            del model["description"], model["title"]
     _need_no_other_file(schema)
     for kind, model in _MODELS.items():
         _need_no_default(models[model], OWN_KEYS[kind])
     models[_USE] = {
         "type": "string",
         "pattern": rf"(^|[^$])\$\{{{VARIABLE_NAME}\}}",
-        "description": "Text with variables, such as `${mac}`.",
+        "$comment": "without a description: editors would show it instead of that of the key",
     }
     return {"$schema": _DIALECT, **schema}
 
