@@ -100,7 +100,7 @@ def spec_page() -> str:
     """The reference of the spec."""
     out = [MADE + "# The spec\n"]
     out.append(
-        "All keys of a spec. One YAML file describes one switch. [Editors](commands.md#editors) complete it with the schema that `dnsteer schema` prints. Plain scalars are "
+        "All keys of a spec. One YAML file describes one switch. Editors complete it with the schema that `dnsteer schema` prints. Plain scalars are "
         "numbers, `true`, `false`, `null` or text as written; anchors, aliases, tags and duplicate keys are refused. What the fields do to packets: [forwarding](forwarding.md).\n"
     )
     for title, part in PARTS:
@@ -115,6 +115,7 @@ def spec_page() -> str:
     out.append("## Short names of services\n\n| name | stands for |\n|---|---|")
     for name, entries in spec.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
+    out.append("\n## Editors\n\nWhich schema is for which file, and how an editor gets it: [commands](commands.md#editors).")
     return "\n".join(out) + "\n"
 
 
