@@ -20,6 +20,7 @@ from dnsteer.checks.load import check_document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.file_schema import spec_file_schema, variables_schema
 from dnsteer.spec.model.file import OWN_KEYS, SpecFile
+from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.read import parse_document, read_document
 from dnsteer.spec.yaml_reader import parse_yaml, read_yaml
 from tests.strategies import spec_values
@@ -117,6 +118,34 @@ def test_every_file_of_a_site_in_parts_is_valid(tmp_path: Path) -> None:
         (VARIABLES if name.startswith("vars/") else FILE).validate(by_editors)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "pools: {}",
+        "vips: {}",
+        "switch: {}",
+        "lint: {accept: []}",
+        "vars: {}",
+        "defaults: {}",
+        "defaults: {vips: {}, pools: {}, backends: {}}",
+        "switch: {bringup: {pci: {p0: '0000:03:00.${n}'}, multiport: '${yes}', memory: ['${n}']}}",
+        "switch: {bringup: {hugepages: {size: '${n}M'}}, ports: {vf0: , vf1: {type: '${system}', options: {n_rxq: '${n}'}}}, gratuitous: }",
+        "switch: {announce: {via: '${via}', when_none_pass: '${keep}', protocol: 'b${n}', hold_max: '${n}s'}}",
+        "switch: {announce: {via: bird, when_none_pass: {med: '${n}'}}}",
+        "switch: {gratuitous: {repeat: '${n}'}, vlans: '${any}', pair: '${keep}', hardware: 'bluefield-${n}'}",
+        "lint: {accept: [{code: 'DNS01${n}', reason: '${keep}'}]}",
+        "vips: {b: {addresses: ['${net}.1'], services: [{protocol: '${udp}', port: '${n}'}], pool: ns, announce: '${never}'}}",
+    ],
+)
+def test_what_may_stand_in_a_part_is_valid(part: str, tmp_path: Path) -> None:
+    words = ["keep", "any", "never", "system", "udp"]
+    values = {"n": 2, "yes": True, "net": "192.0.2", "via": "bird", **{word: word for word in words}}
+    main = changed(("apiVersion", "include: part.yaml\napiVersion"), ("switch:", "switch:\n  name: dpu-1"))
+    files = {"main.yaml": main, "part.yaml": part, "vars/dpu-1.yaml": yaml.safe_dump(values)}
+    Spec.model_validate(read_document(write_parts(tmp_path, files)).value)
+    FILE.validate(parse_yaml("part.yaml", part).value)
+
+
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda p: str(p.relative_to(p.parents[1])))
 def test_every_example_is_valid(file: Path) -> None:
     (VARIABLES if file.parent.name == "vars" else FILE).validate(read_yaml(file).value)
@@ -210,6 +239,9 @@ def test_descriptions_examples_and_defaults_stay_where_editors_look() -> None:
             about = ("description", "default", "examples", "title")
             assert [kept.get(word) for word in about] == [value.get(word) for word in about], key
             assert kept.get("description") or "$ref" in kept, key
+            assert {word: kept.get(word) for word in value if word.startswith("x-")} == {
+                word: about for word, about in value.items() if word.startswith("x-")
+            }
 
 
 def test_what_a_value_may_be_has_no_description_that_editors_show_instead_of_that_of_the_key() -> None:
