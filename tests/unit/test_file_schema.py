@@ -129,12 +129,14 @@ def test_every_file_of_a_site_in_parts_is_valid(tmp_path: Path) -> None:
         "defaults: {}",
         "defaults: {vips: {}, pools: {}, backends: {}}",
         "switch: {bringup: {pci: {p0: '0000:03:00.${n}'}, multiport: '${yes}', memory: ['${n}']}}",
-        "switch: {bringup: {hugepages: {size: '${n}M'}}, ports: {vf0: , vf1: {type: '${system}', options: {n_rxq: '${n}'}}}, gratuitous: }",
+        "switch: {bringup: {hugepages: {size: '${n}M'}}}",
+        "switch: {ports: {vf0: , vf1: {type: '${system}', options: {n_rxq: '${n}'}}}, gratuitous: }",
         "switch: {announce: {via: '${via}', when_none_pass: '${keep}', protocol: 'b${n}', hold_max: '${n}s'}}",
         "switch: {announce: {via: bird, when_none_pass: {med: '${n}'}}}",
         "switch: {gratuitous: {repeat: '${n}'}, vlans: '${any}', pair: '${keep}', hardware: 'bluefield-${n}'}",
         "lint: {accept: [{code: 'DNS01${n}', reason: '${keep}'}]}",
-        "vips: {b: {addresses: ['${net}.1'], services: [{protocol: '${udp}', port: '${n}'}], pool: ns, announce: '${never}'}}",
+        "vips: {b: {addresses: ['${net}.1'], services: [{protocol: '${udp}', port: '${n}'}], pool: ns}}",
+        "vips: {b: {addresses: [192.0.2.1], services: [dot], pool: '${keep}', announce: '${never}'}}",
     ],
 )
 def test_what_may_stand_in_a_part_is_valid(part: str, tmp_path: Path) -> None:
