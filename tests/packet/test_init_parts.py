@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -132,7 +133,7 @@ def test_a_file_that_is_there_is_named_and_nothing_is_written(
         (["-o", "vars"], Exit.ERROR, "vars: is the place of the switches' variables"),
         (["-o", "none/a.yaml"], Exit.ERROR, "none/a.yaml: found no directory none"),
         (["-o", "vars/a.yaml"], Exit.ERROR, "vars/a.yaml: found no directory vars"),
-        (["-o", "/dev/null", "--force"], Exit.ERROR, "/dev/null: found a device or a pipe"),
+        (["-o", "pipe", "--force"], Exit.ERROR, "pipe: found a device or a pipe"),
         (["-o", "folder"], Exit.ERROR, "folder: found a directory"),
         (["-o", "folder/a.yaml"], Exit.ERROR, "folder/vars/dpu-1.yaml: found no directory folder/vars"),
     ],
@@ -143,9 +144,10 @@ def test_places_where_parts_cannot_be_are_refused(
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("folder", "vars").write_text("a file\n")
+    os.mkfifo("pipe")  # and no device: if it were replaced, all programs would miss it
     done = run(*flags("dsr", "v4"), "--parts", *words)
     assert (done.code, done.out) == (code, "") and said in " ".join(done.err.split()), done.err
-    assert files_in(tmp_path) == ["folder/vars"]
+    assert files_in(tmp_path) == ["folder/vars"] and Path("pipe").is_fifo()
 
 
 def test_all_parts_are_written_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
