@@ -115,7 +115,9 @@ def spec_page() -> str:
     out.append("## Short names of services\n\n| name | stands for |\n|---|---|")
     for name, entries in spec.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
-    out.append("\n## Editors\n\nWhich schema is for which file, and how an editor gets it: [commands](commands.md#editors).")
+    out.append(
+        "\n## Editors\n\nWhich schema is for which file, and how an editor gets it: [commands](commands.md#editors)."
+    )
     return "\n".join(out) + "\n"
 
 
