@@ -110,6 +110,9 @@ def spec_page() -> str:
     out.append("## Short names of services\n\n| name | stands for |\n|---|---|")
     for name, entries in spec.SHORTHANDS.items():
         out.append(f"| `{name}` | {', '.join(f'{protocol.value}/{port}' for protocol, port in entries)} |")
+    out.append(
+        "\n## Editors\n\nWhich schema is for which file, and how an editor gets it: [commands](commands.md#editors)."
+    )
     return "\n".join(out) + "\n"
 
 
@@ -135,7 +138,10 @@ def _value(prop: dict[str, Any], schema: dict[str, Any]) -> str:
     if "$ref" in prop:
         return _value(schema["$defs"][prop["$ref"].split("/")[-1]], schema)
     if "anyOf" in prop:
-        return " or ".join(v for p in prop["anyOf"] if (v := _value(p, schema)) != "null")
+        ways = [
+            way for way in prop["anyOf"] if "$comment" not in way
+        ]  # one with a comment is another spelling of another
+        return " or ".join(v for way in ways if (v := _value(way, schema)) != "null")
     if "oneOf" in prop:
         return " or ".join(_value(p, schema) for p in prop["oneOf"])
     if "enum" in prop:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +15,17 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 from pydantic_core import PydanticCustomError
 
-from dnsteer.cli.output import Exit, Json, err, fail, out, print_json, reporting
+from dnsteer.cli.init_files import (
+    STANDARD_OUTPUT,
+    files_of_spec,
+    keep_draft,
+    report_written,
+    why_unwritable,
+    write_spec,
+)
+from dnsteer.cli.output import Exit, Json, fail, out, print_json, reporting
 from dnsteer.spec.draft import SITE_KINDS, Site, SiteBackend, draft_spec
-from dnsteer.spec.errors import MAX_SHOWN, Finding, SpecError, counted, show_path
+from dnsteer.spec.errors import MAX_SHOWN, Finding, SpecError, show_path
 from dnsteer.spec.errors import Path as SpecPath
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.spec.model.types import Address, parse_address, parse_interface, parse_mac, parse_name
@@ -80,8 +87,23 @@ Probes = Annotated[
 
 def init(
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write; - for standard output.")
-    ] = Path("spec.yaml"),
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="The file to write; - for standard output. Left out: spec.yaml, or with --parts NAME.yaml.",
+            show_default=False,
+        ),
+    ] = None,
+    parts: Annotated[
+        bool,
+        typer.Option(
+            "--parts",
+            help="Write what the switches of the site have in common into site.yaml beside the file, and the switch's own "
+            "values into vars/NAME.yaml, so that another switch is two small files more.",
+        ),
+    ] = False,
     site: Kind = None,
     vip: Vips = None,
     backend: Backends = None,
@@ -101,7 +123,7 @@ def init(
     mac: Annotated[
         str | None, _option("--mac", "MAC", f"MAC address of the VIPs, unused in their network; {_MAC} by default.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     json: Json = False,
 ) -> None:
     """Write a first spec for a site, with comments: from flags, and what these leave open is asked in a terminal.
@@ -109,32 +131,42 @@ def init(
     It is checked before it is written, as by every verb that reads a spec; `dnsteer check` then proves it.
     """
     with reporting(json):
-        standard = output == Path("-")
-        if not standard and output.exists() and not force:
-            fail(f"{output}: is there already; --force replaces it, -o names another file", Exit.ERROR, as_json=json)
-        if not standard and (output.is_dir() or not output.parent.is_dir()):
-            found = "a directory" if output.is_dir() else f"no directory {output.parent}"
-            fail(f"{output}: found {found}; expected a file in one that exists", Exit.ERROR, as_json=json)
+        if parts and output == STANDARD_OUTPUT:
+            raise typer.BadParameter("found -o - with --parts, which writes three files; expected the name of a file")
         asks = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty() and not json
         flags = _Flags(site, vip, backend, next_hop, gateway, probe, zone, name, flavor, bridge, uplink, mac)
-        _describe(
-            flags, _Answers(asks=False, everything=False), asks=asks
-        )  # a wrong flag is said before anything is asked
+        # wrong flags, and files that are there, are said before anything is asked
+        known = _describe(flags, _Answers(asks=False, everything=False), asks=asks)
+        asks_name = asks and site is None and name is None
+        files = files_of_spec(output, "" if asks_name else known.name, parts=parts)
+        why = "" if output == STANDARD_OUTPUT else why_unwritable(files, parts=parts, force=force)
+        if why:
+            fail(why, Exit.ERROR, as_json=json)
+
+        def read_name(text: str) -> str:
+            """The name of the switch; its files may be there."""
+            asked = _by(parse_name)(text)
+            why = why_unwritable(files_of_spec(output, asked, parts=True), parts=True, force=force) if parts else ""
+            if why:
+                raise ValueError(why)
+            return asked
+
         wanted = _Answers(asks, everything=site is None)
-        described = _describe(flags, wanted, asks=asks)
+        described = _describe(flags, wanted, asks=asks, read_name=read_name)
         wanted.refuse_missing()
+        files = files_of_spec(output, described.name, parts=parts)
         text = draft_spec(described)
         try:
-            _check(text, str(output))
+            _check(text, str(files[0]))
         except SpecError as error:
-            _refuse(error, described, output, text, keep=wanted.answered, json=json)
-        if standard:
+            if wanted.answered:
+                keep_draft(error, described, files)
+            _refuse(error, described, json=json)
+        if output == STANDARD_OUTPUT:
             out.write_document(text)
             return
-        from dnsteer.render.atomic_files import write_file
-
-        write_file(output, text)
-    _report(described, output, json)
+        write_spec(described, files)
+    report_written(described, files, json=json)
 
 
 @dataclass(frozen=True)
@@ -155,7 +187,7 @@ class _Flags:
     mac: str | None
 
 
-def _describe(flags: _Flags, wanted: _Answers, *, asks: bool) -> Site:
+def _describe(flags: _Flags, wanted: _Answers, *, asks: bool, read_name: Callable[[str], str] | None = None) -> Site:
     """The site by the flags, and by the answers to what they leave open. Where it *asks*, a zone that checks need may be
     answered. Raises typer.BadParameter for a flag that is wrong, or that the site has no use for.
     """
@@ -165,7 +197,7 @@ def _describe(flags: _Flags, wanted: _Answers, *, asks: bool) -> Site:
     zone = _zone(kind, flags, wanted)
     site = Site(
         kind=kind,  # type: ignore[arg-type]
-        name=wanted.usual("--name", flags.name, "name of the switch", host, _by(parse_name)),
+        name=wanted.usual("--name", flags.name, "name of the switch", host, read_name or _by(parse_name)),
         flavor=wanted.usual(
             "--flavor", flags.flavor, f"Open vSwitch ({', '.join(_FLAVORS)})", "ovs-doca", _one_of(_FLAVORS)
         ),
@@ -239,24 +271,11 @@ def _check(text: str, file: str) -> None:
     check_document(parse_document(file, text))
 
 
-def _refuse(error: SpecError, site: Site, file: Path, text: str, *, keep: bool, json: bool) -> NoReturn:
-    """Say what is wrong with the site. Answers to questions are kept, as a draft to be mended; else each
-    finding names its flag.
-    """
-    if keep:
-        from dnsteer.render.atomic_files import write_file
-
-        draft = _draft_file(file)
-        write_file(draft, text)
-        shown, final = shlex.quote(str(draft)), shlex.quote(_named(file))
-        err.print(SpecError(str(draft), error.findings, len(error.findings) + error.more).text())
-        fail(
-            f"{draft}: your answers are kept there; correct it, then: dnsteer check {shown} && mv {shown} {final}",
-            Exit.ERROR,
-        )
+def _refuse(error: SpecError, site: Site, *, json: bool) -> NoReturn:
+    """Say what is wrong with the site: each finding names its flag."""
     findings = [(_flag_of(f.path, site), _without_lines(f, site)) for f in error.findings]
     if json:
-        found = [{**f.as_json(str(file)), "flag": flag} for flag, f in findings]
+        found = [{**f.as_json(error.file), "flag": flag} for flag, f in findings]
         print_json({"ok": False, "errors": found, "more": error.more})
         raise typer.Exit(Exit.ERROR)
     lines = [replace(finding, path=()).text(flag) for flag, finding in findings[:MAX_SHOWN]]
@@ -298,34 +317,6 @@ def _flag_of(path: SpecPath, site: Site) -> str:
 def _is_below(words: Sequence[str], place: str) -> bool:
     keys = place.split(".")
     return len(words) >= len(keys) and all(key in ("*", word) for key, word in zip(keys, words, strict=False))
-
-
-def _named(file: Path) -> str:
-    return "spec.yaml" if file == Path("-") else str(file)
-
-
-def _draft_file(file: Path) -> Path:
-    """A file beside the one that was to be written, which is not there yet."""
-    names = (Path(f"{_named(file)}.draft{n or ''}") for n in range(1000))
-    return next(name for name in names if not name.exists())
-
-
-def _report(site: Site, file: Path, json: bool) -> None:
-    named = shlex.quote(str(file))
-    steps = [
-        (f"dnsteer check {named}", "proves it on a private switch; no root, no switch needed"),
-        (f"dnsteer lint {named}", "what hardware does with it"),
-        (f"dnsteer bringup {named} -o bringup", "scripts that prepare this machine"),
-        (f"dnsteer plan {named}", "what would change on the running switch"),
-        (f"dnsteer apply {named}", "changes it"),
-        *([("dnsteer agent", "checks the servers, and takes those that fail out")] if site.checked else []),
-    ]
-    if json:
-        print_json({"ok": True, "file": str(file), "site": site.kind, "next": [command for command, _ in steps]})
-        return
-    out.print(f"{file}: written: site {site.kind}, {counted(len(site.backends), 'server')}; look it over, then")
-    width = max(len(command) for command, _ in steps)
-    out.print("\n".join(f"  {command:{width}}  {about}" for command, about in steps))
 
 
 class _Answers:

@@ -64,12 +64,19 @@ def show_files(texts: Mapping[str, str], states: Mapping[str, State], folder: Pa
         out.print(f"{folder / name}: {lines}{state}")
 
 
-def schema() -> None:
-    """Print the JSON Schema of the spec, for editors that complete and check YAML."""
-    from dnsteer.spec.model.file import SpecFile
+def schema(
+    of_variables: Annotated[
+        bool, typer.Option("--vars", help="That of files of variables: vars/NAME.yaml, and what --vars names.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of the files of a spec, for editors that complete and check YAML.
 
-    value = {"$schema": "https://json-schema.org/draft/2020-12/schema", **SpecFile.model_json_schema(by_alias=True)}
-    print_json(value)
+    It fits a spec in one file and each file of a spec in parts: what other files, defaults and variables may give is not
+    required. `dnsteer check` sees the whole.
+    """
+    from dnsteer.spec.file_schema import spec_file_schema, variables_schema
+
+    print_json(variables_schema() if of_variables else spec_file_schema())
 
 
 def version(json: Json = False) -> None:

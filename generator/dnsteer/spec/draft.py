@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from ipaddress import ip_interface
 from typing import Literal, get_args
 
 import yaml
@@ -24,6 +26,7 @@ _TITLES = {
 # Farm of resolvers: the agent asks each for the root's name servers with recursion, and takes those that fail out of
 # service.""",
 }
+_ABOUT_NAME = "apply refuses the spec of a switch with another name"
 _ANY = 1 << 20
 """Columns: a scalar is not broken over lines."""
 _POOLS = {"dsr": "authoritative", "nat": "authoritative", "resolvers": "resolvers"}
@@ -68,24 +71,90 @@ class Site:
         return self.kind == "nat" or bool(self.gateways)
 
 
+@dataclass(frozen=True)
+class DraftParts:
+    """A first spec in parts: the text of the switch's own file, of what the switches of the site have in common, and of the
+    switch's variables."""
+
+    own: str
+    common: str
+    variables: str
+
+
+COMMON_FILE = "site.yaml"
+"""The name of what the switches of a site have in common, beside the files of the switches."""
+VARIABLES_FOLDER = "vars"
+"""The folder of the files of variables, beside those of the switches."""
+
+
 def draft_spec(site: Site) -> str:
-    """The spec of a site as YAML, with a comment at each key that is worth a thought."""
-    return "\n".join([*_head(site), *_switch(site), *_pool(site), *_vips(site)]) + "\n"
+    """The spec of a site as YAML in one piece, with a comment at each key that is worth a thought."""
+    head = [_TITLES[site.kind], *_all_keys(), "apiVersion: dnsteer/v1", ""]
+    return _text([*head, *_switch(site), *_pool(site), *_vips(site)])
 
 
-def _head(site: Site) -> Iterator[str]:
-    yield _TITLES[site.kind]
+def draft_parts(site: Site) -> DraftParts:
+    """The same spec, of which another switch of the site needs the small files alone.
+
+    What differs from switch to switch is its name, its MAC address and the addresses of its probes. Gateways and the next
+    hop are those of the site, since two switches of one network stand in for each other.
+    """
+    common = [_TITLES[site.kind], *_about_parts(), *_all_keys(), ""]
+    common += [*_switch(site, in_parts=True), *_pool(site), *_vips(site)]
+    return DraftParts(_text(_own(site)), _text(common), _text(_variables(site)))
+
+
+def _text(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _all_keys() -> Iterator[str]:
     yield "# All keys: docs/spec.md; an editor completes them with what `dnsteer schema` prints."
+
+
+def _about_parts() -> Iterator[str]:
+    yield "# What all switches of the site have in common. Each has a file of its own, which includes this one, and a file"
+    yield "# vars/NAME.yaml with the values of ${...} here. Where another value differs from switch to switch, write such a"
+    yield '# variable here, in quotes where it is in braces ("${next_hop}"), and its value into the vars/NAME.yaml of each.'
+
+
+def _own(site: Site) -> Iterator[str]:
+    yield f"# Switch {site.name}: its own values are in {VARIABLES_FOLDER}/{site.name}.yaml."
     yield "apiVersion: dnsteer/v1"
+    yield f"include: [{COMMON_FILE}]"
     yield ""
-
-
-def _switch(site: Site) -> Iterator[str]:
     yield "switch:"
-    yield f"  name: {_scalar(site.name)}  # apply refuses the spec of a switch with another name"
+    yield f"  name: {_scalar(site.name)}  # {_ABOUT_NAME}"
+
+
+def _variables(site: Site) -> Iterator[str]:
+    yield f"# Values of switch {site.name}, for ${{...}} in {COMMON_FILE}. For an editor: `dnsteer schema --vars`."
+    yield "# Where the VIPs live. Another one for each switch, at least 4 apart: gateways and probes have those next to it."
+    yield f"mac: {site.mac}"
+    if site.probes:
+        yield "# The agent asks from here. Other ones for each switch, since answers must come back to the one that asked."
+    for name, probe in _probe_variables(site):
+        yield f"{name}: {_scalar(probe)}"
+
+
+def _probe_variables(site: Site) -> Iterator[tuple[str, str]]:
+    """The addresses of the probes with the names of their variables: of a family `probe_ipv4`, `probe_ipv4_2` and so on."""
+    numbers: Counter[int] = Counter()
+    for probe in site.probes:
+        version = ip_interface(probe).version
+        numbers[version] += 1
+        number = numbers[version]
+        yield f"probe_ipv{version}{f'_{number}' if number > 1 else ''}", probe
+
+
+def _switch(site: Site, *, in_parts: bool = False) -> Iterator[str]:
+    yield "switch:"
+    if not in_parts:
+        yield f"  name: {_scalar(site.name)}  # {_ABOUT_NAME}"
     yield f"  flavor: {site.flavor}  # ovs-doca on a BlueField, ovs-dpdk, ovs-netdev or ovs-kernel elsewhere"
     yield f"  bridge: {_scalar(site.bridge)}  # apply makes it"
-    yield f"  mac: {site.mac}  # where the VIPs live: routers learn it by ARP and neighbour discovery; one for each switch"
+    mac = "${mac}" if in_parts else site.mac
+    yield f"  mac: {mac}  # where the VIPs live: routers learn it by ARP and neighbour discovery; one for each switch"
     if site.nat:
         yield "  # Unused addresses that the servers route their answers to: the switch answers ARP for them."
         yield f"  gateways: [{', '.join(map(_address, site.gateways))}]"
@@ -97,7 +166,8 @@ def _switch(site: Site) -> Iterator[str]:
         yield f"    {_scalar(site.uplink)}:"
     if site.probes:
         yield "  probe:  # the agent asks from here, by the path of the clients; the servers must allow these addresses"
-        yield f"    addresses: [{', '.join(map(_scalar, site.probes))}]"
+        probes = [f'"${{{name}}}"' for name, _ in _probe_variables(site)] if in_parts else map(_scalar, site.probes)
+        yield f"    addresses: [{', '.join(probes)}]"
     yield ""
 
 

@@ -9,7 +9,9 @@ import string
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, PlainSerializer, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from dnsteer.spec.model.part import Part, Percent, bounds, duration, show_duration, text_schema, whole
 from dnsteer.spec.model.types import parse_name, wrong_value
@@ -148,7 +150,14 @@ class MetricSource(Part):
         return [key for key in ("prometheus", "push", "probe") if getattr(self, key)]
 
 
-LoadSource = Annotated[MetricSource, BeforeValidator(_word)]
+class _WordOrMapping:
+    """The JSON Schema of a source that may be a word."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "enum": [*_WORDS]}, handler(core)]}
+
+
+LoadSource = Annotated[MetricSource, BeforeValidator(_word), _WordOrMapping()]
 
 
 _METRIC_LEVEL = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(%|ms|s)?\Z")
@@ -168,7 +177,9 @@ def _target(value: Any) -> str:
     return f"{parse_name(pool)}/{parse_name(backend)}" if slash else parse_name(pool or backend)
 
 
-Target = Annotated[str, BeforeValidator(_target), WithJsonSchema({"type": "string"})]
+Target = Annotated[
+    str, BeforeValidator(_target), WithJsonSchema({"type": ["string", "integer"], "examples": ["accelerator"]})
+]
 MetricLevel = Annotated[float, BeforeValidator(_metric_level), text_schema("80%")]
 
 
@@ -224,6 +235,13 @@ class Balance(Part):
         default=10.0,
         description="Time from one look at the load to the next, 1s or more by slots; a number without a unit is seconds.",
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """`by` may be left out with one of the policies."""
+        schema = super().__get_pydantic_json_schema__(core, handler)
+        schema |= {"if": {"required": ["policy"]}, "else": {"required": schema.pop("required", ["by"])}}
+        return schema
 
     @property
     def gives_back_below(self) -> float:

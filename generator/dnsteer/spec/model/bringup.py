@@ -56,7 +56,7 @@ _PciByUplink = WithJsonSchema({"type": "object", "additionalProperties": _PCI_SC
 Arguments = Annotated[
     str,
     BeforeValidator(_arguments),
-    WithJsonSchema({"type": "string", "maxLength": MAX_OPTION, "examples": ["--iova-mode=va"]}),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MAX_OPTION, "examples": ["--iova-mode=va"]}),
 ]
 Core = Annotated[int, whole(0, MAX_CORE), bounds(0, MAX_CORE)]
 

@@ -8,7 +8,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.model.part import Count, OneOrList, Part, Percent, as_list, bounds, duration, text_schema, whole, word
+from dnsteer.spec.model.part import (
+    Count,
+    OneOrList,
+    Part,
+    Percent,
+    as_list,
+    bounds,
+    duration,
+    text_schema,
+    whole,
+    word,
+    word_schema,
+)
 from dnsteer.spec.model.types import wrong_value
 
 RANDOM_LABEL = "*."
@@ -75,13 +87,9 @@ def parse_query_name(value: Any) -> str:
 
 
 QueryName = Annotated[str, BeforeValidator(parse_query_name), WithJsonSchema({"type": "string"})]
-QueryType = Annotated[
-    str, word(QUERY_TYPES, "a query type"), WithJsonSchema({"type": "string", "enum": list(QUERY_TYPES)})
-]
-QueryClass = Annotated[
-    Literal["IN", "CH"], word(("IN", "CH"), "a class"), WithJsonSchema({"type": "string", "enum": ["IN", "CH"]})
-]
-Rcode = Annotated[str, word(_RCODES, "a response code"), WithJsonSchema({"type": "string", "enum": list(_RCODES)})]
+QueryType = Annotated[str, word(QUERY_TYPES, "a query type"), word_schema(QUERY_TYPES)]
+QueryClass = Annotated[Literal["IN", "CH"], word(("IN", "CH"), "a class"), word_schema(("IN", "CH"))]
+Rcode = Annotated[str, word(_RCODES, "a response code"), word_schema(_RCODES)]
 
 
 class Expect(Part):

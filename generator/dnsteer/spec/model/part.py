@@ -156,6 +156,13 @@ def word(words: tuple[str, ...], what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def word_schema(words: tuple[str, ...]) -> WithJsonSchema:
+    """The JSON Schema of `word(words, ...)`: the words as editors offer them, and the same in any case."""
+    any_case = "|".join("".join(f"[{c}{c.lower()}]" if c.isalpha() else c for c in each) for each in words)
+    others = {"$comment": "in any case", "type": "string", "pattern": f"^({any_case})$"}
+    return WithJsonSchema({"anyOf": [{"type": "string", "enum": [*words]}, others]})
+
+
 def as_list(value: Any) -> Any:
     """A value that stands alone, as a list."""
     return value if isinstance(value, list) else [value]
