@@ -28,6 +28,12 @@ def apply_defaults(doc: Document) -> None:
     except ValidationError as error:
         findings = findings_of(error, doc, ("defaults",))
         raise SpecError(doc.file, findings, error.error_count()) from None
+    empty = [("defaults", kind, key) for kind, values in defaults.items() for key in values if values[key] is None]
+    if empty:
+        hint = "give it one, or remove the key"
+        raise SpecError(
+            doc.file, [doc.finding(path, "nothing", "a value for what leaves it out", hint) for path in empty]
+        )
     below: dict[Path, list[Path]] = {}
     for path in doc.lines:
         if path[0:1] == ("defaults",) and len(path) > 2:
