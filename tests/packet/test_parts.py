@@ -96,7 +96,11 @@ def test_an_agent_gets_the_spec_in_one_piece(switch: Switch, site: Path) -> None
         edit(site / "sites/ams.yaml", "weight: 1", "weight: 3")
         planned = run("plan", SPEC, "--vars", "site/given.yaml")
         assert "weight 1 -> 3 (site/sites/ams.yaml:12)" in planned.out
-        assert run("apply", SPEC, "--yes", "--vars", "site/given.yaml").code == 0
+        (site / "given.yaml").write_text("probe4: 10.53.1.77\nspare: 1\n")
+        applied = run("apply", SPEC, "--yes", "--vars", "site/given.yaml")
+        assert (
+            applied.code == 0 and 'site/given.yaml:2: $.spare: found the variable "spare", which nothing' in applied.err
+        )
         assert run("show").out == run("show", "--effective", SPEC, "--vars", "site/given.yaml").out != shown
         edit(site / "sites/ams.yaml", "10.53.1.11", "10.53.1.300")
         refused = run("apply", SPEC, "--yes")

@@ -31,7 +31,7 @@ from dnsteer.cli.remote_options import (
 from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
-from dnsteer.spec.errors import SpecError, escape
+from dnsteer.spec.errors import Finding, SpecError, escape, warning_lines
 from dnsteer.spec.source import UnreadableError, read_whole
 from dnsteer.switch.control_socket import default_remote, find_socket
 from dnsteer.switch.session import NoBridgeError
@@ -168,18 +168,23 @@ def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | 
     named = {"--db": switch.remote, "--openflow": switch.openflow, "--extension": switch.extension}
     options = [word for name, value in named.items() if value for word in (name, value)]
     try:
-        contents = {str(file): _text_to_send(name, file) for name, file in files.items()}
+        sent = {file: _text_to_send(name, file) for name, file in files.items()}
     except (OSError, ValueError, UnreadableError, SpecError):
         return None  # the verb itself says why
     try:
-        return ask_agent(path, sys.argv[1:], options, contents)
+        code = ask_agent(path, sys.argv[1:], options, {str(file): text for file, (text, _) in sent.items()})
     except StuckError as error:
         raise UnavailableError(str(error)) from None
+    if code is not None and not arguments.get("json"):
+        for file, (_, warnings) in sent.items():
+            for text in warning_lines(warnings, str(file)):
+                err.print(f"warning: {text}")
+    return code
 
 
-def _text_to_send(name: str, file: Path) -> bytes:
+def _text_to_send(name: str, file: Path) -> tuple[bytes, tuple[Finding, ...]]:
     if name != "spec":
-        return read_whole(file, _MAX)
+        return read_whole(file, _MAX), ()
     from dnsteer.spec.read import text_to_send  # here, since the quick verbs do without
 
     return text_to_send(file)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path as FilePath
 
 from dnsteer.spec.document import Document
+from dnsteer.spec.errors import Finding
 from dnsteer.spec.parts.compose import compose, may_have_parts, without_requirement
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective, restore_places
 from dnsteer.spec.parts.inputs import SPEC_INPUTS
@@ -54,13 +55,16 @@ def read_effective(file: FilePath) -> Document:
     return compose(document, FilePath() if file == STDIN else file.parent, SPEC_INPUTS.get(), always=True)
 
 
-def text_to_send(file: FilePath) -> bytes:
+def text_to_send(file: FilePath) -> tuple[bytes, tuple[Finding, ...]]:
     """What a spec's *file* holds for somebody else, who has none of its other files: in one piece, where it has some.
+
+    With the warnings of putting it together, which nobody finds in the text.
 
     Raises what `read_whole` raises, and SpecError.
     """
     data = read_whole(file, MAX_SPEC_BYTES)
     text = data.decode(errors="replace")
     if not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
-        return data
-    return read_document(file).text.encode()
+        return data, ()
+    document = read_document(file)
+    return document.text.encode(), document.warnings
