@@ -132,6 +132,7 @@ LONG = (
     "system/runbook_servers",
     "system/runbook_proof",
     "system/runbook_probes",
+    "system/runbook_parts",
     "packet/extension_killed",
     "packet/full_disk",
     "packet/announce",

@@ -80,14 +80,9 @@ def nsd(folder: Path) -> list[str]:
 def machine(folder: Path, server: Server = nsd) -> Iterator[tuple[Site, Running]]:
     """The controller, the host with that name server, and its switch, with nothing applied."""
     write_command(folder)
-    (folder / "opt" / "dnsteer" / "bin").mkdir(parents=True)
-    shutil.copy(folder / "dnsteer", folder / "opt" / "dnsteer" / "bin")
-    shutil.copytree("/etc", folder / "etc", symlinks=True)
     with Running() as running:
         running.expected = NOISE
-        shell = folder / "shell"
-        shell.write_text(_SHELL.format(switch=running.dir, folder=folder), encoding="ascii")
-        shell.chmod(0o755)
+        shell = write_host(folder, folder / "dnsteer", running)
         (folder / "specs").mkdir()
         (folder / "specs" / "dpu-1.yaml").write_text(SPEC)
         write_bare_inventory(folder, shell)
@@ -95,15 +90,28 @@ def machine(folder: Path, server: Server = nsd) -> Iterator[tuple[Site, Running]
             yield Site(folder, {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}), running
 
 
-def write_bare_inventory(folder: Path, shell: Path) -> None:
-    """An inventory that says how hosts are reached, and nothing else that can be left out."""
+def write_host(folder: Path, command: Path, running: Running) -> Path:
+    """The files of a host in *folder*: its /opt with dnsteer, its /etc, and a shell that has these and that switch."""
+    (folder / "opt" / "dnsteer" / "bin").mkdir(parents=True)
+    shutil.copy(command, folder / "opt" / "dnsteer" / "bin")
+    shutil.copytree("/etc", folder / "etc", symlinks=True)
+    shell = folder / "shell"
+    shell.write_text(_SHELL.format(switch=running.dir, folder=folder), encoding="ascii")
+    shell.chmod(0o755)
+    return shell
+
+
+def write_bare_inventory(folder: Path, *shells: Path) -> None:
+    """An inventory that says how hosts are reached, dpu-1 and so on by *shells*, and nothing else that can be left out."""
     reached = {
         "ansible_connection": "netns",
         "ansible_netns_name": NETNS,
         "ansible_python_interpreter": sys.executable,
     }
     groups = {
-        "dpus": {"hosts": {"dpu-1": {**reached, "ansible_shell_executable": str(shell)}}},
+        "dpus": {
+            "hosts": {f"dpu-{n}": {**reached, "ansible_shell_executable": str(s)} for n, s in enumerate(shells, 1)}
+        },
         "clients": {"hosts": {"client": reached}},
         "backends": {"hosts": {f"ns{n}": {**reached, "dnsteer_backend_of": [f"farm/ns{n}"]} for n in (1, 2)}},
     }

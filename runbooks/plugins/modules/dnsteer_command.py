@@ -24,6 +24,10 @@ options:
     type: list
     elements: str
     required: true
+  chdir:
+    description: Folder to run it in. Empty for the one that it is in anyway.
+    type: str
+    default: ""
   codes:
     description: Exit codes that are no failure.
     type: list
@@ -44,6 +48,10 @@ said:
   description: The JSON object that was printed; empty where none was.
   returned: unless it failed
   type: dict
+output:
+  description: What was printed on standard output, as it is.
+  returned: unless it failed
+  type: str
 lines:
   description: What was printed else, on standard output and then on standard error.
   returned: unless it failed
@@ -90,18 +98,21 @@ def main() -> None:
     """Run the module."""
     spec = {
         "argv": {"type": "list", "elements": "str", "required": True},
+        "chdir": {"type": "str", "default": ""},
         "codes": {"type": "list", "elements": "int", "default": [0]},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     argv = module.params["argv"]
     try:
-        code, output, error = module.run_command(argv, handle_exceptions=False)
+        code, output, error = module.run_command(
+            argv, handle_exceptions=False, cwd=module.params["chdir"] or None, ignore_invalid_cwd=False
+        )
     except OSError as err:
         module.fail_json(msg=f"{argv[0]}: {err.strerror}", code=127)
     said = parse(output)
     lines = [line.rstrip() for line in ("" if said else output).splitlines() + error.splitlines() if line.strip()]
     if code in module.params["codes"]:
-        module.exit_json(changed=said.get("changed") is True, code=code, said=said, lines=lines)
+        module.exit_json(changed=said.get("changed") is True, code=code, said=said, output=output, lines=lines)
     why = reason(said, lines) or [f"exit code {code}"]
     if len(why) > _LINES:
         why[_LINES:] = [f"and {len(why) - _LINES} more lines: {shlex.join(argv)}"]
