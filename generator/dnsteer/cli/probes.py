@@ -12,6 +12,7 @@ import typer
 
 from dnsteer.cli.output import Json, load_and_warn, out, print_json
 from dnsteer.cli.running_switch import Bridge, on_switch
+from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape
 from dnsteer.spec.model.types import Address
@@ -35,7 +36,7 @@ def _service(text: str) -> tuple[str, int]:
 
 def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
-    app.command("probes")(on_switch(probes))
+    app.command("probes")(reads_spec(on_switch(probes)))
 
 
 def probes(
