@@ -31,7 +31,7 @@ from dnsteer.cli.remote_options import (
 from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
-from dnsteer.spec.errors import SpecError, escape
+from dnsteer.spec.errors import escape
 from dnsteer.spec.source import UnreadableError, read_whole
 from dnsteer.switch.control_socket import default_remote, find_socket
 from dnsteer.switch.session import NoBridgeError
@@ -169,7 +169,7 @@ def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | 
     options = [word for name, value in named.items() if value for word in (name, value)]
     try:
         contents = {str(file): _text_to_send(name, file) for name, file in files.items()}
-    except (OSError, ValueError, UnreadableError, SpecError):
+    except (OSError, ValueError, UnreadableError):
         return None  # the verb itself says why
     try:
         return ask_agent(path, sys.argv[1:], options, contents)

@@ -67,7 +67,7 @@ class Document:
         while at and at not in self.lines:
             at = at[:-1]
         written, below = _nearest(self.written_at, path, ())
-        owner = path[: len(path) - len(below) - 1] if written else ()
+        owner = path[: len(path) - len(below) - 1] if written[:1] == ("defaults",) else ()
         line = self.lines.get(at, 1)
         return SpecPlace(
             self.part(path), line, (*written, *below) if written else path, self.origins.get(path, ()), owner

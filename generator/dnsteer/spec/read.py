@@ -22,7 +22,11 @@ def read_document(file: FilePath) -> Document:
     sent = sent_content(file)
     if sent is not None:  # by who has read what belongs to it
         return _recorded(decode_yaml(shown(file), sent))
-    document = read_yaml(file)
+    return _composed(read_yaml(file), file)
+
+
+def _composed(document: Document, file: FilePath) -> Document:
+    """The spec whose own *file* is *document*."""
     document.text = as_own_text(document.text)
     return compose(document, FilePath() if file == STDIN else file.parent, SPEC_INPUTS.get())
 
@@ -60,7 +64,7 @@ def text_to_send(file: FilePath) -> bytes:
     Raises what `read_whole` raises, and SpecError.
     """
     data = read_whole(file, MAX_SPEC_BYTES)
-    text = data.decode(errors="replace")
-    if not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
+    text = data.decode("utf-8-sig", errors="replace")
+    if len(data) > MAX_SPEC_BYTES or not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
         return data
-    return read_document(file).text.encode()
+    return _composed(decode_yaml(shown(file), data), file).text.encode()
