@@ -58,6 +58,8 @@ class _Writer:
         self._places: dict[Path, SpecPlace] = {}
 
     def lines(self) -> Iterator[str]:
+        if not self._doc.value:
+            yield f"{{}}  # {_comment(self._doc.place(()))}"
         yield from self._mapping((), self._doc.value, "")
 
     def _mapping(self, path: Path, value: dict[str, Any], indent: str) -> Iterator[str]:
