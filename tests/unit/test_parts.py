@@ -19,6 +19,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dnsteer.capacity.whatif import with_settings
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.render.files import rendered
 from dnsteer.spec.document import Document
@@ -544,3 +545,18 @@ def test_a_saved_effective_spec_with_a_byte_order_mark_is_a_file_of_its_own(tmp_
     sent = parse_recorded(str(saved), text_to_send(saved).decode())
     line = sent.line(("switch", "bridge"))
     assert "bridge:" in text.splitlines()[line - 1] and sent.part(("switch", "bridge")) == ""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["pools.resolvers.health.interval=xx", "vips.resolver.forwarding=natt", "switch.mac=zz", "switch.probe=5"],
+)
+def test_a_setting_of_capacity_is_of_no_file(setting: str) -> None:
+    """Whatever is written where it goes: a value of a part, a default, or a variable."""
+    path, _, value = setting.partition("=")
+    with pytest.raises(SpecError) as caught:
+        with_settings(load_spec(SITES / "ams-1.yaml"), [setting])
+    first = caught.value.text().splitlines()[0]
+    assert first.startswith(
+        (f'--set {setting}: $.{path}: found "{value}"; ', f"--set {setting}: $.{path}: found {value}; ")
+    )
