@@ -23,7 +23,7 @@ from dnsteer.capacity.whatif import with_settings
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.render.files import rendered
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import SpecError
+from dnsteer.spec.errors import SpecError, warning_lines
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.parts import merge
 from dnsteer.spec.parts.effective_text import without_places
@@ -265,6 +265,10 @@ def test_unused_variables_are_warned_of(tmp_path: Path) -> None:
         '    hint: did you mean "mac"?',
         'vars/dpu-1.yaml:2: $.spare: found the variable "spare", which nothing uses; expected ${spare} in a value of the '
         "spec\n    hint: use it, or remove it",
+    ]
+    found = [each for each in load_spec(spec).warnings if each.kind == "variables that nothing uses"]
+    assert warning_lines(found, "spec.yaml") == [
+        "spec.yaml:2 and 1 more file: 2 variables that nothing uses: mcu, spare\n    hint: -v shows each of them"
     ]
 
 
