@@ -564,3 +564,23 @@ def test_a_setting_of_capacity_is_of_no_file(setting: str) -> None:
     assert first.startswith(
         (f'--set {setting}: $.{path}: found "{value}"; ', f"--set {setting}: $.{path}: found {value}; ")
     )
+
+
+def test_names_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
+    """They would be lines of their own in rendered files, and no text at all in pages."""
+    spec = write(tmp_path, spec=HEAD + 'include: ["parts/*.yaml", vips.yaml]\n' + SWITCH, vips=VIP)
+    write(tmp_path, **{"parts/two\nlines": POOL, "parts/\udcff": other_pool("other", 2)})
+    assert refusal(spec) == (
+        'spec.yaml:2: $.include[0]: found "parts/two\\nlines.yaml" by "parts/*.yaml", a name that cannot be shown; expected a '
+        "name of printable characters\n    hint: rename it\n"
+        'spec.yaml:2: $.include[0]: found "parts/\\udcff.yaml" by "parts/*.yaml", a name that cannot be shown; expected '
+        "a name of printable characters\n    hint: rename it\n"
+        "2 errors in spec.yaml; nothing was changed"
+    )
+
+
+def test_a_spec_whose_own_name_has_two_lines_is_rendered(tmp_path: Path) -> None:
+    """A name that came by a program is no flow."""
+    spec = tmp_path / "two\nlines.yaml"
+    spec.write_text(HEAD + SWITCH + POOL + VIP)
+    assert "two\\nlines.yaml:" in rendered(load_spec(spec))["flows.txt"]

@@ -131,6 +131,9 @@ class _PartReader:
         assert self._folder is not None
         said = f'"{shorten(text)}"' if not has_magic(text) else f'"{shorten(name)}" by "{shorten(text)}"'
         real = _resolved(self._folder / name)
+        if not name.isprintable():  # it would be in comments of flows, pages and records
+            self._find(by, path, f"{said}, a name that cannot be shown", "a name of printable characters", "rename it")
+            return
         if not is_inside(self._folder / name, self._folder, self._allowed):
             expected = "a file in the folder of the spec, or below"
             hint = "move it there, or allow its folder: --include-from DIR"
