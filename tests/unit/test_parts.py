@@ -571,8 +571,8 @@ def test_names_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
     spec = write(tmp_path, spec=HEAD + 'include: ["parts/*.yaml", vips.yaml]\n' + SWITCH, vips=VIP)
     write(tmp_path, **{"parts/two\nlines": POOL, "parts/\udcff": other_pool("other", 2)})
     assert refusal(spec) == (
-        'spec.yaml:2: $.include[0]: found "parts/two\\nlines.yaml" by "parts/*.yaml", a name that cannot be shown; expected a '
-        "name of printable characters\n    hint: rename it\n"
+        'spec.yaml:2: $.include[0]: found "parts/two\\nlines.yaml" by "parts/*.yaml", a name that cannot be shown; expected '
+        "a name of printable characters\n    hint: rename it\n"
         'spec.yaml:2: $.include[0]: found "parts/\\udcff.yaml" by "parts/*.yaml", a name that cannot be shown; expected '
         "a name of printable characters\n    hint: rename it\n"
         "2 errors in spec.yaml; nothing was changed"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import Finding, Path, SpecError, file_of_part, shorten
+from dnsteer.spec.errors import Finding, Path, SpecError, file_of_part, shorten, show_value
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.spec import Spec, Switch
@@ -68,6 +68,9 @@ class _Merger:
             return self._mapping(path, found)
         if len(found) == 1:
             return value
+        if path in _MERGED:
+            self._refuse_no_mappings(path, found)
+            return value
         if path in _JOINED and all(isinstance(each, list) for _, each in found):
             return self._list(path, found)
         if path in [(key,) for key in _SAME] and all(each == value for _, each in found):
@@ -105,6 +108,12 @@ class _Merger:
             _copy_entries(part.document.lines, path, known.lines, first)
             _copy_entries(part.document.variables, path, known.variables, first)
         return out
+
+    def _refuse_no_mappings(self, path: Path, found: Sequence[tuple[PartFile, Any]]) -> None:
+        for part, value in found:
+            if not isinstance(value, dict):
+                hint = "the key has no value: give it one or remove the key" if value is None else ""
+                self.findings.append(part.finding(path, show_value(value), "a mapping, as in the other files", hint))
 
     def _refuse_again(self, path: Path, first: PartFile, later: PartFile) -> None:
         what = _NAMED.get(path[:-1], "key")
