@@ -142,7 +142,8 @@ def _scalar(value: Any) -> str:
     plain = _PLAIN.match(value) and plain_scalar(value) is value and value.lower() not in _OTHER_WORDS
     if plain and (not _LIKE_NUMBERS.match(value) or value.count(".") == 3):
         return value
-    return INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+    quoted = json.dumps(value.replace("${", "$${"), ensure_ascii=False)  # else it would be a variable
+    return INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
 def without_places(text: str) -> str:
@@ -164,7 +165,13 @@ def as_own_text(text: str) -> str:
 
 
 def restore_places(doc: Document) -> None:
-    """Give *doc*, which was parsed from an effective text, the places that its comments name."""
+    """Give *doc*, which was parsed from an effective text, the places that its comments name; `$${` is `${`."""
+    for path in doc.variables:
+        holder = doc.value
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] = holder[path[-1]].replace("$${", "${")
+    doc.variables = {}
     comments = [_read_comment(line) for line in doc.text.split("\n")]
     written = doc.lines
     doc.lines, doc.parts = {}, {(): ""}
