@@ -541,6 +541,14 @@ def test_what_is_sent_to_an_agent_is_read_once(monkeypatch: pytest.MonkeyPatch) 
     assert sent.value["vips"]["dns"]["pool"] == "ns" and sent.line(("vips", "dns", "pool")) == 2
 
 
+def test_a_spec_that_is_too_large_is_not_sent_in_part(tmp_path: Path) -> None:
+    """The agent would take the part for the whole."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(HEAD + SWITCH + POOL + VIP + f"# {'x' * MAX_SPEC_BYTES}\n")
+    with pytest.raises(SpecError, match="found more than 8 MiB; expected a spec of at most that size"):
+        text_to_send(spec)
+
+
 def test_a_saved_effective_spec_with_a_byte_order_mark_is_a_file_of_its_own(tmp_path: Path) -> None:
     """As editors of some systems save it."""
     saved = tmp_path / "saved.yaml"

@@ -9,8 +9,8 @@ from dnsteer.spec.document import Document
 from dnsteer.spec.parts.compose import compose, may_have_parts
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective, restore_places
 from dnsteer.spec.parts.inputs import SPEC_INPUTS
-from dnsteer.spec.source import STDIN, read_whole, sent_content, shown
-from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, decode_yaml, parse_yaml, read_yaml
+from dnsteer.spec.source import STDIN, sent_content, shown
+from dnsteer.spec.yaml_reader import decode_yaml, parse_yaml, read_bytes, read_yaml
 
 
 def read_document(file: FilePath) -> Document:
@@ -61,10 +61,10 @@ def read_effective(file: FilePath) -> Document:
 def text_to_send(file: FilePath) -> bytes:
     """What a spec's *file* holds for somebody else, who has none of its other files: in one piece, where it has some.
 
-    Raises what `read_whole` raises, and SpecError.
+    Raises SpecError as read_document does; of a file in one piece only when it cannot be read or is too large.
     """
-    data = read_whole(file, MAX_SPEC_BYTES)
+    data = read_bytes(file)
     text = data.decode("utf-8-sig", errors="replace")
-    if len(data) > MAX_SPEC_BYTES or not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
+    if not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
         return data
     return _composed(decode_yaml(shown(file), data), file).text.encode()

@@ -44,6 +44,11 @@ def read_yaml(file: FilePath, needed: tuple[str, str] = _A_SPEC) -> Document:
 
     Raises SpecError when the file cannot be read, is not UTF-8, is too large, is empty or is not the YAML described above.
     """
+    return decode_yaml(shown(file), read_bytes(file), needed)
+
+
+def read_bytes(file: FilePath) -> bytes:
+    """Read *file*, standard input where it is `-`. Raises SpecError when it cannot be read or is too large."""
     name = shown(file)
 
     def refuse(found: str, expected: str, hint: str = "", line: int = 0) -> SpecError:
@@ -62,7 +67,7 @@ def read_yaml(file: FilePath, needed: tuple[str, str] = _A_SPEC) -> Document:
         raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
     if len(data) > MAX_SPEC_BYTES:
         raise refuse(f"more than {MAX_SPEC_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
-    return decode_yaml(name, data, needed)
+    return data
 
 
 def decode_yaml(name: str, data: bytes, needed: tuple[str, str] = _A_SPEC) -> Document:
