@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -105,6 +108,44 @@ def test_an_agent_gets_the_spec_in_one_piece(switch: Switch, site: Path) -> None
         edit(site / "sites/ams.yaml", "10.53.1.11", "10.53.1.300")
         refused = run("apply", SPEC, "--yes")
         assert "site/sites/ams.yaml:10: $.pools.resolvers.backends[0].ipv4: found" in refused.err and refused.code == 1
+
+
+def test_an_agent_gets_standard_input_in_one_piece(switch: Switch, site: Path) -> None:
+    """It is read once, and a mistake in it has its line."""
+    run = on(switch)
+    assert run("apply", SPEC, "--yes").code == 0
+    copy = run("show").out.replace("weight: 2", "weight: 4")
+
+    def plan(text: str) -> str:
+        argv = [sys.executable, "-m", "dnsteer", "plan", "-", "--db", switch.database]
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, timeout=60)
+        return done.stdout + done.stderr
+
+    with agent(switch, site.parent) as running:
+        line = next(n for n, text in enumerate(copy.splitlines(), 1) if "weight: 4" in text)
+        assert f"backend resolvers/ams-r1: weight 2 -> 4 (<stdin>:{line})" in plan(copy)
+        whole = "\n".join(line for line in copy.splitlines() if "weight: 4" not in line)
+        said = plan(f"defaults: {{backends: {{weight: 7}}}}\n{whole}\n")
+        assert "backend resolvers/ams-r1: weight 2 -> 7 (<stdin>:1)" in said
+        assert '<stdin>:1: $.include[0]: found "none.yaml", which is not there' in plan(
+            f"include: [none.yaml]\n{whole}\n"
+        )
+        running.hang(switch)
+        said = plan(copy)  # the command does it itself then, with what it has read
+        running.process.send_signal(signal.SIGCONT)
+        assert f"backend resolvers/ams-r1: weight 2 -> 4 (<stdin>:{line})" in said
+
+
+def test_a_record_with_invisible_characters_is_read_again(switch: Switch, site: Path) -> None:
+    """As rollback, verify and the agent do."""
+    run = on(switch)
+    reason = '"a\\x85b\\u2028c  # line 5"'
+    (site / "shared/a b:1 # c.yaml").write_text(f"lint:\n  accept:\n    - {{code: DNS010, reason: {reason}}}\n")
+    assert run("apply", SPEC, "--yes").code == 0 and run("verify").code == 0
+    edit(site / "shared/switch.yaml", "weight: 2", "weight: 5")
+    assert run("apply", SPEC, "--yes").code == 0 and run("rollback", "--yes").code == 0
+    with agent(switch, site.parent):
+        assert run("verify").code == 0
 
 
 def test_lint_and_explain_name_the_files(site: Path) -> None:

@@ -29,7 +29,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.spec_size import SpecSize, size_of_spec
 from dnsteer.render.flows import flows_of
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.read import parse_document
+from dnsteer.spec.read import parse_document, parse_recorded
 from tests.unit.console_cases import HOST, SPEC, Console, known
 
 AT = f"http://{HOST}:9853"
@@ -157,6 +157,25 @@ def test_a_spec_that_is_too_large_is_not_planned(tmp_path: Path) -> None:
         assert "found about 41" in done.text and "There is no plan" in done.text and of.asked == []
         done = await client.post("/plan", data={"csrf": csrf, "spec": SPEC})
         assert "it would change (address)" in done.text and [asked.argv[0] for asked in of.asked] == ["plan"]
+
+    of.run(test)
+
+
+def test_a_spec_with_variables_and_defaults_is_planned_in_one_piece(tmp_path: Path) -> None:
+    """As a client sends it; one that includes files is refused before that, and a copy of a state has its own lines."""
+    of = SignedIn(tmp_path, bob="read")
+
+    async def test() -> None:
+        client, csrf = await of.browser("bob")
+        await client.post("/plan", data={"csrf": csrf, "spec": SPEC + "defaults: {backends: {weight: 3}}\n"})
+        sent = parse_recorded("x", of.asked[0].files["spec.yaml"].decode())
+        assert "defaults" not in sent.value and "weight: 3  # line " in sent.text
+        await client.post("/plan", data={"csrf": csrf, "spec": sent.text})
+        copy = parse_recorded("x", of.asked[1].files["spec.yaml"].decode())
+        assert copy.value == sent.value and sent.text.splitlines()[copy.line(("pools",)) - 1].startswith("pools:")
+        done = await client.post("/plan", data={"csrf": csrf, "spec": SPEC + "include: [more.yaml]\n"})
+        assert "found includes in a text that is no file" in done.text and "There is no plan" in done.text
+        assert len(of.asked) == 2
 
     of.run(test)
 

@@ -7,6 +7,10 @@ import os
 import random
 import re
 import socket
+import sys
+import tracemalloc
+from collections.abc import Mapping
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dnsteer.capacity.whatif import with_settings
 from dnsteer.checks.load import check_document, load_spec
 from dnsteer.render.files import rendered
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import SpecError
+from dnsteer.spec.errors import SpecError, warning_lines
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.parts import merge
 from dnsteer.spec.parts.effective_text import without_places
 from dnsteer.spec.parts.inputs import SPEC_INPUTS, SpecInputs
-from dnsteer.spec.read import parse_document, parse_recorded, read_document, read_effective
+from dnsteer.spec.read import parse_document, parse_recorded, read_document, read_effective, text_to_send
 from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, parse_yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -264,6 +270,10 @@ def test_unused_variables_are_warned_of(tmp_path: Path) -> None:
         'vars/dpu-1.yaml:2: $.spare: found the variable "spare", which nothing uses; expected ${spare} in a value of the '
         "spec\n    hint: use it, or remove it",
     ]
+    found = [each for each in load_spec(spec).warnings if each.kind == "variables that nothing uses"]
+    assert warning_lines(found, "spec.yaml") == [
+        "spec.yaml:2 and 1 more file: 2 variables that nothing uses: mcu, spare\n    hint: -v shows each of them"
+    ]
 
 
 def test_null_spelled_out_goes_without_a_default(tmp_path: Path) -> None:
@@ -430,3 +440,170 @@ def test_a_requirement_is_asked_of_who_reads_the_file_alone(monkeypatch: pytest.
     with pytest.raises(SpecError, match=r"\$\.requires: found dnsteer 0\.3\.0; expected dnsteer ==0\.1\.\*"):
         parse_document("spec.yaml", text)
     assert check_document(parse_recorded("spec.yaml (state 1)", text), recorded=True).spec.pools
+
+
+def test_a_link_to_the_folder_leads_to_the_files_of_the_folder(tmp_path: Path) -> None:
+    """What is checked and what is read are one file, also where `..` of the link is another folder."""
+    spec = write(tmp_path / "sites/ams", spec=HEAD + "include: [../shared/pools.yaml, vips.yaml]\n" + SWITCH, vips=VIP)
+    write(tmp_path / "sites/shared", pools=POOL)
+    write(tmp_path / "shared", pools=POOL.replace("ns1", "wrong"))
+    (tmp_path / "here").symlink_to("sites/ams")
+    linked, shared = tmp_path / "here/spec.yaml", tmp_path / "sites/shared"
+    loaded = load_with(linked, include_from=(shared,))
+    assert loaded.digest == load_with(spec, include_from=(shared,)).digest
+    assert loaded.document.where(("pools", "ns")) == f"{shared}/pools.yaml:2"
+    assert "which is outside" in refusal(linked, include_from=(tmp_path / "shared",))
+
+
+def test_patterns_are_of_the_entry_alone(tmp_path: Path) -> None:
+    """Folders may have brackets in their names, as those of releases do; hidden files and backups of editors stay out."""
+    files = {
+        "site[1]/all": 'include: ["[pv]*.yaml"]\n',
+        "site[1]/pools": POOL,
+        "site[1]/vips": VIP,
+        "site[1]/.p": "[\n",
+    }
+    spec = write(tmp_path, spec=HEAD + 'include: ["site*/all.yaml"]\n' + SWITCH, **files)
+    (tmp_path / "site[1]/pools.yaml~").write_text("[\n")
+    assert load_spec(spec).document.where(("pools", "ns")) == f"{tmp_path}/site[1]/pools.yaml:2"
+    (tmp_path / "site[1]/all.yaml").write_text('include: ["x*.yaml"]\n')
+    assert f"hint: look into {tmp_path}/site[1]\n" in caught_text(spec)
+
+
+def caught_text(file: Path) -> str:
+    """The error of a spec."""
+    with pytest.raises(SpecError) as caught:
+        load_spec(file)
+    return caught.value.text()
+
+
+def test_a_switch_whose_name_is_a_number_has_variables(tmp_path: Path) -> None:
+    switch = SWITCH.replace("mac: 02:00:00:00:00:53", 'name: 7, mac: "${mac}"')
+    spec = write(tmp_path, spec=HEAD + switch + POOL + VIP, **{"vars/7": "mac: 02:00:00:00:00:53\n"})
+    assert load_spec(spec).spec.switch.name == "7"
+
+
+def test_defaults_end_where_a_spec_does(tmp_path: Path) -> None:
+    """Before memory does: ten megabytes of files can stand for terabytes."""
+    services = f"[{', '.join(['dns'] * 20_000)}]"
+    vips = "".join(f"  v{n}: {{addresses: [192.0.2.1]}}\n" for n in range(200))
+    spec = write(tmp_path, spec=f"{HEAD}{SWITCH}{POOL}defaults: {{vips: {{services: {services}}}}}\nvips:\n{vips}")
+    tracemalloc.start()
+    try:
+        said = refusal(spec)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert said == (
+        "spec.yaml:7: $.defaults.vips.services: found more than 1000000 values, or 8 MiB of text, with all defaults; "
+        "expected a spec of at most that much\n    hint: shorten the default, or split the spec by switch\n"
+        "1 error in spec.yaml; nothing was changed"
+    )
+    assert peak < 512 << 20
+    pools = "pools:\n" + "".join(f"  p{n}: {{backends: []}}\n" for n in range(200))
+    spec.write_text(f"{HEAD}{SWITCH}{pools}defaults: {{pools: {{health: {{command: [{'x' * 100_000}]}}}}}}\n")
+    assert "or 8 MiB of text, with all defaults" in refusal(spec)
+
+
+def test_files_together_have_values_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dnsteer.spec.parts.compose.MAX_VALUES", 20)
+    spec = write(tmp_path, spec=HEAD + "include: [pools.yaml, vips.yaml]\n" + SWITCH, pools=POOL, vips=VIP)
+    assert refusal(spec).startswith("spec.yaml: found more than 20 values in all files; expected at most that many")
+
+
+def test_mistakes_with_many_variables_are_counted_and_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A similar name is looked for of the first ones only: that takes longer than all else."""
+    compared: list[object] = []
+    monkeypatch.setattr("dnsteer.spec.parts.variables.near", lambda word, _: compared.append(word) or "")
+    names = range(5000)
+    spec = write(tmp_path, spec=HEAD + SWITCH + "pools:\n" + "".join(f"  p{n}: ${{v{n}}}\n" for n in names))
+    assert "more than 1000 errors in spec.yaml, of which 20 are shown" in refusal(spec)
+    assert len(compared) == 1001
+    compared.clear()
+    given_ = "vars:\n" + "".join(f"  v{n}: 1\n" for n in names)
+    spec.write_text(HEAD + given_ + SWITCH + POOL + VIP)
+    assert sum(warning.kind == "variables that nothing uses" for warning in load_spec(spec).warnings) == 5000
+    assert len(compared) == 100
+
+
+def test_entries_of_lists_of_files_are_copied_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once for each file, not for each entry: that took minutes for lists of thousands."""
+    copied: list[int] = []
+
+    def copy(known: Mapping[Any, Any], path: Any, into: dict[Any, Any], first: int) -> None:
+        copied.append(first)
+        copy_entries(known, path, into, first)
+
+    copy_entries = merge._copy_entries
+    monkeypatch.setattr(merge, "_copy_entries", copy)
+    entries = "".join(f"    - {{code: DNS0{n + 10}, reason: x}}\n" for n in range(50))
+    spec = write(
+        tmp_path,
+        spec=HEAD + "include: [a.yaml, b.yaml]\n" + SWITCH,
+        a=f"lint:\n  accept:\n{entries}",
+        b=f"lint:\n  accept:\n{entries}",
+    )
+    document = read_document(spec)
+    assert document.where(("lint", "accept", 99, "code")) == f"{tmp_path}/b.yaml:52"
+    assert copied == [0, 0, 50, 50]  # lines and variables
+
+
+def test_what_is_sent_to_an_agent_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard input has no second time, and a file may change meanwhile."""
+    text = HEAD + "defaults: {vips: {pool: ns}}\n" + SWITCH + POOL + VIP.replace(", pool: ns", "")
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(text.encode())))
+    sent = parse_recorded("<stdin>", text_to_send(Path("-"))[0].decode())
+    assert sent.value["vips"]["dns"]["pool"] == "ns" and sent.line(("vips", "dns", "pool")) == 2
+
+
+def test_a_spec_that_is_too_large_is_not_sent_in_part(tmp_path: Path) -> None:
+    """The agent would take the part for the whole."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(HEAD + SWITCH + POOL + VIP + f"# {'x' * MAX_SPEC_BYTES}\n")
+    with pytest.raises(SpecError, match="found more than 8 MiB; expected a spec of at most that size"):
+        text_to_send(spec)
+
+
+def test_a_saved_effective_spec_with_a_byte_order_mark_is_a_file_of_its_own(tmp_path: Path) -> None:
+    """As editors of some systems save it."""
+    saved = tmp_path / "saved.yaml"
+    text = read_effective(EXAMPLES / "quickstart.yaml").text
+    saved.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    sent = parse_recorded(str(saved), text_to_send(saved)[0].decode())
+    line = sent.line(("switch", "bridge"))
+    assert "bridge:" in text.splitlines()[line - 1] and sent.part(("switch", "bridge")) == ""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["pools.resolvers.health.interval=xx", "vips.resolver.forwarding=natt", "switch.mac=zz", "switch.probe=5"],
+)
+def test_a_setting_of_capacity_is_of_no_file(setting: str) -> None:
+    """Whatever is written where it goes: a value of a part, a default, or a variable."""
+    path, _, value = setting.partition("=")
+    with pytest.raises(SpecError) as caught:
+        with_settings(load_spec(SITES / "ams-1.yaml"), [setting])
+    first = caught.value.text().splitlines()[0]
+    assert first.startswith(
+        (f'--set {setting}: $.{path}: found "{value}"; ', f"--set {setting}: $.{path}: found {value}; ")
+    )
+
+
+def test_names_that_cannot_be_shown_are_refused(tmp_path: Path) -> None:
+    """They would be lines of their own in rendered files, and no text at all in pages."""
+    spec = write(tmp_path, spec=HEAD + 'include: ["parts/*.yaml", vips.yaml]\n' + SWITCH, vips=VIP)
+    write(tmp_path, **{"parts/two\nlines": POOL, "parts/\udcff": other_pool("other", 2)})
+    assert refusal(spec) == (
+        'spec.yaml:2: $.include[0]: found "parts/two\\nlines.yaml" by "parts/*.yaml", a name that cannot be shown; expected '
+        "a name of printable characters\n    hint: rename it\n"
+        'spec.yaml:2: $.include[0]: found "parts/\\udcff.yaml" by "parts/*.yaml", a name that cannot be shown; expected '
+        "a name of printable characters\n    hint: rename it\n"
+        "2 errors in spec.yaml; nothing was changed"
+    )
+
+
+def test_a_spec_whose_own_name_has_two_lines_is_rendered(tmp_path: Path) -> None:
+    """A name that came by a program is no flow."""
+    spec = tmp_path / "two\nlines.yaml"
+    spec.write_text(HEAD + SWITCH + POOL + VIP)
+    assert "two\\nlines.yaml:" in rendered(load_spec(spec))["flows.txt"]

@@ -148,6 +148,15 @@ def test_addresses_notes_and_people_can_be_left_out() -> None:
     assert "apiVersion" not in text and "alice" in text and "192.0.2.11" in text
 
 
+def test_folders_of_all_files_of_a_spec_are_left_out_with_people() -> None:
+    given_ = facts(SPEC)
+    assert given_.status is not None
+    given_.status.drift = [Drift("missing", "VIP a", "no flow", 3, part="/home/alice/vips.yaml")]
+    assert "(/home/alice/vips.yaml:3)" in report_page(given_, [])
+    text = report_page(given_, [Maskable.PEOPLE])
+    assert "vips.yaml:3)" in text and "alice" not in text
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [

@@ -66,7 +66,8 @@ def _set(document: Document, setting: str) -> Document:
         value=root,
         lines={**others(document.lines), path: 0},
         positions={},
-        written_at=others(document.written_at),
+        parts={**others(document.parts), path: ""} if document.parts else {},
+        written_at={**others(document.written_at), path: path} if document.written_at else {},
         origins=others(document.origins),
     )
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,8 +31,8 @@ from dnsteer.cli.remote_options import (
 from dnsteer.deploy.bounded_lists import bounded_alike
 from dnsteer.deploy.decision import DECISION, IDS, deciding
 from dnsteer.deploy.target_switch import Confirm, Progress, TargetSwitch, silent
-from dnsteer.spec.errors import Finding, SpecError, escape, warning_lines
-from dnsteer.spec.source import UnreadableError, read_whole
+from dnsteer.spec.errors import Finding, escape, warning_lines
+from dnsteer.spec.source import SENT_FILES, UnreadableError, read_whole
 from dnsteer.switch.control_socket import default_remote, find_socket
 from dnsteer.switch.session import NoBridgeError
 from dnsteer.switch.tools import SwitchError, UnavailableError, reworded
@@ -132,7 +132,7 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
 
     @functools.wraps(verb)
     def run(**arguments: Any) -> None:
-        with reporting(bool(arguments.get("json"))):
+        with reporting(bool(arguments.get("json"))), ExitStack() as without_agent:
             switch = _options(**{name: arguments.pop(name) for name in options})
             agent = AGENT_CONTEXT.get()
             if agent is not None and agent.switch.remote == switch.remote:
@@ -140,7 +140,7 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
                     agent.switch, openflow=switch.openflow, timeout=switch.timeout, extension=switch.extension
                 )
             elif sends_files and agent is None:
-                code = _through_agent(switch, arguments)
+                code = _through_agent(switch, arguments, without_agent)
                 if code is not None:
                     raise typer.Exit(code)
             with (
@@ -156,10 +156,11 @@ def on_switch(verb: Callable[..., None], *, sends_files: bool = False) -> Callab
     return run
 
 
-def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | None:
+def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any], without_agent: ExitStack) -> int | None:
     """Let an agent carry out a verb that reads files; its exit code, or None where there is no agent.
 
-    Other verbs were passed on before their arguments were read.
+    Other verbs were passed on before their arguments were read. *without_agent* is entered with what the files hold, since
+    standard input cannot be read a second time.
     """
     path = find_socket(switch.remote, arguments.get("bridge"))
     files = {name: file for name, file in arguments.items() if isinstance(file, Path)}
@@ -169,13 +170,16 @@ def _through_agent(switch: TargetSwitch, arguments: Mapping[str, Any]) -> int | 
     options = [word for name, value in named.items() if value for word in (name, value)]
     try:
         sent = {file: _text_to_send(name, file) for name, file in files.items()}
-    except (OSError, ValueError, UnreadableError, SpecError):
+    except (OSError, ValueError, UnreadableError):
         return None  # the verb itself says why
     try:
-        code = ask_agent(path, sys.argv[1:], options, {str(file): text for file, (text, _) in sent.items()})
+        contents = {str(file): text for file, (text, _) in sent.items()}
+        code = ask_agent(path, sys.argv[1:], options, contents)
     except StuckError as error:
         raise UnavailableError(str(error)) from None
-    if code is not None and not arguments.get("json"):
+    if code is None:
+        without_agent.callback(SENT_FILES.reset, SENT_FILES.set(contents))
+    if not arguments.get("json"):
         for file, (_, warnings) in sent.items():
             for text in warning_lines(warnings, str(file)):
                 err.print(f"warning: {text}")

@@ -218,9 +218,18 @@ class SpecPages:
             if why:
                 outcome = VerbOutcome(1, said=why)
             else:
-                outcome = await self._run_verb(VerbRequest(("plan", "--", file), by, files={file: spec}))
+                outcome = await self._plan_of(file, spec.decode(), by)
         snapshot, _ = await self._states()
         return HTMLResponse(await self._work(self._planned, visitor, snapshot, spec.decode(), file, outcome))
+
+    async def _plan_of(self, file: str, text: str, by: str) -> VerbOutcome:
+        """What the verb says of a spec: in one piece, as clients send theirs."""
+        assert self._run_verb is not None
+        try:
+            document = await self._work(parse_document, file, text)
+        except SpecError as error:
+            return VerbOutcome(1, said=f"{error.text()}\n")
+        return await self._run_verb(VerbRequest(("plan", "--", file), by, files={file: document.text.encode()}))
 
     def _planned(self, visitor: Visitor, snapshot: SwitchSnapshot, spec: str, file: str, outcome: VerbOutcome) -> str:
         """The page of a plan."""

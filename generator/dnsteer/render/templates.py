@@ -21,7 +21,7 @@ import jinja2
 
 from dnsteer import __version__
 from dnsteer.slots.membership import Membership
-from dnsteer.spec.errors import file_of_part, near, show_path
+from dnsteer.spec.errors import escape, file_of_part, near, show_path
 from dnsteer.tables.cookies import Subject
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.order import PIPELINE, Pipeline
@@ -363,7 +363,7 @@ def port_name(name: str) -> str:
 
 def place_in_spec(subject: Subject, file: str) -> str:
     """Return where a subject is in the spec: file, line and path."""
-    return f"{file_of_part(file, subject.part)}:{subject.line} {show_path(subject.path)}"
+    return escape(f"{file_of_part(file, subject.part)}:{subject.line} {show_path(subject.path)}")
 
 
 def about(subject: Subject, file: str) -> str:

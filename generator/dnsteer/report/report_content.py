@@ -141,6 +141,8 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
     masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)
+    if Maskable.PEOPLE in masks.parts and status.drift:
+        masked.drift = [replace(drift, part=masks.file(drift.part)) for drift in status.drift]
     if Maskable.PEOPLE in masks.parts:
         capture = capture_warning(reading.record)
         texts = [_CAPTURE if capture and capture in text else text for text in status.warnings]

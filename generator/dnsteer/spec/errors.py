@@ -100,7 +100,9 @@ class Finding:
 
     @property
     def owner(self) -> str:
-        """The name of the VIP, pool or port that it is about."""
+        """The name of the VIP, pool, port or variable that it is about."""
+        if len(self.path) == 1 or self.path[:1] == ("vars",):  # a variable, in a file of variables or of the spec
+            return shorten(str(self.path[-1]))
         named = self.path[1:2] if self.path[:1] in (("pools",), ("vips",)) else self.path[2:3]
         return shorten(str(named[0])) if named else show_path(self.path)
 
@@ -130,6 +132,8 @@ def _kind_lines(kind: str, those: Sequence[Finding], file: str) -> list[str]:
     names = list(dict.fromkeys(finding.owner for finding in those))
     shown = ", ".join(names[:_NAMES]) + (f" and {len(names) - _NAMES} more" if len(names) > _NAMES else "")
     where = f"{file_of_part(file, those[0].part)}:{those[0].line}"
+    if others := len({finding.part for finding in those}) - 1:
+        where += f" and {counted(others, 'more file')}"
     return [escape(f"{where}: {len(those)} {kind}: {shown}") + "\n    hint: -v shows each of them"]
 
 

@@ -43,8 +43,11 @@ class Scope:
         return self.doc.finding(path, found, expected, hint, kind)
 
     def where(self, path: Path) -> str:
-        """Point to another place of the document."""
+        """Point to another place of the document: of a default, to the object that has it."""
         place = self.doc.place(path)
+        if place.default_of:
+            path = place.default_of
+            place = self.doc.place(path)
         line = self.doc.where(path) if self.doc.parts else f"line {place.line}"
         return f"{line}, {show_path(place.path)}"
 

@@ -10,8 +10,8 @@ from dnsteer.spec.errors import Finding
 from dnsteer.spec.parts.compose import compose, may_have_parts, without_requirement
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective, restore_places
 from dnsteer.spec.parts.inputs import SPEC_INPUTS
-from dnsteer.spec.source import STDIN, read_whole, sent_content, shown
-from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, decode_yaml, parse_yaml, read_yaml
+from dnsteer.spec.source import STDIN, sent_content, shown
+from dnsteer.spec.yaml_reader import decode_yaml, parse_yaml, read_bytes, read_yaml
 
 
 def read_document(file: FilePath) -> Document:
@@ -23,7 +23,11 @@ def read_document(file: FilePath) -> Document:
     sent = sent_content(file)
     if sent is not None:  # by who has read what belongs to it
         return _recorded(decode_yaml(shown(file), sent))
-    document = read_yaml(file)
+    return _composed(read_yaml(file), file)
+
+
+def _composed(document: Document, file: FilePath) -> Document:
+    """The spec whose own *file* is *document*."""
     document.text = as_own_text(document.text)
     return compose(document, FilePath() if file == STDIN else file.parent, SPEC_INPUTS.get())
 
@@ -58,13 +62,12 @@ def read_effective(file: FilePath) -> Document:
 def text_to_send(file: FilePath) -> tuple[bytes, tuple[Finding, ...]]:
     """What a spec's *file* holds for somebody else, who has none of its other files: in one piece, where it has some.
 
-    With the warnings of putting it together, which nobody finds in the text.
-
-    Raises what `read_whole` raises, and SpecError.
+    With the warnings of putting it together, which nobody finds in the text. Raises SpecError as read_document does; of a
+    file in one piece only when it cannot be read or is too large.
     """
-    data = read_whole(file, MAX_SPEC_BYTES)
-    text = data.decode(errors="replace")
+    data = read_bytes(file)
+    text = data.decode("utf-8-sig", errors="replace")
     if not (SPEC_INPUTS.get().vars_files or is_effective(text) or may_have_parts(text)):
         return data, ()
-    document = read_document(file)
+    document = _composed(decode_yaml(shown(file), data), file)
     return document.text.encode(), document.warnings

@@ -31,16 +31,24 @@ MAX_VALUES = 1_000_000
 _INT = re.compile(r"(0|-?[1-9][0-9]{0,18})\Z")
 _WORDS: dict[str, Any] = {"": None, "~": None, "null": None, "true": True, "false": False}
 # Characters that no text file needs: they hide or reorder what the reader sees, or move the lines that editors count.
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser where PyYAML was built with it
 
 
-def read_yaml(file: FilePath) -> Document:
-    """Read and parse *file*, standard input where it is `-`.
+_A_SPEC = ("a spec", "start from examples/quickstart.yaml")
+
+
+def read_yaml(file: FilePath, needed: tuple[str, str] = _A_SPEC) -> Document:
+    """Read and parse *file*, standard input where it is `-`. *needed* is what an empty one lacks, and what to do.
 
     Raises SpecError when the file cannot be read, is not UTF-8, is too large, is empty or is not the YAML described above.
     """
+    return decode_yaml(shown(file), read_bytes(file), needed)
+
+
+def read_bytes(file: FilePath) -> bytes:
+    """Read *file*, standard input where it is `-`. Raises SpecError when it cannot be read or is too large."""
     name = shown(file)
 
     def refuse(found: str, expected: str, hint: str = "", line: int = 0) -> SpecError:
@@ -59,10 +67,10 @@ def read_yaml(file: FilePath) -> Document:
         raise refuse(f"an error of the system ({why})", "a readable YAML file", "check the path") from err
     if len(data) > MAX_SPEC_BYTES:
         raise refuse(f"more than {MAX_SPEC_BYTES // 2**20} MiB", "a spec of at most that size", "split it by switch")
-    return decode_yaml(name, data)
+    return data
 
 
-def decode_yaml(name: str, data: bytes) -> Document:
+def decode_yaml(name: str, data: bytes, needed: tuple[str, str] = _A_SPEC) -> Document:
     """Parse what a file holds. Raises SpecError as read_yaml does."""
     try:
         text = data.decode("utf-8")
@@ -73,20 +81,20 @@ def decode_yaml(name: str, data: bytes) -> Document:
         line = data.count(b"\n", 0, err.start) + 1
         finding = Finding(line, (), found, "a UTF-8 text file", "save it again as UTF-8")
         raise SpecError(name, [finding]) from err
-    return parse_yaml(name, text)
+    return parse_yaml(name, text, needed)
 
 
-def parse_yaml(name: str, text: str) -> Document:
+def parse_yaml(name: str, text: str, needed: tuple[str, str] = _A_SPEC) -> Document:
     """Parse *text*, named *name* in messages. Raises SpecError as read_yaml does."""
     text = text.removeprefix("\ufeff")
-    control = _CONTROL.search(text)
+    control = INVISIBLE.search(text)
     if control is not None:
         raise SpecError(name, [_control(control.group(), text.count("\n", 0, control.start()) + 1)])
     reader = _Reader(text)
     value = reader.document()
     doc = Document(name, value, reader.lines, text, variables=reader.variables, nulls=reader.nulls)
     if not reader.findings and doc.value is None:
-        reader.findings.append(Finding(0, (), "an empty document", "a spec", "start from examples/quickstart.yaml"))
+        reader.findings.append(Finding(0, (), "an empty document", *needed))
     if reader.findings:
         raise SpecError(name, reader.findings, reader.total)
     return doc

@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 
 from dnsteer import __version__
 from dnsteer.spec.document import Document, folder_of
-from dnsteer.spec.errors import Finding, SpecError
+from dnsteer.spec.errors import Finding, SpecError, file_of_part
 from dnsteer.spec.parts.defaults import apply_defaults
 from dnsteer.spec.parts.effective_text import effective_text
 from dnsteer.spec.parts.inputs import SpecInputs
@@ -44,15 +44,13 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     parts = read_parts(main, folder, inputs.include_from)
     _refuse_unmet(parts)
     doc = merge(parts)
+    if len(doc.lines) > MAX_VALUES:
+        found = Finding(0, (), f"more than {MAX_VALUES} values in all files", "at most that many", "split it by switch")
+        raise SpecError(doc.file, [found])
     of_switch = _vars_of_switch(doc, folder, inputs)
     given = [_vars_file(doc, file) for file in inputs.vars_files]
-    substitute(doc, parts, of_switch, given)
+    substitute(doc, parts, of_switch, given, "" if of_switch or folder is None else _why_no_vars_file(doc))
     apply_defaults(doc)
-    if len(doc.lines) > MAX_VALUES:
-        found = Finding(
-            0, (), f"more than {MAX_VALUES} values with all files and defaults", "a spec of at most that many"
-        )
-        raise SpecError(doc.file, [found])
     doc.text = effective_text(doc, parts, [*([of_switch] if of_switch else []), *given])
     return doc
 
@@ -75,11 +73,33 @@ def _refuse_unmet(parts: Sequence[PartFile]) -> None:
         raise SpecError(parts[0].document.file, findings)
 
 
-def _vars_of_switch(doc: Document, folder: FilePath | None, inputs: SpecInputs) -> PartFile | None:
-    """The file of variables beside the spec that has the name of its switch, if there is one. Raises SpecError."""
+def _name_of_switch(doc: Document) -> str:
+    """The name of the switch, as far as an unchecked document says one; else empty."""
     switch = doc.value.get("switch")
     name = switch.get("name") if isinstance(switch, dict) else None
-    if folder is None or not isinstance(name, str) or not _FILE_NAME.match(name):
+    return str(name) if isinstance(name, str | int) and not isinstance(name, bool) else ""
+
+
+def _why_no_vars_file(doc: Document) -> str:
+    """Why no file of variables has the name of the switch; empty for one without name whose spec sets variables itself."""
+    name = _name_of_switch(doc)
+    if not name and doc.value.get("vars"):
+        return ""
+    if "${" in name:
+        return (
+            "no vars/NAME.yaml is read, since switch.name is a variable itself: write the name out, or give --vars FILE"
+        )
+    if not _FILE_NAME.match(name):
+        return (
+            "no vars/NAME.yaml is read, since the switch has no name: give it one as switch.name, or give --vars FILE"
+        )
+    return f"there is no {file_of_part(doc.file, f'vars/{name}.yaml')}"
+
+
+def _vars_of_switch(doc: Document, folder: FilePath | None, inputs: SpecInputs) -> PartFile | None:
+    """The file of variables beside the spec that has the name of its switch, if there is one. Raises SpecError."""
+    name = _name_of_switch(doc)
+    if folder is None or not _FILE_NAME.match(name):
         return None
     file = f"vars/{name}.yaml"
     if not os.path.lexists(folder / file):
@@ -97,4 +117,4 @@ def _vars_file(doc: Document, file: FilePath) -> PartFile:
 
 
 def _vars_part(name: str, file: FilePath) -> PartFile:
-    return PartFile(name, read_yaml(file))
+    return PartFile(name, read_yaml(file, ("variables, as NAME: VALUE", "write some, or remove the file")))

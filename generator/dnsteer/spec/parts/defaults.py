@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import Path, SpecError
+from dnsteer.spec.errors import Finding, Path, SpecError
 from dnsteer.spec.model.file import Defaults
 from dnsteer.spec.schema_errors import findings_of
+from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, MAX_VALUES
 
 
 def apply_defaults(doc: Document) -> None:
@@ -38,10 +39,27 @@ def apply_defaults(doc: Document) -> None:
     for path in doc.lines:
         if path[0:1] == ("defaults",) and len(path) > 2:
             below.setdefault(path[:3], []).append(path)
+    sizes = {(kind, key): _text_size(value) for kind, values in defaults.items() for key, value in values.items()}
+    size = 0
     for kind, values in defaults.items():
         for path, named in _objects(doc.value, kind):
             for key, value in values.items():
-                _add(doc, path, named, (kind, key), value, below[("defaults", kind, key)])
+                size += _add(doc, path, named, (kind, key), value, below[("defaults", kind, key)]) * sizes[kind, key]
+                if len(doc.lines) > MAX_VALUES or size > MAX_SPEC_BYTES:
+                    raise SpecError(doc.file, [_too_much(doc, ("defaults", kind, key))])
+
+
+def _text_size(value: Any) -> int:
+    """Characters of the texts in a value."""
+    if isinstance(value, dict | list):
+        return sum(map(_text_size, value.values() if isinstance(value, dict) else value))
+    return len(value) if isinstance(value, str) else 0
+
+
+def _too_much(doc: Document, path: Path) -> Finding:
+    found = f"more than {MAX_VALUES} values, or {MAX_SPEC_BYTES // 2**20} MiB of text, with all defaults"
+    hint = "shorten the default, or split the spec by switch"
+    return doc.finding(path, found, "a spec of at most that much", hint)
 
 
 def _objects(value: Any, kind: str) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -61,15 +79,15 @@ def _objects(value: Any, kind: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _add(
     doc: Document, path: Path, named: dict[str, Any], default: tuple[str, str], value: Any, below: list[Path]
-) -> None:
-    """Give an object a default, unless it has the key. *below* are the default's path and those below it."""
+) -> bool:
+    """Give an object a default, unless it has the key; whether it did. *below* are the default's path and those below it."""
     key = default[1]
     at, source = (*path, key), ("defaults", *default)
     if key in named:
         if named[key] is None and at in doc.nulls:
             del named[key]
             del doc.lines[at]
-        return
+        return False
     named[key] = deepcopy(value)
     doc.parts[at], doc.written_at[at] = doc.part(source), source
     for known in below:
@@ -77,3 +95,4 @@ def _add(
         doc.lines[target] = doc.lines[known]
         if known in doc.origins:
             doc.origins[target] = doc.origins[known]
+    return True

@@ -14,16 +14,20 @@ from pathlib import PurePath
 from typing import Any
 
 from dnsteer.spec.document import Document, Origin, SpecPlace
-from dnsteer.spec.errors import Path, escape, show_path
+from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.parts.part_files import PartFile
-from dnsteer.spec.yaml_reader import plain_scalar
+from dnsteer.spec.yaml_reader import INVISIBLE, plain_scalar
 
 _MARK = "# dnsteer effective spec 1"
 _SAVED = "# saved dnsteer effective spec 1"
 _PLAIN = re.compile(r"[A-Za-z0-9_/.-]+(:[A-Za-z0-9_/.-]+)*\Z")
-_LIKE_NUMBERS = re.compile(r"[0-9._eE+-]*\Z|[1-9][0-9_]*(:[0-5]?[0-9])+\Z")  # also those of YAML 1.1
-_OTHER_WORDS = frozenset(["y", "n", "yes", "no", "on", "off"])
-_LINE = r"(?:line (?P<own>\d+)|(?P<part>.+?):(?P<line>\d+))"
+_LIKE_NUMBERS = re.compile(r"[0-9._eE+-]*\Z|[1-9][0-9_]*(:[0-5]?[0-9])+\Z|[+-]?0[xo]|[+-]?\.(inf|nan)\Z", re.I)
+"""Also those of YAML 1.1, which other programs may read."""
+_OTHER_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
+_SEPARATORS = "#:,\\"
+"""What separates the name of a file from the rest of a comment; in a name it is escaped."""
+_ESCAPED = re.compile(r"\\x([0-9a-f]{2})|\\U([0-9a-f]{8})")
+_LINE = r"(?:line (?P<own>\d+)|(?P<part>[^:]+):(?P<line>\d+))"
 _COMMENT = re.compile(_LINE + r"(?: by \$(?P<by>[\w.\[\]]+))?(?P<rest>, .*)?\Z")
 _ORIGIN = re.compile(r"\$\{(?P<name>\w+)\} of " + _LINE + r"\Z")
 _STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
@@ -45,7 +49,7 @@ def effective_text(doc: Document, parts: Sequence[PartFile], variables: Sequence
 
 
 def _file(doc: Document, part: PartFile) -> str:
-    return escape(part.name or PurePath(doc.file).name)
+    return _name(part.name or PurePath(doc.file).name)
 
 
 class _Writer:
@@ -54,6 +58,8 @@ class _Writer:
         self._places: dict[Path, SpecPlace] = {}
 
     def lines(self) -> Iterator[str]:
+        if not self._doc.value:
+            yield f"{{}}  # {_comment(self._doc.place(()), ())}"
         yield from self._mapping((), self._doc.value, "")
 
     def _mapping(self, path: Path, value: dict[str, Any], indent: str) -> Iterator[str]:
@@ -98,13 +104,29 @@ class _Writer:
 
 def _comment(place: SpecPlace, path: Path) -> str:
     """Where what stands at *path* of the spec is written."""
-    where = f"{escape(place.part)}:{place.line}" if place.part else f"line {place.line}"
     by = f" by {show_path(place.path)}" if place.path != path else ""
-    origins = "".join(
-        f", ${{{one.variable}}} of {f'{escape(one.part)}:{one.line}' if one.part else f'line {one.line}'}"
-        for one in place.origins
-    )
-    return f"{where}{by}{origins}"
+    origins = "".join(f", ${{{one.variable}}} of {_where(one.part, one.line)}" for one in place.origins)
+    return f"{_where(place.part, place.line)}{by}{origins}"
+
+
+def _where(part: str, line: int) -> str:
+    return f"{_name(part)}:{line}" if part else f"line {line}"
+
+
+def _name(part: str) -> str:
+    """The name of a file as comments have it: on one line, and without what separates it from the rest."""
+    if part.isprintable() and not any(c in part for c in _SEPARATORS):
+        return part
+    return "".join(c if c.isprintable() and c not in _SEPARATORS else _escaped(ord(c)) for c in part)
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 256 else f"\\U{code:08x}"
+
+
+def _read_name(name: str | None) -> str:
+    """The name of the file that a comment has as *name*."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1] or found[2], 16)), name or "")
 
 
 def _flow(value: Any) -> str:
@@ -121,14 +143,15 @@ def _scalar(value: Any) -> str:
     plain = _PLAIN.match(value) and plain_scalar(value) is value and value.lower() not in _OTHER_WORDS
     if plain and (not _LIKE_NUMBERS.match(value) or value.count(".") == 3):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    quoted = json.dumps(value.replace("${", "$${"), ensure_ascii=False)  # else it would be a variable
+    return INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
 def without_places(text: str) -> str:
     """An effective spec without the comments that say where things are written; any other text as it is."""
     if not text.startswith(_MARK):
         return text
-    lines = text.splitlines(keepends=True)
+    lines = text.removesuffix("\n").split("\n")
     return "".join(f"{line.rpartition('  # ')[0]}\n" for line in lines if not line.startswith("#"))
 
 
@@ -143,7 +166,13 @@ def as_own_text(text: str) -> str:
 
 
 def restore_places(doc: Document) -> None:
-    """Give *doc*, which was parsed from an effective text, the places that its comments name."""
+    """Give *doc*, which was parsed from an effective text, the places that its comments name; `$${` is `${`."""
+    for path in doc.variables:
+        holder = doc.value
+        for step in path[:-1]:
+            holder = holder[step]
+        holder[path[-1]] = holder[path[-1]].replace("$${", "${")
+    doc.variables = {}
     comments = [_read_comment(line) for line in doc.text.split("\n")]
     written = doc.lines
     doc.lines, doc.parts = {}, {(): ""}
@@ -177,5 +206,6 @@ def _read_comment(line: str) -> tuple[str, int, Path, tuple[Origin, ...]] | None
     for one in (found["rest"] or "").split(", ")[1:]:
         origin = _ORIGIN.match(one)
         if origin is not None:
-            origins.append(Origin(origin["name"], origin["part"] or "", int(origin["own"] or origin["line"])))
-    return found["part"] or "", int(found["own"] or found["line"]), by, tuple(origins)
+            line_number = int(origin["own"] or origin["line"])
+            origins.append(Origin(origin["name"], _read_name(origin["part"]), line_number))
+    return _read_name(found["part"]), int(found["own"] or found["line"]), by, tuple(origins)

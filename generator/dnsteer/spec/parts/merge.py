@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dnsteer.spec.document import Document
-from dnsteer.spec.errors import Finding, Path, SpecError, file_of_part, shorten
+from dnsteer.spec.errors import Finding, Path, SpecError, file_of_part, shorten, show_value
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.spec import Spec, Switch
 from dnsteer.spec.parts.part_files import PartFile
+
+_T = TypeVar("_T")
 
 _NAMED: dict[Path, str] = {("pools",): "pool", ("vips",): "VIP", ("vars",): "variable"}
 """Mappings by name, with what each of their entries is."""
@@ -66,6 +68,9 @@ class _Merger:
             return self._mapping(path, found)
         if len(found) == 1:
             return value
+        if path in _MERGED:
+            self._refuse_no_mappings(path, found)
+            return value
         if path in _JOINED and all(isinstance(each, list) for _, each in found):
             return self._list(path, found)
         if path in [(key,) for key in _SAME] and all(each == value for _, each in found):
@@ -81,27 +86,34 @@ class _Merger:
             keys = sorted(keys, key=lambda key: (known.index(key) if key in known else len(known), key))
         elif len(found) > 1:
             keys = sorted(keys)
-        return {
-            key: self.value((*path, key), [(part, each[key]) for part, each in found if key in each])
-            for key in keys
-            if path or key not in _OF_FILES
-        }
+        those: dict[str, list[tuple[PartFile, Any]]] = {}
+        for part, each in found:
+            for key, value in each.items():
+                those.setdefault(key, []).append((part, value))
+        return {key: self.value((*path, key), those[key]) for key in keys if path or key not in _OF_FILES}
 
     def _list(self, path: Path, found: Sequence[tuple[PartFile, Any]]) -> list[Any]:
         """All entries, file after file."""
         known = self.document
         for lines in (known.lines, known.variables):
-            for at in [at for at in lines if at[: len(path)] == path and len(at) > len(path)]:
-                del lines[at]
+            for below in [at for at in lines if at[: len(path)] == path and len(at) > len(path)]:
+                del lines[below]
         out: list[Any] = []
         for part, entries in found:
-            for index, entry in enumerate(entries):
-                new, old = (*path, len(out)), (*path, index)
-                known.parts[new], known.written_at[new] = part.name, old
-                _copy_below(part.document.lines, old, known.lines, new)
-                _copy_below(part.document.variables, old, known.variables, new)
+            first = len(out)
+            for index, entry in enumerate(entries, first):
+                at: Path = (*path, index)
+                known.parts[at], known.written_at[at] = part.name, (*path, index - first)
                 out.append(entry)
+            _copy_entries(part.document.lines, path, known.lines, first)
+            _copy_entries(part.document.variables, path, known.variables, first)
         return out
+
+    def _refuse_no_mappings(self, path: Path, found: Sequence[tuple[PartFile, Any]]) -> None:
+        for part, value in found:
+            if not isinstance(value, dict):
+                hint = "the key has no value: give it one or remove the key" if value is None else ""
+                self.findings.append(part.finding(path, show_value(value), "a mapping, as in the other files", hint))
 
     def _refuse_again(self, path: Path, first: PartFile, later: PartFile) -> None:
         what = _NAMED.get(path[:-1], "key")
@@ -116,6 +128,10 @@ class _Merger:
         )
 
 
-def _copy_below(known: dict[Path, Any], old: Path, into: dict[Path, Any], new: Path) -> None:
-    """Add what is known of *old* and of what is below it, as known of *new*."""
-    into.update({(*new, *path[len(old) :]): value for path, value in known.items() if path[: len(old)] == old})
+def _copy_entries(known: Mapping[Path, _T], path: Path, into: dict[Path, _T], first: int) -> None:
+    """Add what is known of the entries of the list at *path*, as known of entries from index *first* on."""
+    size = len(path)
+    for at, value in known.items():
+        if len(at) > size and at[:size] == path and isinstance(index := at[size], int):
+            target: Path = (*path, first + index, *at[size + 1 :])
+            into[target] = value

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -26,6 +26,9 @@ _KINDS = (
     (stat.S_ISCHR, "a device", "include a file"),
     (stat.S_ISBLK, "a device", "include a file"),
 )
+
+
+_NEEDED = ("pools, vips or other keys of a spec", "write some, or remove the file from include")
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class _PartReader:
         if folder is not None:
             own = _resolved(folder / FilePath(main.file).name)
             self._included[own] = (self.files[0], ())
-        self._bytes = len(main.text)
+        self._bytes = len(main.text.encode())
 
     def read_includes(self, part: PartFile, above: tuple[FilePath, ...]) -> None:
         """Read what a file includes. *above* are the files that lead to it, without itself."""
@@ -105,20 +108,32 @@ class _PartReader:
 
     def _names(self, part: PartFile, path: Path, text: str) -> list[str]:
         """The files that an entry stands for, by the names of parts."""
-        name = os.path.normpath(os.path.join(os.path.dirname(part.name), text))  # noqa: PTH118, PTH120
+        folder = os.path.dirname(part.name)  # noqa: PTH120
         if not has_magic(text):
-            return [name]
-        found = sorted(map(os.path.normpath, glob(name, root_dir=self._folder)))  # noqa: PTH207 - names are wanted, not paths
+            return [self._name(os.path.join(folder, text))]  # noqa: PTH118
+        pattern = os.path.join(escape(folder), text)  # noqa: PTH118
+        found = sorted(map(self._name, glob(pattern, root_dir=self._folder)))  # noqa: PTH207 - names are wanted, not paths
         if not found:
-            hint = f"look into {file_of_part(self._main, os.path.dirname(name)) or '.'}"  # noqa: PTH120
+            looked = os.path.normpath(os.path.join(folder, os.path.dirname(text)))  # noqa: PTH118, PTH120
+            hint = f"look into {file_of_part(self._main, looked) or '.'}"
             self._find(part, path, f'"{shorten(text)}", which no file matches', "files that are there", hint)
         return found
+
+    def _name(self, path: str) -> str:
+        """The name of the file at *path*, which is relative to the folder: without `..` where that is the same file."""
+        assert self._folder is not None
+        name = os.path.normpath(path)
+        real = _resolved(self._folder / path)
+        return name if real == _resolved(FilePath(file_of_part(self._main, name))) else os.fspath(real)
 
     def _read(self, by: PartFile, path: Path, text: str, name: str, above: tuple[FilePath, ...]) -> None:
         """Read the file *name*, which the entry at *path* of the file *by* includes as *text*, and what it includes."""
         assert self._folder is not None
         said = f'"{shorten(text)}"' if not has_magic(text) else f'"{shorten(name)}" by "{shorten(text)}"'
         real = _resolved(self._folder / name)
+        if not name.isprintable():  # it would be in comments of flows, pages and records
+            self._find(by, path, f"{said}, a name that cannot be shown", "a name of printable characters", "rename it")
+            return
         if not is_inside(self._folder / name, self._folder, self._allowed):
             expected = "a file in the folder of the spec, or below"
             hint = "move it there, or allow its folder: --include-from DIR"
@@ -140,7 +155,7 @@ class _PartReader:
             self._find(by, path, found, expected, "include more of them from one file")
             return
         try:
-            document = read_yaml(FilePath(file_of_part(self._main, name)))
+            document = read_yaml(FilePath(file_of_part(self._main, name)), _NEEDED)
         except SpecError as error:
             self._say_why(error, by, path, said, name)
             return
@@ -149,7 +164,7 @@ class _PartReader:
             found, hint = show_value(document.value), "its keys are those of a spec: pools, vips, switch, ..."
             self.findings.append(part.finding((), found, "a mapping, as a part of a spec is", hint))
             return
-        self._bytes += len(document.text)
+        self._bytes += len(document.text.encode())
         if self._bytes > MAX_SPEC_BYTES:
             most = f"at most {MAX_SPEC_BYTES // 2**20} MiB in all files of a spec"
             self._find(by, path, f"{said}, with which it is more", most, "split the spec by switch")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from dnsteer.spec.document import Document, Origin
-from dnsteer.spec.errors import Finding, Path, SpecError, file_of_part, near, shorten, show_value
+from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, file_of_part, near, shorten, show_value
 from dnsteer.spec.model.file import VARIABLE_NAME
 from dnsteer.spec.parts.part_files import PartFile
 from dnsteer.spec.yaml_reader import MAX_SPEC_BYTES, plain_scalar
@@ -22,6 +23,8 @@ _USE = re.compile(rf"\$\$\{{|\$\{{({VARIABLE_NAME})\}}|\$\{{")
 _WHOLE = re.compile(rf"\$\{{({VARIABLE_NAME})\}}\Z")
 _FIXED = ("apiVersion", "vars")
 """Keys below which there are no variables."""
+_MAX_COMPARED = 100
+"""Most unused variables for which a similar name is looked for."""
 _ESCAPE = 'for the text "${" itself write "$${"; there are no expressions'
 
 
@@ -38,11 +41,15 @@ class _Variable:
         return f"{file_of_part(file, self.part.name)}:{self.part.document.line(self.path)}"
 
 
-def substitute(doc: Document, parts: Sequence[PartFile], of_switch: PartFile | None, given: Sequence[PartFile]) -> None:
+def substitute(
+    doc: Document, parts: Sequence[PartFile], of_switch: PartFile | None, given: Sequence[PartFile], why_none: str = ""
+) -> None:
     """Put the values of variables where *doc* names them, and take its `vars` out; unused ones become warnings.
 
     *parts* are the files of *doc*. A variable of the files *given* goes before one of the same name of the switch's own
-    file, and that before one of `vars`. Raises SpecError with all that is wrong with variables.
+    file, and that before one of `vars`. *why_none* says why the switch has no file, where it has none.
+
+    Raises SpecError with all that is wrong with variables.
     """
     values = doc.value.pop("vars", {}) if isinstance(doc.value, dict) else {}
     findings: list[Finding] = []
@@ -51,16 +58,20 @@ def substitute(doc: Document, parts: Sequence[PartFile], of_switch: PartFile | N
     known: dict[str, _Variable] = {}
     for level in levels:
         known |= level
-    substitution = _Substitution(doc, known)
-    findings += _keys_with_variables(doc)
-    for path, plain in list(doc.variables.items()):
-        if path[0] not in _FIXED:
-            findings += substitution.put(path, plain=plain)
-        elif path[0] != "vars":
-            findings.append(doc.finding(path, _shown(doc, path), "a value without variables", "write it out"))
+    substitution = _Substitution(doc, known, why_none)
+    found = chain(findings, _keys_with_variables(doc), _put_all(doc, substitution))
+    findings = list(islice(found, MAX_FINDINGS + 1))
     if findings:
         raise SpecError(doc.file, findings)
     doc.warnings += tuple(_unused(levels, substitution.used))
+
+
+def _put_all(doc: Document, substitution: _Substitution) -> Iterator[Finding]:
+    for path, plain in list(doc.variables.items()):
+        if path[0] not in _FIXED:
+            yield from substitution.put(path, plain=plain)
+        elif path[0] != "vars":
+            yield doc.finding(path, _shown(doc, path), "a value without variables", "write it out")
 
 
 def _of_parts(doc: Document, values: Any, parts: Sequence[PartFile], findings: list[Finding]) -> dict[str, _Variable]:
@@ -139,9 +150,9 @@ def _names_a_backend(path: Path) -> bool:
 
 
 class _Substitution:
-    def __init__(self, doc: Document, known: Mapping[str, _Variable]) -> None:
+    def __init__(self, doc: Document, known: Mapping[str, _Variable], why_none: str) -> None:
         self.used: set[str] = set()
-        self._doc, self._known = doc, known
+        self._doc, self._known, self._why_none = doc, known, why_none
         self._size = 0
 
     def put(self, path: Path, *, plain: bool) -> Iterator[Finding]:
@@ -191,23 +202,20 @@ class _Substitution:
             elif use[1] and use[1] not in self._known:
                 expected = "a variable that vars, the file vars/NAME.yaml of the switch, or --vars sets"
                 found = f'the variable "{shorten(use[1])}", which is not set'
-                yield self._doc.finding(path, found, expected, near(use[1], self._known))
+                hint = near(use[1], self._known)
+                if self._why_none and not hint.startswith("did you mean"):
+                    hint = self._why_none
+                yield self._doc.finding(path, found, expected, hint)
 
 
 def _unused(levels: Sequence[Mapping[str, _Variable]], used: set[str]) -> Iterator[Finding]:
-    for level in levels:
-        for name, variable in level.items():
-            if name not in used:
-                yield variable.part.finding(
-                    variable.path,
-                    f'the variable "{shorten(name)}", which nothing uses',
-                    f"${{{name}}} in a value of the spec",
-                    _hint(name, used),
-                    kind="variables that nothing uses",
-                )
-
-
-def _hint(name: str, used: set[str]) -> str:
-    """What to do about a variable that nothing uses."""
-    hint = near(name, used)
-    return hint if hint.startswith("did you mean") else "use it, or remove it"
+    unused = [(name, each) for level in levels for name, each in level.items() if name not in used]
+    for index, (name, variable) in enumerate(unused):
+        hint = near(name, used) if index < _MAX_COMPARED else ""
+        yield variable.part.finding(
+            variable.path,
+            f'the variable "{shorten(name)}", which nothing uses',
+            f"${{{shorten(name)}}} in a value of the spec",
+            hint if hint.startswith("did you mean") else "use it, or remove it",
+            kind="variables that nothing uses",
+        )
