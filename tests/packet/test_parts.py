@@ -48,6 +48,8 @@ def test_the_record_needs_no_file(switch: Switch, site: Path) -> None:
     edit(site / "shared/switch.yaml", "weight: 2", "weight: 5")
     planned = run("plan", SPEC)
     assert "backend resolvers/ams-r1: weight 2 -> 5 (site/shared/switch.yaml:21)" in planned.out
+    first = run("plan", SPEC, "--json").json["changes"][0]
+    assert (first["file"], first["line"]) == ("site/shared/switch.yaml", 21)
     assert run("apply", SPEC, "--yes").code == 0 and switch.tables() != before
     rmtree(site)
     assert run("verify").code == 0
@@ -56,6 +58,7 @@ def test_the_record_needs_no_file(switch: Switch, site: Path) -> None:
     switch.ofctl("del-flows", "table=20,udp")
     drift = run("verify")
     assert drift.code == 2 and "port 53/udp (site/shared/vips.yaml:5): cookie=" in drift.out
+    assert {each["file"] for each in run("verify", "--json").json["drift"]} == {"site/shared/vips.yaml"}
     assert run("restore").code == 0 and switch.tables() == before
     cookie = next(flow for flow in switch.flows() if "tp_dst=53" in flow).split("=")[1].split(",")[0]
     assert "site/shared/vips.yaml:" in run("explain", "--live", "--cookie", cookie).out

@@ -353,8 +353,8 @@ class _Verified:
         """As a JSON object."""
         return {
             "ok": not self.drift,
-            "drift": [d.as_json() for d in self.drift],
-            "warnings": [d.as_json() for d in self.warnings],
+            "drift": [d.as_json(self.loaded.file) for d in self.drift],
+            "warnings": [d.as_json(self.loaded.file) for d in self.warnings],
             "in_force": self.in_force,
             **spec_warnings(self.loaded),
         }

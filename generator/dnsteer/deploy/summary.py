@@ -22,8 +22,9 @@ from dnsteer.render.flows import Flow
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import MOVES_SLOTS, Maintenance, Overlay
 from dnsteer.spec import derived
+from dnsteer.spec.document import Document
 from dnsteer.spec.errors import counted as counted_things
-from dnsteer.spec.errors import some_of
+from dnsteer.spec.errors import file_of_part, some_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.switch.state import NOT_FORWARDING, AppliedState, BridgeRecord
@@ -189,15 +190,23 @@ def details(summary: PlanSummary) -> list[str]:
     return out + [f"+ {shown(f)}" for f in changes.add]
 
 
+def _difference_as_json(difference: SpecDifference, document: Document) -> dict[str, Any]:
+    """A difference with the place in the file where it is written; no place for what is not in the spec any more."""
+    if not difference.path:
+        return {**difference.as_json(), "file": "", "line": 0}
+    place = document.place(difference.path)
+    file = file_of_part(document.file, place.part)
+    return {**replace(difference, path=place.path).as_json(), "file": file, "line": place.line}
+
+
 def summary_as_json(summary: PlanSummary, *, verbose: bool) -> dict[str, Any]:
     """Return the summary as a JSON object."""
-    written = summary.loaded.document.path_in_file
     value: dict[str, Any] = {
         "ok": True,
         "changed": summary.changed,
         "bridge": summary.loaded.spec.switch.bridge,
         "from_state": summary.record.number if summary.record else 0,
-        "changes": [replace(d, path=written(d.path)).as_json() for d in shown_differences(summary)],
+        "changes": [_difference_as_json(d, summary.loaded.document) for d in shown_differences(summary)],
         "moves": [m.as_json() for m in summary.moves],
         "settings": summary.found.settings,
         "named": summary.named,

@@ -90,6 +90,7 @@ class Status:
     def as_json(self) -> dict[str, Any]:
         """As a JSON object. Without what needs attention (`view/status_attention.py`)."""
         record = self.reading.record
+        file = self.reading.state.file if self.reading.state is not None else ""
         return {
             "bridge": record.bridge,
             "switch": record.name or None,
@@ -107,7 +108,7 @@ class Status:
             "agent": self.agent.as_json(),
             "role": self.role,
             "withdrawn": self.withdrawn,
-            "drift": None if self.drift is None else [d.as_json() for d in self.drift],
+            "drift": None if self.drift is None else [d.as_json(file) for d in self.drift],
             "drift_count": self.drift_count,
             "warnings": self.warnings,
             "errors": self.errors,

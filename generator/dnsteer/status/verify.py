@@ -90,8 +90,11 @@ class Drift:
         at = f" ({file_of_part(file, self.part)}:{self.line})" if self.line else ""
         return f"{'' if self.warns else f'{self.kind}: '}{self.about}{at}: {self.detail}"
 
-    def as_json(self) -> dict[str, object]:
-        """The drift as a JSON object. Its id is that of the same difference of another spec, or with another value, too."""
+    def as_json(self, file: str) -> dict[str, object]:
+        """The drift as a JSON object; *file* is the spec's own.
+
+        Its id is that of the same difference of another spec, or with another value, too.
+        """
         same = ", ".join(filter(None, (self.kind, self.about, self.of)))
         return {
             "id": same,
@@ -99,7 +102,7 @@ class Drift:
             "about": self.about,
             "detail": self.detail,
             "line": self.line,
-            "part": self.part,
+            "file": file_of_part(file, self.part) if self.line else "",
         }
 
 
