@@ -58,7 +58,7 @@ def test_the_record_needs_no_file(switch: Switch, site: Path) -> None:
     switch.ofctl("del-flows", "table=20,udp")
     drift = run("verify")
     assert drift.code == 2 and "port 53/udp (site/shared/vips.yaml:5): cookie=" in drift.out
-    assert {each["file"] for each in run("verify", "--json").json["drift"]} == {"site/shared/vips.yaml"}
+    assert "site/shared/vips.yaml" in {each["file"] for each in run("verify", "--json").json["drift"]}
     assert run("restore").code == 0 and switch.tables() == before
     cookie = next(flow for flow in switch.flows() if "tp_dst=53" in flow).split("=")[1].split(",")[0]
     assert "site/shared/vips.yaml:" in run("explain", "--live", "--cookie", cookie).out
