@@ -40,5 +40,9 @@ def test_a_difference_has_its_id_with_another_value_too() -> None:
         )
         for rate, line in ((1000, 7), (2000, 8))
     )
-    assert first.as_json("spec.yaml")["id"] == second.as_json("spec.yaml")["id"] == "port changed, port p0, ingress_policing_rate"
+    assert (
+        first.as_json("spec.yaml")["id"]
+        == second.as_json("spec.yaml")["id"]
+        == "port changed, port p0, ingress_policing_rate"
+    )
     assert LEFT[0].as_json("spec.yaml")["id"] == "port not open, port p0"

@@ -35,11 +35,8 @@ _STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
 
 def effective_text(doc: Document, parts: Sequence[PartFile], variables: Sequence[PartFile]) -> str:
     """The text of *doc*, which is put together of *parts* with the files of *variables*."""
-    files = [f"#   {_file(doc, part)} sha256 {sha256(part.document.text.encode()).hexdigest()[:16]}" for part in parts]
-    files += [
-        f"#   {_file(doc, part)} (variables) sha256 {sha256(part.document.text.encode()).hexdigest()[:16]}"
-        for part in variables
-    ]
+    files = [f"#   {_file(doc, part)} sha256 {_digest(part)}" for part in parts]
+    files += [f"#   {_file(doc, part)} (variables) sha256 {_digest(part)}" for part in variables]
     head = [
         f"{_MARK} of {_file(doc, parts[0])}, made of the files below: change these, not this text.",
         "# At the end of a line: where it is written, under which other path (defaults), and the variables in it.",
@@ -52,12 +49,17 @@ def _file(doc: Document, part: PartFile) -> str:
     return _name(part.name or PurePath(doc.file).name)
 
 
+def _digest(part: PartFile) -> str:
+    """The first digits of what identifies the text of a file."""
+    return sha256(part.document.text.encode()).hexdigest()[:16]
+
+
 class _Writer:
     def __init__(self, doc: Document) -> None:
         self._doc = doc
-        self._places: dict[Path, SpecPlace] = {}
 
     def lines(self) -> Iterator[str]:
+        """The lines of the document."""
         if not self._doc.value:
             yield f"{{}}  # {_comment(self._doc.place(()), ())}"
         yield from self._mapping((), self._doc.value, "")

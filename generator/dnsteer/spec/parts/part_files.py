@@ -26,9 +26,8 @@ _KINDS = (
     (stat.S_ISCHR, "a device", "include a file"),
     (stat.S_ISBLK, "a device", "include a file"),
 )
-
-
 _NEEDED = ("pools, vips or other keys of a spec", "write some, or remove the file from include")
+"""What an empty file lacks, and what to do about it."""
 
 
 @dataclass(frozen=True)
