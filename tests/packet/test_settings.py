@@ -155,7 +155,7 @@ def test_foreign_settings_are_warned_of_and_left(what: str, applied: Switch, tmp
     assert ran.err == f"warning: {found.text(str(file))}\n"
     as_json = on(applied)("verify", file, "--json")
     assert (as_json.code, as_json.json["ok"], as_json.json["drift"]) == (0, True, [])
-    assert as_json.json["warnings"] == [found.as_json()]
+    assert as_json.json["warnings"] == [found.as_json(str(file))]
     seen = status(applied)
     assert (seen["ok"], seen["drift"], seen["warnings"]) == (True, [], [found.text("spec.yaml")])
     again = on(applied)("apply", file)

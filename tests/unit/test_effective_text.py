@@ -147,4 +147,4 @@ def test_lists_of_several_files_are_no_defaults(tmp_path: Path) -> None:
     document = read_document(spec)
     finding = document.finding(("lint", "accept", 1, "code"), "x", "y")
     assert finding.text(str(spec)) == f"{tmp_path}/b.yaml:3: $.lint.accept[0].code: found x; expected y"
-    assert "    - {code: DNS01b, reason: x}  # b.yaml:3\n" in document.text
+    assert "    - {code: DNS01b, reason: x}  # b.yaml:3 by $.lint.accept[0]\n" in document.text
