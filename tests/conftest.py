@@ -64,6 +64,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if not collection_path.stem.startswith("test_") or quick.get(folder, True) else True
 
 
+@pytest.fixture(autouse=True)
+def restore_signals() -> Iterator[None]:
+    """Leave the handlers of signals as they were: a verb in this process may have changed them, as the agent does."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Signals as in a terminal, as who runs the suite in the background lets it ignore some; no width; kept bytecode."""
     # In CI the same examples each time, so that what fails is of the change, and other ones each time elsewhere. No
