@@ -350,3 +350,22 @@ def test_a_spec_whose_own_name_has_two_lines_is_rendered(tmp_path: Path) -> None
     spec = tmp_path / "two\nlines.yaml"
     spec.write_text(HEAD + SWITCH + POOL + VIP)
     assert "two\\nlines.yaml:" in rendered(load_spec(spec))["flows.txt"]
+
+
+def test_backends_of_a_backup_are_in_the_file_of_their_own_pool(tmp_path: Path) -> None:
+    """Also among those of the pool that they stand by for, with what they have of defaults and variables."""
+    spare = (
+        other_pool("spare", 2).replace("mac: 02:00:00:00:01:02", 'mac: "${mac}"') + "vars: {mac: 02:00:00:00:01:02}\n"
+    )
+    own = POOL.replace("ns:\n", "ns:\n    backup: spare\n    health: {}\n", 1) + VIP
+    head = HEAD + "include: [own.yaml, spare.yaml]\ndefaults: {backends: {weight: 2}}\n" + SWITCH
+    loaded = load_spec(write(tmp_path, spec=head, own=own, spare=spare))
+    assert [backend.name for backend in loaded.spec.pools["ns"].backends] == ["ns1", "spare1"]
+    found = {key: loaded.document.place(("pools", "ns", "backends", 1, key)) for key in ("name", "mac", "weight")}
+    assert {key: (place.part, place.line) for key, place in found.items()} == {
+        "name": ("spare.yaml", 4),
+        "mac": ("spare.yaml", 4),
+        "weight": ("", 3),
+    }
+    assert found["mac"].origins == (("mac", "spare.yaml", 5),)
+    assert found["weight"].path == ("defaults", "backends", "weight")
