@@ -9,6 +9,7 @@ import socket
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from dnsteer.agent.health import Result
 from dnsteer.agent.probes.question import Question
 from dnsteer.agent.probes.stream import StreamProbe
+from dnsteer.agent.probes.targets import ProbeSource, ProbeTarget
 from dnsteer.agent.probes.tcp import ask_tls
 from dnsteer.agent.probes.udp import UdpProbe
 from tests.unit.agent_probing import (
@@ -319,6 +321,34 @@ def test_a_tls_probe_that_is_cancelled_leaves_the_number_of_its_socket_to_others
                     loop.remove_reader(other)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["tcp", "tls", "https"])
+def test_a_probe_by_the_port_of_an_unanswered_one_waits_until_that_has_closed_it(
+    kind: str, files: tuple[Path, Path]
+) -> None:
+    """Where the interval is the time-out, and the ports are few: a server that hangs has failed once for each probe."""
+
+    async def run(target: ProbeTarget) -> list[str]:
+        loop = asyncio.get_running_loop()
+        said: list[str] = []
+        probe = StreamProbe(target, Question(target.query), lambda _, result: said.append(result.why), loop)
+        for _ in range(4):
+            probe.ask()
+            await asyncio.sleep(0.3)
+        probe.stop()
+        return said
+
+    async def by_one_port() -> list[str]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.2", 0))
+            ports = range(own := free.getsockname()[1], own + 1)
+        async with tcp_server(mute, secured(files) if kind == "tls" else None) as port:
+            return await run(replace(target_of(kind, port), source=ProbeSource("127.0.0.2", ports)))
+
+    said = asyncio.run(by_one_port())
+    assert len(said) == 3
+    assert all(why.endswith(f"no answer within {LONG:g} s") for why in said), said
 
 
 def coded(rcode: dns.rcode.Rcode) -> Reply:

@@ -42,13 +42,16 @@ class StreamProbe:
 
     def ask(self) -> None:
         """Ask once. A probe whose answer is still awaited has failed."""
-        if self._task is not None:
+        before = self._task
+        if before is not None:
             self.stop()
             self._result(self._late())
         self._began = self._loop.time()
-        self._task = start_task("the probes", self._run())
+        self._task = start_task("the probes", self._run(before))
 
-    async def _run(self) -> None:
+    async def _run(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])  # until it has closed its socket, whose port may be the next one's too
         verdict = await self._ask()
         if (
             self._task is asyncio.current_task()
