@@ -32,7 +32,7 @@ class StreamProbe:
         self.target, self._question, self._report, self._loop = target, question, report, loop
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
-        """Whether there was an answer to the query, whatever it says."""
+        """When it was asked last, in seconds of the loop's clock."""
 
     def stop(self) -> None:
         """End, without a further result."""
@@ -51,7 +51,7 @@ class StreamProbe:
 
     async def _run(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
-            await asyncio.wait([before])  # until it has closed its socket, whose port may be the next one's too
+            await asyncio.wait([before])  # it may hold the port that this one binds to, until its socket is closed
         verdict = await self._ask()
         if (
             self._task is asyncio.current_task()

@@ -66,7 +66,6 @@ async def open_connection(target: ProbeTarget, tls: ssl.SSLContext | None) -> As
         yield reader, asyncio.StreamWriter(secured, protocol, reader, loop)
     finally:
         transport.abort()
-        made.close()  # at once: abort() does it later, and meanwhile the port cannot be used again
 
 
 _TLS = unverified_context()
