@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 
 from pydantic import ValidationError
 
+from dnsteer.checks.access import check_access
 from dnsteer.checks.addresses import check_addresses, check_reachable
 from dnsteer.checks.announce import check_announce
 from dnsteer.checks.backup import as_written, check_backups
@@ -51,6 +52,7 @@ _CHECKS: Sequence[Check] = (
     check_backups,
     check_balance,
     check_announce,
+    check_access,
 )
 _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
 _SKIPPED_FOR_RECORDED = (
@@ -61,6 +63,7 @@ _SKIPPED_FOR_RECORDED = (
     check_judgement,
     check_balance,
     check_announce,
+    check_access,
 )
 """What finds mistakes that keep nobody from making the tables."""
 _OF_SLOT_NUMBERS: Sequence[Check] = (check_pools, check_extension)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dnsteer.checks.access import doubtful_access
 from dnsteer.checks.addresses import all_addresses
 from dnsteer.checks.devices import unknown_types
 from dnsteer.checks.lint_entries import useless_entries
@@ -33,6 +34,7 @@ def warnings(scope: Scope) -> Iterator[Finding]:
     yield from _without_health(scope)
     yield from unknown_types(scope)
     yield from useless_entries(scope)
+    yield from doubtful_access(scope)
 
 
 def _ports(scope: Scope) -> Iterator[Finding]:

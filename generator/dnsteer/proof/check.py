@@ -17,6 +17,7 @@ from dnsteer.proof.comparison import Comparison, slot_problems
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
+from dnsteer.proof.traffic import access
 from dnsteer.proof.traffic.senders import Senders
 from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
@@ -86,10 +87,9 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
     plan = build_plan(loaded, overlay)
     reference = Reference(loaded.spec, overlay)
     senders = Senders(loaded.spec, reference, per_service)
+    coverage = senders.coverage.description + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
     with Harness(plan) as harness:
-        report = CheckReport(
-            harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=senders.coverage.description
-        )
+        report = CheckReport(harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=coverage)
         _compare_extension_slots(harness, reference, report)
         comparison = Comparison(loaded, harness, reference, report)
 

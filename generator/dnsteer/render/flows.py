@@ -90,7 +90,7 @@ def render_table(
 
 def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, masks: MaskPolicy | None) -> str:
     rows = {name: plan.rows.of(kind) for name, kind in table.uses.items()}
-    return render_template(template, **rows, plan=plan, masks=masks, file=file, notes=notes)
+    return render_template(template, **rows, plan=plan, masks=masks, own=table.name, file=file, notes=notes)
 
 
 def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
@@ -98,10 +98,12 @@ def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
     check_own_templates()
     parts, found, masks = [], list[str](), MaskPolicy(plan)
     for table in TABLES:
+        if not table.is_wanted(plan.rows):
+            continue
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
         text = render_table(plan, table, file, masks=masks)
-        lines = flow_lines(text, f"tables/{table.name}.j2")
+        lines = flow_lines(text, table.template_file)
         check_flows(plan, table, lines)
         parts.append(f"{head}\n{text}")
         found += lines
@@ -116,8 +118,10 @@ def lines_of(plan: Plan, *, check: bool = False) -> list[str]:
     check_own_templates()
     masks, found = MaskPolicy(plan), []
     for table in TABLES:
+        if not table.is_wanted(plan.rows):
+            continue
         text = render_table(plan, table, notes=False, masks=masks)
-        lines = flow_lines(text, f"tables/{table.name}.j2")
+        lines = flow_lines(text, table.template_file)
         if check:
             check_flows(plan, table, lines)
             check_actions(plan, table, lines)

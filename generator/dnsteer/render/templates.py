@@ -195,12 +195,21 @@ def with_miss(source: str, table: Table) -> str:
     return f"{source}{end}# what no other flow matches: {what}\n{head} actions={actions}\n"
 
 
+def for_table(source: str, table: Table) -> str:
+    """Return the source of a template that several tables share as that of one of them, which it calls `@self`."""
+    return source.replace("@self", f"@{table.name}") if table.template else source
+
+
+def _file_of(template: str, pipeline: Pipeline) -> str:
+    """Return the file of a table's template, which several tables may share, by the name of that table."""
+    table = pipeline.tables.get(Path(template).stem)
+    return table.template_file if table is not None and template.startswith(_TABLES) else template
+
+
 def _source(folder: Path, template: str, pipeline: Pipeline) -> str:
-    """Return the source of a template of flows or groups as it is rendered, with its names."""
-    source, name = (folder / template).read_text(), Path(template).stem
-    return (
-        with_miss(source, pipeline.tables[name]) if template.startswith(_TABLES) and name in pipeline.tables else source
-    )
+    """Return the source of a template of flows or groups as it is rendered, with its names; of a shared one for a table."""
+    source, table = (folder / _file_of(template, pipeline)).read_text(), pipeline.tables.get(Path(template).stem)
+    return with_miss(for_table(source, table), table) if template.startswith(_TABLES) and table else source
 
 
 def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> tuple[str, ...]:
@@ -208,7 +217,7 @@ def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELI
     found: set[str] = set()
     folder = folder or templates_dir()
     for part in _FLOWS:
-        if (folder / part / f"{table}.j2").exists():
+        if (folder / _file_of(f"{part}{table}.j2", pipeline)).exists():
             found |= _targets(_source(folder, f"{part}{table}.j2", pipeline), table, pipeline)
     return tuple(name for name in pipeline.tables if name in found)
 
@@ -233,20 +242,22 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
     reached, named = {pipeline.first.name}, set[str]()
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
-            if file.stem not in pipeline.tables:
+            users = [t.name for t in pipeline.tables.values() if file.stem in (t.template or t.name, t.name)]
+            if not users:
                 where = "add its line to ORDER in dnsteer/tables/order.py"
                 raise TemplateError(f"{part}{file.name}: no table {file.stem}; {where}")
-            if part == "groups/" and GroupRow not in pipeline.tables[file.stem].uses.values():
+            if part == "groups/" and GroupRow not in pipeline.tables[users[0]].uses.values():
                 raise TemplateError(
                     f"{part}{file.name}: table {file.stem} has no GroupRow in its uses, so it has no groups"
                 )
-            source = _source(folder, f"{part}{file.name}", pipeline)
-            resolve(source, f"{part}{file.name}", pipeline)
-            reached |= _targets(source, file.stem, pipeline)
-            named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
+            for name in users:
+                source = _source(folder, f"{part}{name}.j2", pipeline)
+                resolve(source, f"{part}{name}.j2", pipeline)
+                reached |= _targets(source, name, pipeline)
+                named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
     for table in pipeline.tables.values():
-        if not (folder / "tables" / f"{table.name}.j2").exists():
-            raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
+        if not (folder / table.template_file).exists():
+            raise TemplateError(f"table {table.name} has no template {table.template_file}")
         if table.traffic and table.name not in reached:
             tables = list(pipeline.tables)
             raise TemplateError(
@@ -268,10 +279,12 @@ class _Loader(jinja2.FileSystemLoader):
     """Loads templates; in those of flows every `@name` is replaced."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        source, file, fresh = super().get_source(environment, template)
+        source, file, fresh = super().get_source(environment, _file_of(template, PIPELINE))
         if template.startswith(_FLOWS):
             own = PIPELINE.tables.get(Path(template).stem)
-            whole = with_miss(source, own) if own is not None and template.startswith(_TABLES) else source
+            whole = (
+                with_miss(for_table(source, own), own) if own is not None and template.startswith(_TABLES) else source
+            )
             source = resolve(whole, template)
         return source, file, fresh
 
@@ -317,7 +330,9 @@ def environment() -> _Environment:
         reg=register_value,
         to=to,
     )
-    env.globals.update(PREFIX=PREFIX, QUERY=QUERY, unwildcard=unwildcard, version=__version__)
+    scratch = (register.field for name, register in PIPELINE.registers.items() if name.startswith("scratch"))
+    clear = ",".join(f"set_field:0->{field}" for field in scratch)
+    env.globals.update(clear_scratch=clear, PREFIX=PREFIX, QUERY=QUERY, unwildcard=unwildcard, version=__version__)
     return env
 
 
@@ -435,8 +450,11 @@ def template_line(file: str, rendered: str) -> str:
     template = templates_dir() / file
     if not template.exists():
         return file
-    found = []
-    for number, line in enumerate(resolve(template.read_text(), file).splitlines(), 1):
+    found, source, own = [], template.read_text(), file
+    user = next((table for table in PIPELINE.tables.values() if table.template and table.template_file == file), None)
+    if user is not None:
+        source, own = for_table(source, user), f"{_TABLES}{user.name}.j2"
+    for number, line in enumerate(resolve(source, own).splitlines(), 1):
         fixed = _RENDERED.split(line)
         if any(fixed) and re.fullmatch(".*".join(map(re.escape, fixed)), rendered):
             found.append((len("".join(fixed)), -number))

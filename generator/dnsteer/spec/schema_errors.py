@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, near, shorten, show_value
+from dnsteer.spec.model.access import Access, AccessEntry
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
@@ -33,6 +34,7 @@ _UNIONS = (
     ("defaults", "vips", "announce"),
     ("switch", "announce", "when_none_pass"),
 )  # where a value is a mapping or a word
+_ACCESS_ENTRIES = tuple(f"{of}.access.{key}.#" for of in ("switch", "vips.*") for key in ("deny", "allow"))
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
 _MAX_KEY = 64  # characters of a wrong key that are looked at
 _ALIKE = 0.85  # how alike a key of another part must be, where 1 is the same
@@ -190,6 +192,8 @@ _PARTS = (
     _Part("the announce of a VIP", VipAnnounce, ("vips.*.announce",)),
     _Part("switch.gratuitous", Gratuitous, ("switch.gratuitous",)),
     _Part("switch.console", Console, ("switch.console",)),
+    _Part("an access list", Access, ("switch.access", "vips.*.access")),
+    _Part("an entry of an access list", AccessEntry, _ACCESS_ENTRIES),
     _Part("switch.extension", Extension, ("switch.extension",)),
     _Part("a port of the extension", ExtensionPort, ("switch.extension.ingress", "switch.extension.egress")),
     _Part("switch.extension.budgets", Budgets, ("switch.extension.budgets",)),

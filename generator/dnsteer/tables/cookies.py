@@ -40,6 +40,7 @@ class Category(IntEnum):
     STATE = 10
     EXTENSION = 11
     PROBE = 12
+    ACCESS = 15
 
 
 OBJECT_BITS = 40

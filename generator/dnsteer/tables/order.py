@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables import (
+    access,
+    access_lists,
+    admit,
     advertise,
     echo,
     egress,
@@ -27,6 +30,10 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE,),
+    (access.TABLE, *access_lists.SWITCH_TABLES[:9]),
+    access_lists.SWITCH_TABLES[9:],
+    access_lists.VIP_TABLES[:10],
+    (*access_lists.VIP_TABLES[10:], admit.TABLE),
     (vip.TABLE,),
     (slot.TABLE,),
     (forward.TABLE,),

@@ -12,6 +12,7 @@ from dnsteer.spec.errors import DefinitionError
 
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
+    from dnsteer.tables.rows import Rows
 
 FIELDS: dict[str, tuple[str, int]] = {
     "eth_dst": ("NXM_OF_ETH_DST", 48),
@@ -40,9 +41,12 @@ FIELDS: dict[str, tuple[str, int]] = {
 SCRATCH = "NXM_NX_XXREG3"
 """The four scratch registers as one of 128 bits: copying a field there unwildcards it."""
 
-Traffic = Literal["neighbors", "echo", "queries", "to_extension", "from_extension", "answers", "fragments"]
-"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend and
-to the extension; packets that the extension returns; answers; fragments of answers, after the connection tracker."""
+Traffic = Literal[
+    "neighbors", "echo", "queries", "sources", "listed", "to_extension", "from_extension", "answers", "fragments"
+]
+"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend;
+those whose source is looked at in an access list, and those that one has allowed; queries to the extension; packets
+that it returns; answers; fragments of answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]
 """What other modules look for in a table: the addresses that the switch answers for; the services of VIPs; the slots of
@@ -84,6 +88,11 @@ def _file_of_caller() -> str:
     return f"{str(frame.f_globals['__name__']).replace('.', '/')}.py"
 
 
+def always(_: Rows) -> bool:
+    """Say that a table has flows for every spec."""
+    return True
+
+
 def no_rows(_: Context) -> Iterable[object]:
     """Return no rows: for a table whose flows come from other tables' rows, or are always the same."""
     return ()
@@ -118,9 +127,18 @@ class Table:
     uses: Mapping[str, type[object]] = field(default_factory=dict)
     rows: Callable[[Context], Iterable[object]] = no_rows
     registers: tuple[Register, ...] = ()
+    template: str = ""
+    """The template that it shares with other tables; empty for one of its own name."""
+    is_wanted: Callable[[Rows], bool] = always
+    """Whether it has flows, for a table that few specs need and that nothing leads to in others."""
     number: int = -1
     file: str = field(default_factory=_file_of_caller)
     """The module that makes it."""
+
+    @property
+    def template_file(self) -> str:
+        """The name of its template, in the folder of templates."""
+        return f"tables/{self.template or self.name}.j2"
 
     def __post_init__(self) -> None:
         """Refuse a table that lacks what documents it, or has a type of rows of its own and makes none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dnsteer.lint.masks.classifier import Lookups
@@ -16,10 +16,12 @@ from dnsteer.render.flows import Flow, Group, flows_of, groups_of
 from dnsteer.render.templates import port_name
 from dnsteer.slots.dp_hash import hash_values, hash_values_newer
 from dnsteer.switch.masks import WIDTHS, Mask
+from dnsteer.tables.access_tree import AccessWindow
 from dnsteer.tables.ingress import ProbeRow
 from dnsteer.tables.order import TABLES
 
 _BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
+_SOURCE = re.compile(r"\b(nw_src|ipv6_src)=([^,/]+)(?:/(\d+))?")
 _COUNTED = 100_000
 """Above this many masks duplicates are not removed: the bound is then the sum of the sets' sizes."""
 
@@ -78,8 +80,35 @@ def _shown(mask_set: MaskSet) -> MaskSet:
 def mask_bound(plan: Plan) -> MaskBound:
     """Return the mask bound of a plan. Raises UnknownError for flows that the classifier model does not cover."""
     own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}  # nobody but the agent sends there
-    flows = (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
+    flows: Iterable[Flow] = (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
+    if plan.rows.of(AccessWindow):
+        flows = _same_prefixes(flows)
     return bound_of(flows, groups_of(plan))
+
+
+def _same_prefixes(flows: Iterable[Flow]) -> Iterator[Flow]:
+    """Yield flows of access lists with the prefix of their length that is all zeros, and of those that are then alike one.
+
+    What a packet unwildcards there depends on the lengths alone, and a list may have 20,000 prefixes: with these all that
+    is possible still is, since each lies within each shorter one.
+    """
+    tables = {t.number for t in TABLES if AccessWindow in t.uses.values()}
+    seen = set[Flow]()
+    for flow in flows:
+        if flow.table not in tables:
+            yield flow
+            continue
+        match = _SOURCE.sub(_zeros, flow.match)
+        one = replace(flow, match=match, cookie=0)
+        if one not in seen:
+            seen.add(one)
+            yield one
+
+
+def _zeros(found: re.Match[str]) -> str:
+    whole = 32 if found[1] == "nw_src" else 128
+    length = int(found[3] or whole)
+    return f"{found[1]}={'0.0.0.0' if whole == 32 else '::'}{'' if length == whole else f'/{length}'}"
 
 
 def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:

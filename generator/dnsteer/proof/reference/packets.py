@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dnsteer.proof.reference import neighbors
+from dnsteer.proof.reference.access import AccessReference
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -36,6 +37,7 @@ class Reference:
         """The services that have at least one backend in service."""
         self.unserved: dict[ServiceKey, AddressService] = {}
         """The services that have no backend in service."""
+        self.access = AccessReference(spec)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():
@@ -74,7 +76,7 @@ class Reference:
             return self._solicitation(port, packet, wanted)
         if data[0:6] == topology.mac:
             return (
-                self._query(port, packet)
+                self._listed(port, packet)
                 if port in topology.uplinks
                 else expect_drop("query at a port that is no uplink")
             )
@@ -117,6 +119,16 @@ class Reference:
             return expect_drop("solicitation for an address that the switch does not answer for at this port")
         replies = neighbors.advertisements(packet, mac, router=wanted in self.topology.gateways)
         return Expectation(frozenset(Frame(port, reply) for reply in replies), "neighbour advertisement")
+
+    def _listed(self, port: str, packet: Packet) -> Expectation:
+        """What becomes of a client's query, which access lists may deny; probes of the agent they do not."""
+        key = packet.destination, packet.protocol, packet.dport
+        service = self.services.get(key)
+        if service is not None and packet.fragment is Fragment.NONE:
+            why = self.access.denial(service.vip, packet.source, packet.dport)
+            if why:
+                return expect_drop(f"query for {service.label}, denied by {why}")
+        return self._query(port, packet)
 
     def _query(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet) and self._answers_echo.get(packet.destination):

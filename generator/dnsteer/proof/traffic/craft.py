@@ -96,6 +96,10 @@ class Clients:
             if address not in self._taken:
                 return self._serial, address
 
+    def is_taken(self, address: bytes) -> bool:
+        """Whether the spec uses an address."""
+        return address in self._taken
+
     def unused_address(self, version: int) -> bytes:
         """Return an unused address of a documentation network."""
         network = int(ip_address("203.0.113.1" if version == 4 else "2001:db8:ffff::1"))

@@ -19,6 +19,11 @@ from dnsteer.spec.model.spec import Spec, Vip
 _NEIGHBOR_MACS = bytes.fromhex("02fcfe")
 """First bytes of the MAC addresses of senders that are not backends."""
 
+_TRIED_PREFIXES = 64
+"""Prefixes of a list in which a client is looked for that may ask."""
+_SPREAD = 0x9E3779B97F4A7C15
+"""An odd number: multiplying by it permutes the numbers of each width, and changes many bits at each step."""
+
 
 @dataclass(frozen=True)
 class Vector:
@@ -105,8 +110,23 @@ class Senders:
     def query_headers(self, service: AddressService, uplink: str, *, scattered: bool = False) -> Headers:
         """A query of a new client for a service, by *uplink*. *scattered* is as in `Clients.next`."""
         serial, client = self.clients.next(service.version, scattered=scattered)
+        client = self._admitted(service, client, serial)
         sport = 1024 + serial * 40503 % 64512
         return Headers(self.mac, self.neighbor_mac(uplink), client, service.address, sport, service.port, serial)
+
+    def _admitted(self, service: AddressService, client: bytes, serial: int) -> bytes:
+        """A client that the service's access lists allow: this one, or one of a prefix that they allow, if there is one."""
+        denial = self.reference.access.denial
+        if not denial(service.vip, client, service.port):
+            return client
+        for one in self.reference.access.lists_of(service.vip):
+            own = [entry.prefix for entry in one.access.allow or () if entry.prefix.version == service.version]
+            for prefix in sorted(own, key=lambda each: each.prefixlen)[:_TRIED_PREFIXES]:
+                within: int = serial * _SPREAD & ((1 << prefix.max_prefixlen - prefix.prefixlen) - 1)
+                found = (int(prefix.network_address) | within).to_bytes(len(client), "big")
+                if not denial(service.vip, found, service.port) and not self.clients.is_taken(found):
+                    return found
+        return client
 
     def answer_headers(self, responder: Responder, sport: int) -> Headers:
         """An answer of a backend to a new client, by the gateway."""

@@ -14,7 +14,16 @@ from itertools import chain
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.service import PROTOCOLS, AddressService
 from dnsteer.proof.reference.wire import TCP, UDP
-from dnsteer.proof.traffic import craft, drops, extension_drops, neighbor_requests, probes, unpredicted_slots, unusual
+from dnsteer.proof.traffic import (
+    access,
+    craft,
+    drops,
+    extension_drops,
+    neighbor_requests,
+    probes,
+    unpredicted_slots,
+    unusual,
+)
 from dnsteer.proof.traffic.coverage import HASH_TRIES
 from dnsteer.proof.traffic.senders import Responder, Senders, Vector, answer_to
 from dnsteer.spec.model.spec import Spec
@@ -55,6 +64,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     yield unusual.queries(senders)
     yield unusual.answers(senders)
     yield probes.frames(senders)
+    yield access.frames(senders)
     yield extension_drops.frames(senders)
     yield drops.frames(senders)
 

@@ -14,6 +14,7 @@ from dnsteer.spec.errors import Finding, SpecError, file_of_part
 from dnsteer.spec.parts.defaults import apply_defaults
 from dnsteer.spec.parts.effective_text import effective_text
 from dnsteer.spec.parts.inputs import SpecInputs
+from dnsteer.spec.parts.list_files import add_list_files, names_list_files
 from dnsteer.spec.parts.merge import merge
 from dnsteer.spec.parts.part_files import PartFile, is_inside, read_parts
 from dnsteer.spec.parts.variables import substitute
@@ -21,7 +22,7 @@ from dnsteer.spec.requirement import check_requirement
 from dnsteer.spec.yaml_reader import MAX_VALUES, read_yaml
 
 _KEYS = ("include", "vars", "defaults")
-_SIGNS = re.compile(r"include|vars|defaults|requires|\$\{")
+_SIGNS = re.compile(r"include|vars|defaults|requires|(deny|allow)_file|\$\{")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -34,12 +35,13 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     """The effective document of the spec whose own file is *main*, in *folder*; *main* itself where it is all there is.
 
     Its text is the effective spec; with *always* that of a single file too. Raises SpecError with all that is wrong with the
-    first step that fails: includes, names that are written twice, variables, defaults.
+    first step that fails: includes, names that are written twice, variables, files of access lists, defaults.
     """
     if not isinstance(main.value, dict):
         return main
     _refuse_unmet([PartFile("", main)])  # before all else, which a newer version may know better
-    if not (always or main.variables or inputs.vars_files or any(key in main.value for key in _KEYS)):
+    many = any(key in main.value for key in _KEYS) or names_list_files(main.value)
+    if not (always or main.variables or inputs.vars_files or many):
         return without_requirement(main)
     parts = read_parts(main, folder, inputs.include_from)
     _refuse_unmet(parts)
@@ -50,8 +52,9 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     of_switch = _vars_of_switch(doc, folder, inputs)
     given = [_vars_file(doc, file) for file in inputs.vars_files]
     substitute(doc, parts, of_switch, given, "" if of_switch or folder is None else _why_no_vars_file(doc))
+    lists = add_list_files(doc, folder, inputs.include_from)
     apply_defaults(doc)
-    doc.text = effective_text(doc, parts, [*([of_switch] if of_switch else []), *given])
+    doc.text = effective_text(doc, [*parts, *lists], [*([of_switch] if of_switch else []), *given])
     return doc
 
 

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of access lists: how long they may be, that somebody may ask at all, and what in them is of no use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses
+
+from dnsteer.spec import derived
+from dnsteer.spec.errors import Finding, Path
+from dnsteer.spec.loaded import Scope
+from dnsteer.spec.model.access import MAX_ENTRIES, Access, AccessEntry, Network
+from dnsteer.spec.model.spec import Vip
+
+_VERSION_NAMES = {4: "IPv4", 6: "IPv6"}
+_EVERYBODY: dict[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
+
+
+def check_access(scope: Scope) -> Iterator[Finding]:
+    """All findings of access lists."""
+    lists = list(_lists(scope))
+    for path, access, vips in lists:
+        if not access.entries:
+            hint = "give it deny, allow, deny_file or allow_file, or remove the key"
+            yield scope.finding(path, "an access list without an entry", "at least one entry", hint)
+        yield from _nobody(scope, path, access, vips)
+    distinct = {(tuple(a.deny or ()), tuple(a.allow or ())): path for path, a, _ in lists}
+    total = sum(len(deny) + len(allow) for deny, allow in distinct)
+    if total > MAX_ENTRIES:
+        path = max(lists, key=lambda each: each[1].entries)[0]
+        yield scope.finding(
+            path,
+            f"{total:,} entries in all access lists",
+            f"at most {MAX_ENTRIES:,}",
+            "join prefixes that lie side by side, and put what all VIPs have in common into switch.access",
+        )
+
+
+def doubtful_access(scope: Scope) -> Iterator[Finding]:
+    """Warnings about access lists: entries that do nothing, and families that a closed list leaves out."""
+    for path, access, vips in _lists(scope):
+        yield from _twice(scope, path, access)
+        yield from _unused_ports(scope, path, access, vips)
+        yield from _left_out(scope, path, access, vips)
+
+
+def _lists(scope: Scope) -> Iterator[tuple[Path, Access, list[Vip]]]:
+    """Each list with its path, and the VIPs that it is for."""
+    spec = scope.spec
+    if spec.switch.access is not None:
+        yield ("switch", "access"), spec.switch.access, list(spec.vips.values())
+    for name, vip in spec.vips.items():
+        if vip.access is not None:
+            yield ("vips", name, "access"), vip.access, [vip]
+
+
+def _versions(vips: list[Vip]) -> list[int]:
+    """The IP versions of the addresses of VIPs."""
+    return sorted({address.version for vip in vips for address in vip.addresses})
+
+
+def _nobody(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterator[Finding]:
+    """Refuse a list that denies every client of a family."""
+    allowed = {entry.prefix.version for entry in access.allow or ()}
+    for version in _versions(vips):
+        if version in allowed:
+            continue
+        denied = [e for e in access.deny or () if e.prefix.version == version and e.port is None]
+        if list(collapse_addresses(e.prefix for e in denied)) == [_EVERYBODY[version]]:  # type: ignore[type-var]
+            name = _VERSION_NAMES[version]
+            yield scope.finding(
+                (*path, "deny"),
+                f"every client over {name}",
+                f"a list that lets some clients over {name} ask",
+                f"name those in allow; to serve nobody over {name}, remove the VIPs' addresses of {name}",
+            )
+
+
+def _twice(scope: Scope, path: Path, access: Access) -> Iterator[Finding]:
+    seen: dict[AccessEntry, Path] = {}
+    for key in ("deny", "allow"):
+        for i, entry in enumerate(getattr(access, key) or ()):
+            at: Path = (*path, key, i)
+            first = seen.setdefault(entry, at)
+            if first is at:
+                continue
+            same = first[-2] == key
+            yield scope.finding(
+                at,
+                f"{entry}, which {scope.where(first)} has already",
+                "each prefix once" if same else "each prefix in deny or in allow",
+                "remove one of the two" if same else "it is denied: of entries with the same prefix deny counts",
+                "entries of access lists that stand there twice",
+            )
+
+
+def _unused_ports(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterator[Finding]:
+    ports = {end.port for vip in vips for end in derived.endpoints(vip)}
+    for key in ("deny", "allow"):
+        for i, entry in enumerate(getattr(access, key) or ()):
+            if entry.port is not None and entry.port not in ports:
+                yield scope.finding(
+                    (*path, key, i),
+                    f"port {entry.port}, at which no service is",
+                    f"a port of a service: {', '.join(map(str, sorted(ports)))}",
+                    "the entry does nothing: queries to other ports are dropped anyway",
+                    "entries of access lists with a port that no service has",
+                )
+
+
+def _left_out(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterator[Finding]:
+    if not access.is_closed:
+        return
+    allowed = {entry.prefix.version for entry in access.allow or ()}
+    for version in _versions(vips):
+        if version not in allowed:
+            name = _VERSION_NAMES[version]
+            yield scope.finding(
+                (*path, "allow"),
+                f"no prefix of {name}, in a list without deny",
+                f"a prefix of {name}, as there are VIPs with addresses of {name}",
+                f"a list of allow alone is closed, so that every client over {name} is denied",
+                "closed access lists that leave out a family",
+            )

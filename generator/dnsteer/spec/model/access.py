@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may ask: lists of prefixes of clients that are denied or allowed. docs/access.md explains it."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from dnsteer.spec.model.part import Part, bounds, whole
+from dnsteer.spec.model.types import wrong_value
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+MAX_ENTRIES = 20_000
+"""Most entries in all lists of a spec; VIPs that have the same list count once."""
+_EXPECTED = "a prefix such as 192.0.2.0/24 or 2001:db8::/32"
+_KEYS = ("prefix", "port")
+
+
+def parse_prefix(value: Any) -> Network:
+    """Check a prefix of clients' addresses; an address alone is a prefix of one address."""
+    if isinstance(value, ipaddress.IPv4Network | ipaddress.IPv6Network):
+        return value
+    if not isinstance(value, str):
+        raise wrong_value(_EXPECTED)
+    try:
+        found = ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        raise wrong_value(_EXPECTED, _no_prefix(value)) from None
+    address = value.partition("/")[0]
+    if "%" in address:
+        raise wrong_value(_EXPECTED, "without a zone")
+    if ipaddress.ip_address(address) != found.network_address:
+        raise wrong_value("a prefix without bits behind its length", f"write {found}, or the address alone")
+    if isinstance(found, ipaddress.IPv6Network) and found.subnet_of(_MAPPED):
+        raise wrong_value("a prefix of addresses that packets have", "write the prefix of IPv4 instead")
+    return found
+
+
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
+def _no_prefix(text: str) -> str:
+    """What may be wrong with *text*, which is no prefix."""
+    address, slash, length = text.partition("/")
+    if slash and ("." in length or ":" in length):
+        return "write the length as a number of bits: 192.0.2.0/24"
+    if text.count(":") == 1 or text.startswith("["):
+        return "a port is a key of its own: {prefix: 192.0.2.0/24, port: 53}"
+    return "names are not looked up" if address and not set(address.lower()) <= set("0123456789abcdef.:") else ""
+
+
+Prefix = Annotated[
+    Network,
+    BeforeValidator(parse_prefix),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "examples": ["192.0.2.0/24"]}),
+]
+
+
+class AccessEntry(Part):
+    """Clients by the prefix of their addresses, and one port or all."""
+
+    prefix: Prefix = Field(
+        description="Prefix of clients' addresses, of either family; an address alone is one client."
+    )
+    port: Annotated[int, whole(1, 65535), bounds(1, 65535)] | None = Field(
+        default=None, examples=[853], description="Only queries to this port, UDP and TCP. Left out: to all ports."
+    )
+
+    def __str__(self) -> str:
+        return str(self.prefix) if self.port is None else f"{self.prefix} port {self.port}"
+
+
+def _prefix_alone(value: Any) -> Any:
+    if isinstance(value, str):
+        return AccessEntry.model_construct({"prefix"}, prefix=parse_prefix(value), port=None)
+    if not isinstance(value, dict | AccessEntry):
+        raise wrong_value(f"{_EXPECTED}, or a mapping with {' and '.join(_KEYS)}")
+    return value
+
+
+class _TextOrMapping:
+    """The JSON Schema of an entry whose prefix may stand alone."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(core)]}
+
+
+Entry = Annotated[AccessEntry, BeforeValidator(_prefix_alone), _TextOrMapping()]
+
+
+def _file_name(value: Any) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise wrong_value("the name of a file, relative to that of the spec", "for example lists/denied.txt")
+    return value
+
+
+FileName = Annotated[str, BeforeValidator(_file_name), WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class Access(Part):
+    """Whose queries are dropped. Of entries that match a query, the one with the longest prefix counts."""
+
+    deny: list[Entry] | None = Field(
+        default=None,
+        examples=[["192.0.2.0/24", {"prefix": "2001:db8::/32", "port": 853}]],
+        description="Clients whose queries are dropped. A prefix that is in `allow` too is denied.",
+    )
+    allow: list[Entry] | None = Field(
+        default=None,
+        examples=[["10.0.0.0/8"]],
+        description="Clients whose queries pass, though a shorter prefix denies them. Without `deny` the list is closed: "
+        "everybody else is denied, of both families.",
+    )
+    deny_file: FileName | None = Field(
+        default=None,
+        examples=["lists/denied.txt"],
+        description="A file with more entries for `deny`: a prefix a line, after it a port where only that is meant; `#` "
+        "begins a comment. The name is relative to the file that has this key.",
+    )
+    allow_file: FileName | None = Field(default=None, description="The same for `allow`.")
+
+    @property
+    def entries(self) -> int:
+        """How many entries it has."""
+        return len(self.deny or ()) + len(self.allow or ())
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether everybody is denied who is not allowed."""
+        return bool(self.allow) and not self.deny

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table access: finds the access lists of a query's service. Without lists it has no flow but that which goes on.
+
+What a list looks at, the client's address, would be in the megaflow of each query beside the slot; so queries that a list
+allows pass the datapath again, and only then a slot is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from dnsteer.spec.errors import Path, show_path
+from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.tables.access_tree import WIDTHS, AccessRule, AccessWindow, Rules, add_rule, windows_of
+from dnsteer.tables.cookies import Category, Subject, number_names
+from dnsteer.tables.ingress import ProbeRow
+from dnsteer.tables.rows import Rows
+from dnsteer.tables.table import Register, Table
+
+if TYPE_CHECKING:
+    from dnsteer.spec.model.access import Access, AccessEntry
+    from dnsteer.spec.model.spec import Spec
+    from dnsteer.tables.context import Context
+
+SWITCH_TABLE, VIP_TABLE = "switch_list", "vip_list"
+"""Names of the tables of the switch's list and of those of VIPs, without their numbers from 1 on."""
+LIST_BITS, ENTRY_BITS = 15, 24
+DENIES = 1 << LIST_BITS + ENTRY_BITS
+"""The bit in the number of a cookie's object that all flows have which deny."""
+
+
+class ListedServiceRow(NamedTuple):
+    """A service of a VIP address to whose queries a list applies: the switch's (*by_switch*), or the VIP's (*list*)."""
+
+    subject: Subject
+    address: str
+    family: Family
+    protocol: str
+    port: int
+    by_switch: bool
+    list: int
+    by_port: bool
+    """Whether a list tells ports apart."""
+
+
+@dataclass(frozen=True)
+class AccessList:
+    """A list of the spec: what it is called, its place, and the number that identifies it. *vips*: those that have it."""
+
+    title: str
+    path: Path
+    number: int
+    access: Access
+    vips: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What it is called in metrics: `switch`, or the first VIP that has it."""
+        return self.vips[0] if self.vips else "switch"
+
+    def applies_to(self, family: Family) -> bool:
+        """Whether it can deny a client of a family."""
+        return self.access.is_closed or any(self.has(family))
+
+    def has(self, family: Family) -> Iterator[AccessEntry]:
+        """Its entries of a family."""
+        version = 4 if family == "ipv4" else 6
+        for entry in (*(self.access.deny or ()), *(self.access.allow or ())):
+            if entry.prefix.version == version:
+                yield entry
+
+
+def access_lists(spec: Spec) -> list[AccessList]:
+    """The lists of a spec: the switch's, then those of VIPs. VIPs that have the same entries share one."""
+    found: dict[str, AccessList] = {}
+    if spec.switch.access is not None and spec.switch.access.entries:
+        found["switch"] = AccessList("switch.access", ("switch", "access"), 0, spec.switch.access)
+    same: dict[tuple[tuple[AccessEntry, ...], tuple[AccessEntry, ...]], list[str]] = {}
+    for name, vip in spec.vips.items():
+        if vip.access is not None and vip.access.entries:
+            same.setdefault((tuple(vip.access.deny or ()), tuple(vip.access.allow or ())), []).append(name)
+    for names in same.values():
+        path: Path = ("vips", names[0], "access")
+        access = spec.vips[names[0]].access
+        assert access is not None
+        found[f"vip {names[0]}"] = AccessList(show_path(path).removeprefix("$."), path, 0, access, tuple(names))
+    numbers = number_names(found, LIST_BITS)
+    return [AccessList(one.title, one.path, numbers[key], one.access, one.vips) for key, one in found.items()]
+
+
+def rules_of(one: AccessList, family: Family, subjects: dict[tuple[str, int], Subject]) -> Rules:
+    """The entries of a list in a family; *subjects* are those of its entries, by key and place."""
+    version, width = (4 if family == "ipv4" else 6), WIDTHS[family]
+    rules: Rules = {}
+    for key, denies in (("deny", True), ("allow", False)):
+        for i, entry in enumerate(getattr(one.access, key) or ()):
+            if entry.prefix.version == version:
+                length = entry.prefix.prefixlen
+                prefix = length, int(entry.prefix.network_address) >> width - length
+                add_rule(rules, prefix, entry.port or 0, AccessRule(denies, subjects[key, i]))
+    return rules
+
+
+def rows(ctx: Context) -> Iterator[ListedServiceRow | AccessWindow]:
+    """Yield the services that have lists, and the windows of these."""
+    of_vip: dict[str, AccessList] = {}
+    of_switch: AccessList | None = None
+    titles: dict[int, Subject] = {}
+    for one in access_lists(ctx.spec):
+        of_vip |= dict.fromkeys(one.vips, one)
+        of_switch = of_switch if one.vips else one
+        titles[one.number] = ctx.subject(
+            Category.ACCESS, one.number << ENTRY_BITS, f"access list {one.title}", one.path
+        )
+        yield from _windows(ctx, one, titles[one.number])
+    if titles:
+        yield from _services(ctx, of_switch, of_vip, titles)
+
+
+def _services(
+    ctx: Context, of_switch: AccessList | None, of_vip: dict[str, AccessList], titles: dict[int, Subject]
+) -> Iterator[ListedServiceRow]:
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
+    for name, vip in ctx.spec.vips.items():
+        own = of_vip.get(name)
+        for address, text in zip(vip.addresses, ctx.addresses[name], strict=True):
+            family = derived.family_of(address)
+            lists = [one for one in (of_switch, own) if one is not None and one.applies_to(family)]
+            if not lists:
+                continue
+            by_port = any(entry.port is not None for one in lists for entry in one.has(family))
+            number = own.number if own is not None and own in lists else 0
+            for end in derived.endpoints(vip):
+                yield ListedServiceRow(
+                    titles[lists[-1].number],
+                    text,
+                    family,
+                    end.protocol.value,
+                    end.port,
+                    lists[0] is of_switch,
+                    number,
+                    by_port,
+                )
+
+
+def _windows(ctx: Context, one: AccessList, title: Subject) -> Iterator[AccessWindow]:
+    subjects = _entry_subjects(ctx, one)
+    what = "everybody else, denied by" if one.access.is_closed else "everybody else, allowed by"
+    number = one.number << ENTRY_BITS | 1 | (DENIES if one.access.is_closed else 0)
+    path = (*one.path, "allow") if one.access.is_closed else one.path
+    others = AccessRule(one.access.is_closed, ctx.subject(Category.ACCESS, number, f"{what} {one.title}", path))
+    table, register = (VIP_TABLE, one.number) if one.vips else (SWITCH_TABLE, 0)
+    for family in FAMILIES:
+        if not one.applies_to(family):
+            continue
+        rules = rules_of(one, family, subjects)
+        for depth, (bits, flows) in enumerate(windows_of(rules, family, others), 1):
+            deeper = tuple(f._replace(subject=title) if f.verdict == "deeper" else f for f in flows)
+            yield AccessWindow(f"{table}{depth}", family, register, bits, deeper)
+
+
+def _entry_subjects(ctx: Context, one: AccessList) -> dict[tuple[str, int], Subject]:
+    """The subject of each entry of a list; of one that is written twice the first counts."""
+    keys = {
+        (key, i): f"{key} {entry}"
+        for key in ("deny", "allow")
+        for i, entry in enumerate(getattr(one.access, key) or ())
+    }
+    numbers = number_names(keys.values(), ENTRY_BITS - 1)
+    found = {}
+    for (key, i), text in keys.items():
+        number = one.number << ENTRY_BITS | (numbers[text] + 1) | (DENIES if key == "deny" else 0)
+        found[key, i] = ctx.subject(Category.ACCESS, number, f"{text} of {one.title}", (*one.path, key, i))
+    return found
+
+
+def has_lists(rows: Rows) -> bool:
+    """Whether a list applies to any service."""
+    return bool(rows.of(ListedServiceRow))
+
+
+TABLE = Table(
+    name="access",
+    matches="destination address, protocol and port",
+    does="finds the access lists of a query's service; all others go on",
+    traffic=("queries",),
+    miss="next",
+    flows={
+        "udp": "A service to whose queries a list applies: the number of its VIP's list goes to a register.",
+        "tcp": "The same for TCP.",
+        "udp6": "The same for IPv6.",
+        "tcp6": "The same for TCP over IPv6.",
+        "register": "Probes of the agent pass no list.",
+        "miss": "No list applies, or there is no such service.",
+    },
+    uses={"listed": ListedServiceRow, "probes": ProbeRow},
+    rows=rows,
+    registers=(
+        Register("list", 1, "number of the access list of the VIP; 0: none", "admit"),
+        Register("dport", 2, "destination port, where a list tells ports apart", "admit"),
+    ),
+)
