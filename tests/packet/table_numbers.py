@@ -11,12 +11,15 @@ from dnsteer.tables.order import PIPELINE
 from tests.packet.switches import BRIDGE, Switch
 
 NUMBERS = {name: table.number for name, table in PIPELINE.tables.items()}
+_LISTS = [f"{scope}{depth}" for scope in ("switch_list", "vip_list") for depth in range(1, 17)]
+_OF_LISTS = {name: number for number, name in enumerate(["access", *_LISTS, "admit"], 110)}
 WITH_GAPS = {
     "ingress": 0,
     "neighbor": 5,
     "advertise": 6,
     "echo": 8,
     "protect": 10,
+    **_OF_LISTS,
     "vip": 20,
     "slot": 30,
     "forward": 40,
@@ -35,6 +38,7 @@ IN_PLACE_OF_OTHERS = {
     "advertise": 2,
     "echo": 3,
     "protect": 50,
+    **_OF_LISTS,
     "vip": 51,
     "slot": 60,
     "forward": 61,

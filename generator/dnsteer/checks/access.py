@@ -9,7 +9,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
-from dnsteer.spec.model.access import MAX_ENTRIES, Access, AccessEntry, Network
+from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules, Network
 from dnsteer.spec.model.spec import Vip
 
 _VERSION_NAMES = {4: "IPv4", 6: "IPv6"}
@@ -44,7 +44,7 @@ def doubtful_access(scope: Scope) -> Iterator[Finding]:
         yield from _left_out(scope, path, access, vips)
 
 
-def _lists(scope: Scope) -> Iterator[tuple[Path, Access, list[Vip]]]:
+def _lists(scope: Scope) -> Iterator[tuple[Path, AccessRules, list[Vip]]]:
     """Each list with its path, and the VIPs that it is for."""
     spec = scope.spec
     if spec.switch.access is not None:
@@ -59,7 +59,7 @@ def _versions(vips: list[Vip]) -> list[int]:
     return sorted({address.version for vip in vips for address in vip.addresses})
 
 
-def _nobody(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterator[Finding]:
+def _nobody(scope: Scope, path: Path, access: AccessRules, vips: list[Vip]) -> Iterator[Finding]:
     """Refuse a list that denies every client of a family."""
     allowed = {entry.prefix.version for entry in access.allow or ()}
     for version in _versions(vips):
@@ -76,7 +76,7 @@ def _nobody(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterat
             )
 
 
-def _twice(scope: Scope, path: Path, access: Access) -> Iterator[Finding]:
+def _twice(scope: Scope, path: Path, access: AccessRules) -> Iterator[Finding]:
     seen: dict[AccessEntry, Path] = {}
     for key in ("deny", "allow"):
         for i, entry in enumerate(getattr(access, key) or ()):
@@ -94,7 +94,7 @@ def _twice(scope: Scope, path: Path, access: Access) -> Iterator[Finding]:
             )
 
 
-def _unused_ports(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterator[Finding]:
+def _unused_ports(scope: Scope, path: Path, access: AccessRules, vips: list[Vip]) -> Iterator[Finding]:
     ports = {end.port for vip in vips for end in derived.endpoints(vip)}
     for key in ("deny", "allow"):
         for i, entry in enumerate(getattr(access, key) or ()):
@@ -108,7 +108,7 @@ def _unused_ports(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> 
                 )
 
 
-def _left_out(scope: Scope, path: Path, access: Access, vips: list[Vip]) -> Iterator[Finding]:
+def _left_out(scope: Scope, path: Path, access: AccessRules, vips: list[Vip]) -> Iterator[Finding]:
     if not access.is_closed:
         return
     allowed = {entry.prefix.version for entry in access.allow or ()}

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from dnsteer.spec.errors import Path, show_path, some_of
+from dnsteer.spec.errors import Path, counted, show_path, some_of
+from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.spec import Backend, Pool, Service, Spec, Vip
 from dnsteer.spec.yaml_text import yaml_text
 
@@ -118,6 +119,9 @@ def _fields(
 
 def _changes(old: BaseModel, new: BaseModel, leave: tuple[str, ...] = ()) -> Iterator[tuple[str, str, Path]]:
     """The keys that differ, such as `balance.window`, each with how, and its place. Of parts that both have their keys."""
+    if isinstance(new, AccessRules):
+        yield from _entries(old, new)
+        return
     fields = (Backend if isinstance(new, Backend) else type(new)).model_fields
     for name, field in fields.items():
         was, now = getattr(old, name), getattr(new, name)
@@ -135,7 +139,10 @@ def _change(
 ) -> Iterator[tuple[str, str, Path]]:
     if was == now:
         return
-    if isinstance(was, BaseModel) and type(was) is type(now):
+    if isinstance(was, AccessRules) or isinstance(now, AccessRules):
+        for inner, text, at in _entries(was or _NO_LIST, now or _NO_LIST):
+            yield f"{key}.{inner}", text, (*path, *at) if now else ()
+    elif isinstance(was, BaseModel) and type(was) is type(now):
         for inner, text, at in _changes(was, now):
             yield f"{key}.{inner}", text, (*path, *at)
     elif isinstance(was, list) and isinstance(now, list) and _alike(was, now):
@@ -146,6 +153,20 @@ def _change(
             yield from _change(f"{key}.{name}", was.get(name), now.get(name), (*path, name) if name in now else path)
     else:
         yield key, f"{yaml_text(was, field)} -> {yaml_text(now, field)}", path
+
+
+_NO_LIST = AccessRules()
+
+
+def _entries(was: BaseModel, now: BaseModel) -> Iterator[tuple[str, str, Path]]:
+    """The changes of an access list: how many entries are added and removed, the first of them by their prefixes."""
+    for key in ("deny", "allow"):
+        one, other = ([str(entry) for entry in getattr(each, key) or ()] for each in (was, now))
+        old, new = set(one), set(other)
+        changes = [("+", [x for x in other if x not in old]), ("-", [x for x in one if x not in new])]
+        parts = [f"{sign}{counted(len(some), 'entry', 'entries')} ({some_of(some)})" for sign, some in changes if some]
+        if parts or one != other:
+            yield key, " ".join(parts) or "in another order", (key,)
 
 
 def _alike(was: list[Any], now: list[Any]) -> bool:

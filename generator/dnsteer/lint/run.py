@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from dnsteer.lint.access_lists import access_list_flows
 from dnsteer.lint.extension_services import extension_services
 from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
@@ -35,6 +36,7 @@ FINDERS: tuple[Finder, ...] = (
     mask_count,
     port_scans,
     slot_numbers,
+    access_list_flows,
     unreadable_flows,
 )
 """All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""

@@ -43,8 +43,10 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
-from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
+from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists
+from dnsteer.tables.cookies import COOKIE_MASK, OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import PIPELINE, TABLES
+from dnsteer.tables.table import always
 from dnsteer.tables.vip import TRANSPORT
 
 TIMEOUT = 5.0
@@ -52,12 +54,18 @@ TIMEOUT = 5.0
 _STATE, _OBJECT = PIPELINE.holding("state").number, (1 << OBJECT_BITS) - 1
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
+DENYING_FLOWS = f"cookie=0x{cookie(Category.ACCESS, DENIES):x}/0x{COOKIE_MASK | 0xFF << OBJECT_BITS | DENIES:x}"
+"""Flows of access lists that deny."""
+_DENIED = re.compile(
+    r"cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=(\d+), n_packets=([1-9]\d*), n_bytes=(\d+), .*?(priority=\S+)"
+)
 _DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
 _FORWARDS = re.compile(r"goto_table|output|IN_PORT|group:|ct\(|resubmit|controller", re.I)
 _TRAFFIC = {
     "service": ("dnsteer_service_packets_total", "dnsteer_service_bytes_total"),
     "backend": ("dnsteer_backend_packets_total", "dnsteer_backend_bytes_total"),
     "drop": ("dnsteer_dropped_packets_total", "dnsteer_dropped_bytes_total"),
+    "denied": ("dnsteer_denied_packets_total", "dnsteer_denied_bytes_total"),
 }
 Common = Mapping[str, str]
 """The labels that all metrics have."""
@@ -148,6 +156,7 @@ class Collector:
         if extended:
             self._read_extension(known)
         dropped = client.ofctl("dump-flows", _PIPELINE, "--stats") if own_numbers else ""
+        denied = client.ofctl("dump-flows", DENYING_FLOWS, "--stats") if self._traffic["denied"] else ""
         ports = client.ofctl("dump-ports", names=True)
 
         def readings() -> Iterator[tuple[Hashable, CounterReading]]:
@@ -156,6 +165,7 @@ class Collector:
             for place, count in self._behind.items() if extended else ():
                 yield place, CounterReading((count.packets, count.bytes))
             yield from read_drops(dropped)
+            yield from read_denials(denied)
 
         self._flows.add(readings(), lambda place: places.get(place[0] if isinstance(place, tuple) else place))
         own = known.spec.switch
@@ -313,9 +323,22 @@ def read_drops(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
             yield (*place, m[5]), CounterReading((int(m[3]), int(m[4])), float(m[1]))
 
 
+def read_denials(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
+    """The counters of flows of access lists that have denied packets, in what ovs-ofctl printed of those that deny."""
+    for line in text.splitlines():
+        m = _DENIED.search(line)
+        if m is not None:
+            of_list = int(m[1], 16) >> ENTRY_BITS & (1 << LIST_BITS) - 1
+            place: Hashable = ("list", of_list)
+            yield (place, m[3], m[6]), CounterReading((int(m[4]), int(m[5])), float(m[2]))
+
+
 def _labels_of(known: AppliedBridge) -> dict[Hashable, Label]:
     """What each flow counts for, by what it matches; for drops the name of the table."""
-    found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in TABLES}
+    tables = (table for table in TABLES if table.is_wanted is always)  # of the others each flow that drops is of a list
+    found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in tables}
+    for one in access_lists(known.spec):
+        found["list", one.number] = ("denied", one.title)
     for name, vip in known.spec.vips.items():
         for end in derived.endpoints(vip):
             label = ("service", name, service_name(end.protocol.value, end.port), vip.pool)

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, near, shorten, show_value
-from dnsteer.spec.model.access import Access, AccessEntry
+from dnsteer.spec.model.access import AccessEntry, AccessRules
 from dnsteer.spec.model.announce import Announce, LastResort, VipAnnounce
 from dnsteer.spec.model.balance import Balance, MetricSource
 from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
@@ -192,7 +192,7 @@ _PARTS = (
     _Part("the announce of a VIP", VipAnnounce, ("vips.*.announce",)),
     _Part("switch.gratuitous", Gratuitous, ("switch.gratuitous",)),
     _Part("switch.console", Console, ("switch.console",)),
-    _Part("an access list", Access, ("switch.access", "vips.*.access")),
+    _Part("an access list", AccessRules, ("switch.access", "vips.*.access")),
     _Part("an entry of an access list", AccessEntry, _ACCESS_ENTRIES),
     _Part("switch.extension", Extension, ("switch.extension",)),
     _Part("a port of the extension", ExtensionPort, ("switch.extension.ingress", "switch.extension.egress")),

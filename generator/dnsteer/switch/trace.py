@@ -11,6 +11,8 @@ _FLOW = re.compile(r"^\s*(\d+)\. (.*)$")
 _PRIORITY = re.compile(r"(?:, )?priority (\d+)")
 _COOKIE = re.compile(r", cookie (0x[0-9a-f]+)")
 _BRIDGE = re.compile(r'bridge\("(.*)"\)\Z')
+_NEXT_PASS = re.compile(r"recirc\(0x[0-9a-f]+\) - resume conntrack")
+"""The head of a further pass that is certain: the tracker has nothing of a packet that was not committed."""
 _END = ("Final flow: ", "Megaflow: ", "Datapath actions: ")
 ANY = "(any)"
 """The match of a flow that matches every packet."""
@@ -33,7 +35,7 @@ class TracedFlow:
 
 @dataclass(frozen=True)
 class Trace:
-    """A packet's path in one bridge; the first pass of one that recirculates.
+    """A packet's path in one bridge; of one that recirculates by a hash the passes before that.
 
     *final* are its fields, UNCHANGED where no flow changed it; *datapath* its actions. *onward* are the bridges that
     it goes on to by patch ports; *datapath* has their actions too.
@@ -46,7 +48,7 @@ class Trace:
 
     @property
     def recirculates(self) -> bool:
-        """Whether the datapath sends the packet through the tables once more, which is traced no further."""
+        """Whether the datapath sends the packet through the tables once more after what was traced."""
         return "recirc(" in self.datapath
 
     @property
@@ -61,6 +63,9 @@ def read_trace(text: str) -> Trace:
     ends: dict[str, str] = {}
     onward: list[str] = []
     for line in _of_first_bridge(text.splitlines(), onward):
+        if ends and _NEXT_PASS.match(line):
+            ends = {}
+            continue
         end = next((word for word in _END if line.startswith(word)), None)
         if end is not None:
             ends.setdefault(end, line.removeprefix(end).strip())
@@ -82,6 +87,8 @@ def _of_first_bridge(lines: Iterable[str], onward: list[str]) -> Iterator[str]:
     started, other = False, None  # type: bool, int | None
     for line in lines:
         text = line.strip()
+        if _NEXT_PASS.match(line):
+            started, other = False, None
         indent = len(line) - len(line.lstrip())
         if other is not None and not line.startswith(_END):
             level = not text or _FLOW.match(line) or _BRIDGE.match(text) or not text.strip("-")

@@ -20,7 +20,7 @@ from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
-    from dnsteer.spec.model.access import Access, AccessEntry
+    from dnsteer.spec.model.access import AccessEntry, AccessRules
     from dnsteer.spec.model.spec import Spec
     from dnsteer.tables.context import Context
 
@@ -52,7 +52,7 @@ class AccessList:
     title: str
     path: Path
     number: int
-    access: Access
+    access: AccessRules
     vips: tuple[str, ...] = ()
 
     @property
@@ -157,9 +157,9 @@ def _windows(ctx: Context, one: AccessList, title: Subject) -> Iterator[AccessWi
         if not one.applies_to(family):
             continue
         rules = rules_of(one, family, subjects)
-        for depth, (bits, flows) in enumerate(windows_of(rules, family, others), 1):
+        for depth, (bits, flows, entrances) in enumerate(windows_of(rules, family, others), 1):
             deeper = tuple(f._replace(subject=title) if f.verdict == "deeper" else f for f in flows)
-            yield AccessWindow(f"{table}{depth}", family, register, bits, deeper)
+            yield AccessWindow(f"{table}{depth}", family, register, bits, deeper, entrances)
 
 
 def _entry_subjects(ctx: Context, one: AccessList) -> dict[tuple[str, int], Subject]:

@@ -56,6 +56,8 @@ class AccessWindow:
     list: int
     bits: str
     flows: tuple[AccessFlow, ...]
+    entrances: int = 1
+    """How many prefixes lead here; all addresses, for a first window, are one."""
 
     @property
     def protocol(self) -> str:
@@ -76,8 +78,8 @@ def add_rule(rules: Rules, prefix: tuple[int, int], port: int, rule: AccessRule)
         there.setdefault(port, rule)
 
 
-def windows_of(rules: Rules, family: Family, others: AccessRule) -> Iterator[tuple[str, tuple[AccessFlow, ...]]]:
-    """Yield the bits and flows of each window of a list, the first windows first; *others*: what no entry matches."""
+def windows_of(rules: Rules, family: Family, others: AccessRule) -> Iterator[tuple[str, tuple[AccessFlow, ...], int]]:
+    """Yield the bits and flows of each window of a list, and how many prefixes lead to it. *others*: what none matches."""
     width = WIDTHS[family]
     root: _Verdicts = _updated({0: others}, rules.get((0, 0), {}))
     by_depth: dict[int, list[tuple[int, int]]] = {}
@@ -105,17 +107,8 @@ def windows_of(rules: Rules, family: Family, others: AccessRule) -> Iterator[tup
             flows.append(AccessFlow(verdicts[0].subject, _priority(whole) + _DEEPER, 0, match, "deeper"))
         field = "ip_src" if family == "ipv4" else "ipv6_src"
         bits = f"{field}[{width - whole}..{width - whole + WINDOW - 1}]" if by_depth else ""
-        yield bits, tuple(flows)
+        yield bits, tuple(flows), len(parents)
         parents = below
-
-
-def inner_prefixes(rules: Rules) -> int:
-    """How many prefixes lead to a next table, that of all addresses included: each has up to 256 megaflows below it."""
-    by_depth: dict[int, list[tuple[int, int]]] = {}
-    for length, value in rules:
-        if length:
-            by_depth.setdefault(-(-length // WINDOW), []).append((length, value))
-    return 1 + sum(len(_inner(by_depth, depth)) for depth in range(1, max(by_depth, default=1)))
 
 
 def _inner(by_depth: Mapping[int, list[tuple[int, int]]], depth: int) -> dict[int, None]:

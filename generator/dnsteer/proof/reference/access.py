@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from dnsteer.spec.model.access import Access
+from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.spec import Spec
 
 _Rules = dict[tuple[int, int], dict[int | None, str]]
 """Denials and admissions by the length of a prefix and its bits, then by port; None: all ports."""
 
 
-class AccessList:
+class PlainAccessList:
     """One list, which says of each client whether it may ask."""
 
-    def __init__(self, name: str, access: Access) -> None:
+    def __init__(self, name: str, access: AccessRules) -> None:
         self.name = name
         self.access = access
         self.is_closed = not access.deny and bool(access.allow)
@@ -42,12 +42,12 @@ class AccessReference:
     """The lists of a spec: a query must pass the switch's and that of its VIP."""
 
     def __init__(self, spec: Spec) -> None:
-        self.of_switch = AccessList("switch.access", spec.switch.access) if spec.switch.access else None
+        self.of_switch = PlainAccessList("switch.access", spec.switch.access) if spec.switch.access else None
         self.of_vips = {
-            name: AccessList(f"vips.{name}.access", vip.access) for name, vip in spec.vips.items() if vip.access
+            name: PlainAccessList(f"vips.{name}.access", vip.access) for name, vip in spec.vips.items() if vip.access
         }
 
-    def lists_of(self, vip: str) -> list[AccessList]:
+    def lists_of(self, vip: str) -> list[PlainAccessList]:
         """The lists that queries to a VIP must pass."""
         return [each for each in (self.of_switch, self.of_vips.get(vip)) if each is not None]
 

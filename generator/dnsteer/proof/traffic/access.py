@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dnsteer.proof.reference.access import AccessList
+from dnsteer.proof.reference.access import PlainAccessList
 from dnsteer.proof.reference.service import AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import evenly_spaced
@@ -36,7 +36,7 @@ def frames(senders: Senders) -> Iterator[Vector]:
                 yield from _edges(senders, one, service)
 
 
-def _edges(senders: Senders, one: AccessList, service: AddressService) -> Iterator[Vector]:
+def _edges(senders: Senders, one: PlainAccessList, service: AddressService) -> Iterator[Vector]:
     entries = [*(one.access.deny or ()), *(one.access.allow or ())]
     own = [entry for entry in entries if entry.prefix.version == service.version]
     seen: set[bytes] = set()

@@ -21,6 +21,8 @@ _NEIGHBOR_MACS = bytes.fromhex("02fcfe")
 
 _TRIED_PREFIXES = 64
 """Prefixes of a list in which a client is looked for that may ask."""
+_MANY = 64
+"""Clients of which each may ask, where a list allows many."""
 _SPREAD = 0x9E3779B97F4A7C15
 """An odd number: multiplying by it permutes the numbers of each width, and changes many bits at each step."""
 
@@ -127,6 +129,15 @@ class Senders:
                 if not denial(service.vip, found, service.port) and not self.clients.is_taken(found):
                     return found
         return client
+
+    def has_many_clients(self, service: AddressService) -> bool:
+        """Whether queries for a service can come from many clients: an access list may allow few."""
+        if not self.reference.access.lists_of(service.vip):
+            return True
+        others = Clients(self.spec)
+        tried = (others.next(service.version) for _ in range(_MANY))
+        found = {self._admitted(service, client, serial) for serial, client in tried}
+        return len(found) == _MANY
 
     def answer_headers(self, responder: Responder, sport: int) -> Headers:
         """An answer of a backend to a new client, by the gateway."""

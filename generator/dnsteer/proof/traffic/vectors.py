@@ -75,7 +75,8 @@ def _queries(senders: Senders, service: AddressService, number: int) -> Iterator
     predicted = service.selection.predicts_slot
     tries = 1 if predicted or service.selection.by_extension else HASH_TRIES
     slots = senders.coverage.slots[service.key]
-    group = unpredicted_slots.group_of(service) if unpredicted_slots.are_spread(service, len(slots)) else ""
+    spread = senders.has_many_clients(service)
+    group = unpredicted_slots.group_of(service) if spread and unpredicted_slots.are_spread(service, len(slots)) else ""
     for nth, slot in enumerate(slots):
         for attempt in range(tries):
             turn = number + nth * tries + attempt
@@ -90,7 +91,8 @@ def _queries(senders: Senders, service: AddressService, number: int) -> Iterator
             yield vector
             yield from unpredicted_slots.same_hash_query(senders, service, headers, turn, vector)
             yield from answer_to(senders, headers, service.protocol, vector, turn)
-    yield from unpredicted_slots.varied_queries(senders, service)
+    if spread:
+        yield from unpredicted_slots.varied_queries(senders, service)
 
 
 def _large_answers(senders: Senders, responder: Responder, number: int) -> Iterator[Vector]:

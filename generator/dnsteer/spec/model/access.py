@@ -101,7 +101,7 @@ def _file_name(value: Any) -> str:
 FileName = Annotated[str, BeforeValidator(_file_name), WithJsonSchema({"type": "string", "minLength": 1})]
 
 
-class Access(Part):
+class AccessRules(Part):
     """Whose queries are dropped. Of entries that match a query, the one with the longest prefix counts."""
 
     deny: list[Entry] | None = Field(

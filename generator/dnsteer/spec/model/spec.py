@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
-from dnsteer.spec.model.access import Access
+from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
@@ -301,7 +301,7 @@ class Switch(Part):
         description="BGP: `dnsteer agent` announces the VIPs while they work, and withdraws those that do not. Left out: it "
         "announces nothing.",
     )
-    access: Access | None = Field(
+    access: AccessRules | None = Field(
         default=None,
         description="Whose queries are dropped, for all VIPs. A query must pass this list and that of its VIP. Left out: "
         "nobody's.",
@@ -443,7 +443,7 @@ class Vip(Part):
         description="How `switch.announce` announces its addresses. `never`: not at all. Left out: without MED and "
         "communities.",
     )
-    access: Access | None = Field(
+    access: AccessRules | None = Field(
         default=None,
         description="Whose queries to it are dropped, besides those that `switch.access` denies. Left out: nobody's.",
     )
