@@ -130,7 +130,7 @@ def test_a_plan_is_no_larger_than_its_spec_says() -> None:
     for text in (TEXT, BACKUP, changed(("workers: 4", "workers: 64"), ("slots: 64", "slots: 256"), text=TEXT)):
         flows = len(flows_of(build_plan(load(text))))
         written = Spec.model_validate(parse_document("x", text).value)
-        assert flows - 60 <= size_of_spec(written).flows <= 2.2 * flows
+        assert flows - 70 <= size_of_spec(written).flows <= 2.2 * flows
         assert size_of_spec(load(text).spec).flows >= flows - 60
 
 
