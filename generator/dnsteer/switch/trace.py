@@ -78,7 +78,9 @@ def read_trace(text: str) -> Trace:
         elif flows and line.strip():
             flows[-1][1].append(line.strip())
     final, datapath = ends.get("Final flow: ", ""), ends.get("Datapath actions: ", "")
-    return Trace(tuple(flow for flow in map(_flow, flows) if not _passes(flow)), final, datapath, tuple(dict.fromkeys(onward)))
+    return Trace(
+        tuple(flow for flow in map(_flow, flows) if not _passes(flow)), final, datapath, tuple(dict.fromkeys(onward))
+    )
 
 
 def _of_first_bridge(lines: Iterable[str], onward: list[str]) -> Iterator[str]:
