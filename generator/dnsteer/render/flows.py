@@ -90,7 +90,7 @@ def render_table(
 
 def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, masks: MaskPolicy | None) -> str:
     rows = {name: plan.rows.of(kind) for name, kind in table.uses.items()}
-    return render_template(template, **rows, plan=plan, masks=masks, own=table.name, file=file, notes=notes)
+    return render_template(template, **rows, table=table, plan=plan, masks=masks, file=file, notes=notes)
 
 
 def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:

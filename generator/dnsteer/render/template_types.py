@@ -22,7 +22,7 @@ from jinja2.runtime import LoopContext
 from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.templates import environment, for_table, resolve, templates_dir, unwildcard
+from dnsteer.render.templates import environment, resolve, templates_dir, unwildcard
 from dnsteer.spec.errors import near
 from dnsteer.tables.order import TABLES
 from dnsteer.tables.table import Table, TemplateError
@@ -235,7 +235,7 @@ def _element(kind: Any, *, by_key: bool = False) -> Any:
     return parts[0] if issubclass(origin, tuple) and len(set(parts)) == 1 else UNKNOWN
 
 
-ALWAYS_GIVEN: dict[str, Any] = {"plan": Plan, "masks": MaskPolicy, "own": str, "file": str, "notes": bool}
+ALWAYS_GIVEN: dict[str, Any] = {"table": Table, "plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
 """What every template of flows is given besides its rows."""
 
 
@@ -248,7 +248,6 @@ def check_own_template_rows() -> None:
 def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = TABLES) -> None:
     """Raise TemplateError for what a template names and is not there, and for rows in `uses` that no template names."""
     folder = folder or templates_dir()
-    shared = set[str]()
     for table in tables:
         for name in table.uses:
             if name in ALWAYS_GIVEN:
@@ -258,16 +257,12 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
         rows = {name: list[kind] for name, kind in table.uses.items()}  # type: ignore[valid-type]
         if not (folder / table.template_file).exists():
             raise TemplateError(f"table {table.name} has no template {table.template_file}")
-        if table.template in shared:
-            continue  # read already: its rows are of the same types
-        shared |= {table.template} - {""}
         reader = TemplateReader(environment(), {**ALWAYS_GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
         for name in (table.template_file, f"groups/{table.name}.j2"):
             file = folder / name
             if file.exists():
                 try:
-                    source = for_table(file.read_text(), table)
-                    reader.read(environment().tree(resolve(source, f"{Path(name).parent}/{table.name}.j2")))
+                    reader.read(environment().tree(resolve(file.read_text(), name, own=table)))
                 except jinja2.TemplateSyntaxError as err:
                     raise TemplateError(f"{name}:{err.lineno}: {err.message}") from None
                 if reader.mistakes:

@@ -9,6 +9,7 @@ from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables import (
     access,
     access_lists,
+    address,
     admit,
     advertise,
     echo,
@@ -18,6 +19,7 @@ from dnsteer.tables import (
     fragment,
     ingress,
     neighbor,
+    port,
     protect,
     return_,
     slot,
@@ -29,7 +31,7 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
-    (protect.TABLE,),
+    (protect.TABLE, port.TABLE, *address.TABLES),
     (access.TABLE, *access_lists.SWITCH_TABLES[:9]),
     access_lists.SWITCH_TABLES[9:],
     access_lists.VIP_TABLES[:10],

@@ -128,7 +128,7 @@ class Table:
     rows: Callable[[Context], Iterable[object]] = no_rows
     registers: tuple[Register, ...] = ()
     template: str = ""
-    """The template that it shares with other tables; empty for one of its own name."""
+    """Name of its template where several tables share one; else the template has the table's own name."""
     is_wanted: Callable[[Rows], bool] = always
     """Whether it has flows, for a table that few specs need and that nothing leads to in others."""
     number: int = -1
@@ -137,7 +137,7 @@ class Table:
 
     @property
     def template_file(self) -> str:
-        """The name of its template, in the folder of templates."""
+        """Its template, below the folder of all templates."""
         return f"tables/{self.template or self.name}.j2"
 
     def __post_init__(self) -> None:
