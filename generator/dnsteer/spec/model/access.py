@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
@@ -16,6 +17,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAX_ENTRIES = 20_000
 """Most entries in all lists of a spec; VIPs that have the same list count once."""
 _EXPECTED = "a prefix such as 192.0.2.0/24 or 2001:db8::/32"
+_LENGTH = re.compile(r"(0|[1-9][0-9]{0,2})\Z")
 _KEYS = ("prefix", "port")
 
 
@@ -25,6 +27,9 @@ def parse_prefix(value: Any) -> Network:
         return value
     if not isinstance(value, str):
         raise wrong_value(_EXPECTED)
+    length = value.partition("/")[2]
+    if "/" in value and not _LENGTH.match(length):
+        raise wrong_value(_EXPECTED, _no_prefix(value))
     try:
         found = ipaddress.ip_network(value, strict=False)
     except ValueError:
