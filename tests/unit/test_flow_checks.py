@@ -99,13 +99,14 @@ def test_groups_are_one_line_each(
 
 
 def test_a_flow_refused_by_the_switch_is_explained() -> None:
-    flow = "ADD table:40 priority=100,reg0=0x1 cookie:0xd453 actions=group:99"
+    number = PIPELINE.tables["forward"].number
+    flow = f"ADD table:{number} priority=100,reg0=0x1 cookie:0xd453 actions=group:99"
     line = LINES[0].partition(" actions=")[0] + " actions=group:99"
     said = rejected(RejectedError("OFPBAC_BAD_OUT_GROUP", flow), [line])
     assert said.startswith(
         "tables/forward.j2: the private switch refuses a flow: OFPBAC_BAD_OUT_GROUP (it sends to a group that"
     )
-    of_ours = rejected(RejectedError("OFPBIC_BAD_TABLE_ID", f"ADD table:40 {LINES[0].rpartition(' ')[2]}"), LINES)
+    of_ours = rejected(RejectedError("OFPBIC_BAD_TABLE_ID", f"ADD table:{number} {LINES[0].rpartition(' ')[2]}"), LINES)
     assert of_ours.startswith(
         "tables/forward.j2:14: the private switch refuses a flow: OFPBIC_BAD_TABLE_ID (it leads back"
     )

@@ -268,11 +268,12 @@ def test_ports_are_read_with_odd_names_and_without_what_is_not_counted() -> None
 
 def test_drops_are_the_flows_without_a_way_out() -> None:
     head = " cookie=0xd453010000000000, duration=3.5s, table={}, n_packets={}, n_bytes={}, priority={} actions={}\n"
+    vip, egress = (PIPELINE.tables[name].number for name in ("vip", "egress"))
     text = (
         head.format(0, 1, 10, "10,ip", "move:NXM_OF_ETH_DST[]->NXM_NX_XXREG3[0..47]")
-        + head.format(10, 2, 20, "100,udp", "goto_table:20")
-        + head.format(60, 3, 30, "0", "drop")
-        + head.format(60, 4, 40, "5", "output:3")
+        + head.format(10, 2, 20, "100,udp", f"goto_table:{vip}")
+        + head.format(egress, 3, 30, "0", "drop")
+        + head.format(egress, 4, 40, "5", "output:3")
         + head.format(PIPELINE.tables["fragment"].number, 5, 50, "5,udp", "ct(table=55,nat)")
     )
     assert list(read_drops(text)) == [

@@ -36,6 +36,7 @@ from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table, TemplateError
 
 Order = tuple[tuple[Table, ...], ...]
+_NOW = {table.name: table.number for table in TABLES}
 TOY = Table("toy", "nothing", "sends everything on", ("queries",), {"miss": "All queries go on."}, miss="next")
 
 
@@ -262,11 +263,13 @@ def _no_table(templates: Path) -> None:
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "->@pool,", "->@backend,"),
-            r"tables/vip.j2:\d+: register @backend in table vip \(20\) is live from slot \(30\) to forward \(40\) only",
+            rf"tables/vip.j2:\d+: register @backend in table vip \({_NOW['vip']}\) is live from slot \({_NOW['slot']}\) to "
+            rf"forward \({_NOW['forward']}\) only",
         ),
         (
             lambda t: _edit(t / "tables" / "egress.j2", "@path=", "@side="),
-            r"tables/egress.j2:\d+: register @side in table egress \(60\) is live from ingress \(0\) to echo \(3\) only",
+            rf"tables/egress.j2:\d+: register @side in table egress \({_NOW['egress']}\) is live from ingress \(0\) to echo "
+            r"\(3\) only",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "@transport.udp", "@transport.sctp"),
@@ -278,7 +281,7 @@ def _no_table(templates: Path) -> None:
         ),
         (
             lambda t: _edit(t / "groups" / "slot.j2", "resubmit(,@next)", "resubmit(,@vip)"),
-            r"groups/slot.j2:\d+: table slot \(30\) cannot lead back to vip \(20\)",
+            rf"groups/slot.j2:\d+: table slot \({_NOW['slot']}\) cannot lead back to vip \({_NOW['vip']}\)",
         ),
         (
             lambda t: _edit(t / "tables" / "vip.j2", "goto_table:@next\n", "goto_table:30\n"),

@@ -10,6 +10,7 @@ import pytest
 
 from dnsteer.status.counters import BackendKey, Count, CountedService, Sample, parse_counters, take_round
 from dnsteer.status.rates import Rate, rates_between, total
+from dnsteer.tables.order import PIPELINE
 
 NS1, NS1_TCP, NS2 = (
     BackendKey(0xF5C1, 0xE352AE, "udp"),
@@ -17,15 +18,16 @@ NS1, NS1_TCP, NS2 = (
     BackendKey(0xF5C1, 0xC044AF, "udp"),
 )
 V6 = ip_address("2001:db8::53")
-DUMP = """\
+VIP, SLOT, FORWARD, EGRESS = (PIPELINE.tables[name].number for name in ("vip", "slot", "forward", "egress"))
+DUMP = f"""\
 OFPST_FLOW reply (OF1.5) (xid=0x2):
- cookie=0xd45305d5aae914da, duration=3.050s, table=20, n_packets=17, n_bytes=9, idle_age=0, priority=100,udp,nw_dst=192.0.2.53,tp_dst=53 actions=goto_table:30
- cookie=0xd453053fe6568ad1, duration=3.050s, table=20, n_packets=4, n_bytes=0, idle_age=3, priority=100,tcp6,ipv6_dst=2001:db8::53,tp_dst=853 actions=goto_table:30
- cookie=0xd453010000000000, duration=3.050s, table=20, n_packets=99, n_bytes=0, idle_age=0, priority=0 actions=drop
- cookie=0x5, duration=3.050s, table=20, n_packets=99, n_bytes=0, idle_age=0, priority=9,udp,nw_dst=192.0.2.53,tp_dst=54 actions=drop
- cookie=0xd45308e352aef5c1, duration=9s, table=40, n_packets=5, n_bytes=0, idle_age=0, priority=100,reg0=0xf5c1,reg2=0xe352ae,reg3=0x1,reg7=0x1 actions=goto_table:60
- cookie=0xd45308e352aef5c1, duration=9s, table=40, n_packets=2, n_bytes=0, idle_age=0, priority=100,ip,reg0=0xf5c1,reg2=0xe352ae,reg3=0x2,reg7=0x1 actions=goto_table:60
- cookie=0xd45308e352aef5c1, duration=9s, table=40, n_packets=3, n_bytes=0, idle_age=0, priority=100,ipv6,reg0=0xf5c1,reg2=0xe352ae,reg3=0x2,reg7=0x2 actions=goto_table:60
+ cookie=0xd45305d5aae914da, duration=3.050s, table={VIP}, n_packets=17, n_bytes=9, idle_age=0, priority=100,udp,nw_dst=192.0.2.53,tp_dst=53 actions=goto_table:{SLOT}
+ cookie=0xd453053fe6568ad1, duration=3.050s, table={VIP}, n_packets=4, n_bytes=0, idle_age=3, priority=100,tcp6,ipv6_dst=2001:db8::53,tp_dst=853 actions=goto_table:{SLOT}
+ cookie=0xd453010000000000, duration=3.050s, table={VIP}, n_packets=99, n_bytes=0, idle_age=0, priority=0 actions=drop
+ cookie=0x5, duration=3.050s, table={VIP}, n_packets=99, n_bytes=0, idle_age=0, priority=9,udp,nw_dst=192.0.2.53,tp_dst=54 actions=drop
+ cookie=0xd45308e352aef5c1, duration=9s, table={FORWARD}, n_packets=5, n_bytes=0, idle_age=0, priority=100,reg0=0xf5c1,reg2=0xe352ae,reg3=0x1,reg7=0x1 actions=goto_table:{EGRESS}
+ cookie=0xd45308e352aef5c1, duration=9s, table={FORWARD}, n_packets=2, n_bytes=0, idle_age=0, priority=100,ip,reg0=0xf5c1,reg2=0xe352ae,reg3=0x2,reg7=0x1 actions=goto_table:{EGRESS}
+ cookie=0xd45308e352aef5c1, duration=9s, table={FORWARD}, n_packets=3, n_bytes=0, idle_age=0, priority=100,ipv6,reg0=0xf5c1,reg2=0xe352ae,reg3=0x2,reg7=0x2 actions=goto_table:{EGRESS}
 """  # noqa: E501 - as printed
 
 
