@@ -55,7 +55,7 @@ class Campaign:
         self._program, self._order, self._say = program, random.Random(seed), say
         self.runs: list[dict[str, Any]] = []
         self.lists: list[dict[str, Any]] = []
-        """Seconds that loading and changing a list took."""
+        """Seconds from loading a list to the first answer, and of one more prefix."""
         self.left_out: list[str] = []
 
     def run(self) -> None:
@@ -83,16 +83,17 @@ class Campaign:
     def _started(self, peer: Peer, name: str, size: int) -> Iterator[None]:
         with ExitStack() as stack:
             stack.callback(peer.stop)
+            peer.prepare()
             began = time.monotonic()
-            peer.start(denied_prefixes(size))
-            load = time.monotonic() - began
+            peer.load(denied_prefixes(size))
             wait_for_answer(FAMILIES[self._wanted.family].vip)
+            load = time.monotonic() - began
             yield
             if size:  # after the runs, which are with the list as it was asked for
                 began = time.monotonic()
                 peer.deny(_ADDED)
                 took = time.monotonic() - began
-                self.lists.append({"peer": name, "list": size, "start_s": round(load, 3), "change_s": round(took, 3)})
+                self.lists.append({"peer": name, "list": size, "load_s": round(load, 3), "change_s": round(took, 3)})
 
     def _measured(self, server: str, peer: Peer | None, kind: str) -> dict[str, Any]:
         """One load, with junk unless its *kind* is none; of *peer* what it keeps afterwards."""
@@ -142,11 +143,11 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def changes(lists: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Spreads of the seconds that starting with a list and changing it took, of each peer with each list."""
+    """Spreads of the seconds that loading a list and one more prefix took, of each peer with each list."""
     out = []
     for peer, size in dict.fromkeys((row["peer"], row["list"]) for row in lists):
         those = [row for row in lists if (row["peer"], row["list"]) == (peer, size)]
         out.append(
-            {"peer": peer, "list": size} | {name: spread([r[name] for r in those]) for name in ("start_s", "change_s")}
+            {"peer": peer, "list": size} | {name: spread([r[name] for r in those]) for name in ("load_s", "change_s")}
         )
     return out

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.agent import dnsdist
-from bench.hosts import Process, SwitchHost, inside, space
+from bench.hosts import Process, SwitchHost, decoded, inside, space
 from bench.rig.junk import DENIED_24
 from bench.rig.network import (
     BALANCER_MAC,
@@ -34,7 +34,7 @@ from dnsteer.switch.tools import ovs_version
 _BALANCER = "balancer"
 SLOTS = 64
 _LONGEST = 120.0
-"""Seconds that loading a list may take."""
+"""Seconds that loading or changing a list may take."""
 
 
 def denied_prefixes(count: int) -> list[str]:
@@ -86,7 +86,7 @@ switch:
 
 
 class Peer:
-    """Something that balances. `start` puts it into the balancer's namespace, `stop` takes it out."""
+    """Something that balances: `prepare` and `load` put it into the balancer's namespace, `stop` takes it out."""
 
     programs: tuple[str, ...] = ()
     """What must be installed."""
@@ -96,8 +96,11 @@ class Peer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def start(self, denied: Sequence[str]) -> None:
-        """Set it up."""
+    def prepare(self) -> None:
+        """Set up what the list of denied prefixes has nothing to do with."""
+
+    def load(self, denied: Sequence[str]) -> None:
+        """Start it, or load its rules. It may take until the first answer to finish that."""
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -127,16 +130,19 @@ class Dnsteer(Peer):
     lists = False
     _host: SwitchHost | None = None
 
-    def start(self, denied: Sequence[str]) -> None:
+    def load(self, denied: Sequence[str]) -> None:
         """Start a switch, and apply the spec."""
         self._host = SwitchHost(_BALANCER, Path(tempfile.mkdtemp(dir=self.folder)))
         self._host.start_switch(spec_text(denied))
 
     def stop(self) -> None:
-        """End the switch."""
+        """End the switch, and remove its devices, which outlive it."""
         if self._host is not None:
             self._host.stop()
             self._host = None
+        for device in (found["ifname"] for found in decoded(inside(_BALANCER, "ip", "-j", "link"))):
+            if device not in ("lo", UPLINK, *PORTS):
+                inside(_BALANCER, "ip", "link", "delete", device)
 
     def forget(self) -> None:
         """Remove all megaflows."""
@@ -165,8 +171,8 @@ class KernelPeer(Peer):
     owns_vip = False
     """Whether the VIP is an address of the machine, for a program. The kernel refuses packets from others with it."""
 
-    def start(self, denied: Sequence[str]) -> None:
-        """Give the kernel the balancer's addresses, then load the rules."""
+    def prepare(self) -> None:
+        """Give the kernel the balancer's addresses and routes."""
         devices = (UPLINK, *PORTS)
         inside(_BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
         for device in devices:
@@ -184,7 +190,6 @@ class KernelPeer(Peer):
             neighbour(_BALANCER, f.client, UPLINK, CLIENT_MAC)
             for n, server in enumerate(f.servers, 1):
                 neighbour(_BALANCER, server, PORTS[n - 1], server_mac(n))
-        self.load(denied)
 
     def stop(self) -> None:
         """Take rules and addresses away."""
@@ -198,10 +203,6 @@ class KernelPeer(Peer):
         for device in (UPLINK, *PORTS):
             inside(_BALANCER, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
         inside(_BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
-
-    def load(self, denied: Sequence[str]) -> None:
-        """Load its rules."""
-        raise NotImplementedError
 
     def unload(self) -> None:
         """Remove its rules."""
@@ -219,7 +220,7 @@ class Nftables(KernelPeer):
 
     def load(self, denied: Sequence[str]) -> None:
         """Load the ruleset."""
-        inside_stdin(["nft", "-f", "-"], self.ruleset(denied))
+        at_balancer(["nft", "-f", "-"], self.ruleset(denied))
 
     def unload(self) -> None:
         """Remove all rules."""
@@ -227,7 +228,7 @@ class Nftables(KernelPeer):
 
     def deny(self, prefix: str) -> None:
         """Add an element to the set."""
-        inside(_BALANCER, "nft", "add", "element", "inet", "rig", "denied", f"{{ {prefix} }}")
+        at_balancer(["nft", "add", "element", "inet", "rig", "denied", f"{{ {prefix} }}"])
 
     def version(self) -> str:
         """That of nft."""
@@ -307,18 +308,18 @@ class Iptables(KernelPeer):
         """Load the rules of both families."""
         for version in FAMILIES:
             text = self.rules(version, denied if version == 4 else ())
-            inside_stdin([self._program(version, "-restore")], text)
+            at_balancer([self._program(version, "-restore")], text)
 
     def unload(self) -> None:
         """Remove all rules."""
         empty = "".join(f"*{table}\nCOMMIT\n" for table in ("raw", "nat"))
         for version in FAMILIES:
-            inside_stdin([self._program(version, "-restore")], empty)
+            at_balancer([self._program(version, "-restore")], empty)
         forget_connections()
 
     def deny(self, prefix: str) -> None:
         """Add a rule."""
-        inside(_BALANCER, self._program(4), "-t", "raw", "-A", "PREROUTING", "-s", prefix, "-j", "DROP")
+        at_balancer([self._program(4), "-t", "raw", "-A", "PREROUTING", "-s", prefix, "-j", "DROP"])
 
     def forget(self) -> None:
         """Remove all connections."""
@@ -390,7 +391,7 @@ class Dnsdist(KernelPeer):
     def deny(self, prefix: str) -> None:
         """Make the rule anew, as it holds a copy of its prefixes."""
         command = f'denied:addMask("{prefix}") {self._DENY}'
-        inside(_BALANCER, "dnsdist", "--config", str(self._config), "-c", self._CONSOLE, "-e", command)
+        at_balancer(["dnsdist", "--config", str(self._config), "-c", self._CONSOLE, "-e", command])
 
     def version(self) -> str:
         """That of dnsdist."""
@@ -401,9 +402,9 @@ class Dnsdist(KernelPeer):
         return self.folder / "dnsdist.conf"
 
 
-def inside_stdin(argv: Sequence[str], text: str) -> None:
-    """Run something at the balancer with a text as its input. Raises LabCommandError."""
-    run(netns_exec(space(_BALANCER), list(argv)), stdin=text, timeout=_LONGEST)
+def at_balancer(argv: Sequence[str], text: str = "") -> str:
+    """Run something at the balancer with a text as its input. Raises LabCommandError, also after two minutes."""
+    return run(netns_exec(space(_BALANCER), list(argv)), stdin=text, timeout=_LONGEST)
 
 
 def connections() -> dict[str, int]:
