@@ -131,7 +131,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for key in keys:
         those = [r for r in runs if (r["peer"], r["list"], r["junk"]) == key]
         row: dict[str, Any] = dict(zip(("peer", "list", "junk"), key, strict=True))
-        for name in ("qps", "lost", "latency_ms", "machine", "megaflows", "connections"):
+        for name in ("qps", "lost", "latency_ms", "machine", "megaflows", "upcalls", "connections"):
             if name in those[0]:
                 row[name] = spread([r[name] for r in those])
         row["of_control"] = spread([round(r["qps"] / max(1, r["control"]["qps"]), 4) for r in those])

@@ -126,9 +126,11 @@ class Peer:
 class Dnsteer(Peer):
     """dnsteer: NAT without state by slots of source ports, on Open vSwitch's userspace datapath."""
 
-    programs = ("ovs-vswitchd", "ovsdb-server")
+    programs: tuple[str, ...] = ("ovs-vswitchd", "ovsdb-server")
     lists = False
     _host: SwitchHost | None = None
+    _missed, _lost = 0, 0
+    """Upcalls of earlier runs, and those of them that found no place."""
 
     def load(self, denied: Sequence[str]) -> None:
         """Start a switch, and apply the spec."""
@@ -140,6 +142,7 @@ class Dnsteer(Peer):
         if self._host is not None:
             self._host.stop()
             self._host = None
+            self._missed, self._lost = 0, 0
         for device in (found["ifname"] for found in decoded(inside(_BALANCER, "ip", "-j", "link"))):
             if device not in ("lo", UPLINK, *PORTS):
                 inside(_BALANCER, "ip", "link", "delete", device)
@@ -147,17 +150,26 @@ class Dnsteer(Peer):
     def forget(self) -> None:
         """Remove all megaflows."""
         self._appctl("revalidator/purge")
+        self._missed, self._lost = self._upcalls()
 
     def state(self) -> dict[str, int]:
-        """Megaflows, and how many the switch allows itself now."""
+        """Megaflows, how many the switch allows itself now, and the upcalls of this run."""
+        missed, lost = self._upcalls()
         found = re.search(r"flows *: \(current (\d+)\).*\(limit (\d+)\)", self._appctl("upcall/show"))
         if found is None:
             raise RuntimeError("upcall/show says nothing of flows")
-        return {"megaflows": int(found[1]), "flow_limit": int(found[2])}
+        upcalls = {"upcalls": missed - self._missed, "upcalls_lost": lost - self._lost}
+        return {"megaflows": int(found[1]), "flow_limit": int(found[2]), **upcalls}
 
     def version(self) -> str:
         """That of Open vSwitch."""
         return f"Open vSwitch {ovs_version()}"
+
+    def _upcalls(self) -> tuple[int, int]:
+        found = re.search(r"missed:(\d+) lost:(\d+)", self._appctl("dpctl/show"))
+        if found is None:
+            raise RuntimeError("dpctl/show says nothing of lookups")
+        return int(found[1]), int(found[2])
 
     def _appctl(self, *words: str) -> str:
         assert self._host is not None
@@ -216,7 +228,7 @@ def _no_dad(version: int) -> str:
 class Nftables(KernelPeer):
     """nftables that rewrites addresses without state, by a hash of client address and port, denied prefixes in a set."""
 
-    programs = ("nft",)
+    programs: tuple[str, ...] = ("nft",)
 
     def load(self, denied: Sequence[str]) -> None:
         """Load the ruleset."""
@@ -264,7 +276,7 @@ class Nftables(KernelPeer):
 class NftablesDnat(Nftables):
     """nftables with `dnat`: connection tracking keeps the server of each client's address and port."""
 
-    programs = ("nft", "conntrack")
+    programs: tuple[str, ...] = ("nft", "conntrack")
 
     def stateless(self) -> str:
         """Nothing: connection tracking does it."""
@@ -302,7 +314,7 @@ class Iptables(KernelPeer):
 
     kind = ""
     """What the names of its programs end with."""
-    programs = ("iptables", "ip6tables", "conntrack")
+    programs: tuple[str, ...] = ("iptables", "ip6tables", "conntrack")
 
     def load(self, denied: Sequence[str]) -> None:
         """Load the rules of both families."""
@@ -352,7 +364,7 @@ class IptablesLegacy(Iptables):
     """The same with the kernel's own iptables and not nftables behind them."""
 
     kind = "-legacy"
-    programs = ("iptables-legacy", "ip6tables-legacy", "conntrack")
+    programs: tuple[str, ...] = ("iptables-legacy", "ip6tables-legacy", "conntrack")
 
 
 def _turn(of: int) -> str:
@@ -364,7 +376,7 @@ class Dnsdist(KernelPeer):
     """dnsdist with its defaults, so one thread for UDP, and the denied prefixes in one group."""
 
     owns_vip = True
-    programs = ("dnsdist",)
+    programs: tuple[str, ...] = ("dnsdist",)
     _CONSOLE = "127.0.0.1:5199"
     _KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
     _DENY = "clearRules() addAction(NetmaskGroupRule(denied), DropAction())"
