@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.agent.usage import Usage
 from bench.events import spread
 from bench.machine import idle_seconds
 from bench.rig.junk import KINDS, Sender
@@ -100,6 +101,8 @@ class Campaign:
         wanted = self._wanted
         if peer is not None:
             peer.forget()
+        pid = peer.pid() if peer is not None else None
+        usage = Usage(pid) if pid is not None else None
         before, idle = dropped(), idle_seconds()
         began = time.monotonic()
         with ExitStack() as stack:
@@ -117,6 +120,8 @@ class Campaign:
         took = time.monotonic() - began
         if peer is not None:
             found |= peer.state()
+        if usage is not None:
+            found["cpu_share"] = usage.figures()["cpu_share"]
         found["machine"] = round(1 - (idle_seconds() - idle) / took / (os.cpu_count() or 1), 3)
         return found
 
@@ -131,7 +136,17 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for key in keys:
         those = [r for r in runs if (r["peer"], r["list"], r["junk"]) == key]
         row: dict[str, Any] = dict(zip(("peer", "list", "junk"), key, strict=True))
-        for name in ("qps", "lost", "latency_ms", "machine", "megaflows", "upcalls", "connections"):
+        for name in (
+            "qps",
+            "lost",
+            "latency_ms",
+            "machine",
+            "cpu_share",
+            "megaflows",
+            "upcalls",
+            "unread",
+            "connections",
+        ):
             if name in those[0]:
                 row[name] = spread([r[name] for r in those])
         row["of_control"] = spread([round(r["qps"] / max(1, r["control"]["qps"]), 4) for r in those])

@@ -12,9 +12,11 @@ import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bench.agent import dnsdist
+from bench.agent.usage import dropped_of
 from bench.hosts import Process, SwitchHost, decoded, inside, space
 from bench.rig.junk import DENIED_24
 from bench.rig.network import (
@@ -118,6 +120,10 @@ class Peer:
         """How much it keeps of the packets that came."""
         return {}
 
+    def pid(self) -> int | None:
+        """The program that forwards, where it is not the kernel."""
+        return None
+
     def version(self) -> str:
         """What is installed."""
         raise NotImplementedError
@@ -129,8 +135,8 @@ class Dnsteer(Peer):
     programs: tuple[str, ...] = ("ovs-vswitchd", "ovsdb-server")
     lists = False
     _host: SwitchHost | None = None
-    _missed, _lost = 0, 0
-    """Upcalls of earlier runs, and those of them that found no place."""
+    _before: Mapping[str, int] = MappingProxyType({})
+    """Counters at the begin of a run."""
 
     def load(self, denied: Sequence[str]) -> None:
         """Start a switch, and apply the spec."""
@@ -142,7 +148,7 @@ class Dnsteer(Peer):
         if self._host is not None:
             self._host.stop()
             self._host = None
-            self._missed, self._lost = 0, 0
+            self._before = {}
         for device in (found["ifname"] for found in decoded(inside(_BALANCER, "ip", "-j", "link"))):
             if device not in ("lo", UPLINK, *PORTS):
                 inside(_BALANCER, "ip", "link", "delete", device)
@@ -150,26 +156,34 @@ class Dnsteer(Peer):
     def forget(self) -> None:
         """Remove all megaflows."""
         self._appctl("revalidator/purge")
-        self._missed, self._lost = self._upcalls()
+        self._before = self._counters()
 
     def state(self) -> dict[str, int]:
-        """Megaflows, how many the switch allows itself now, and the upcalls of this run."""
-        missed, lost = self._upcalls()
+        """Megaflows, how many the switch allows itself now, and of this run upcalls, and frames that it had no time for.
+
+        Those are dropped by the kernel at the sockets from which the switch reads, before any flow.
+        """
         found = re.search(r"flows *: \(current (\d+)\).*\(limit (\d+)\)", self._appctl("upcall/show"))
         if found is None:
             raise RuntimeError("upcall/show says nothing of flows")
-        upcalls = {"upcalls": missed - self._missed, "upcalls_lost": lost - self._lost}
-        return {"megaflows": int(found[1]), "flow_limit": int(found[2]), **upcalls}
+        grown = {name: count - self._before.get(name, 0) for name, count in self._counters().items()}
+        return {"megaflows": int(found[1]), "flow_limit": int(found[2]), **grown}
+
+    def pid(self) -> int | None:
+        """That of ovs-vswitchd."""
+        running = self._host.vswitchd.running if self._host is not None else None
+        return running.pid if running is not None else None
 
     def version(self) -> str:
         """That of Open vSwitch."""
         return f"Open vSwitch {ovs_version()}"
 
-    def _upcalls(self) -> tuple[int, int]:
+    def _counters(self) -> dict[str, int]:
         found = re.search(r"missed:(\d+) lost:(\d+)", self._appctl("dpctl/show"))
         if found is None:
             raise RuntimeError("dpctl/show says nothing of lookups")
-        return int(found[1]), int(found[2])
+        unread = dropped_of(inside(_BALANCER, "ss", "-0", "-a", "-m"))
+        return {"upcalls": int(found[1]), "upcalls_lost": int(found[2]), "unread": unread}
 
     def _appctl(self, *words: str) -> str:
         assert self._host is not None
@@ -404,6 +418,11 @@ class Dnsdist(KernelPeer):
         """Make the rule anew, as it holds a copy of its prefixes."""
         command = f'denied:addMask("{prefix}") {self._DENY}'
         at_balancer(["dnsdist", "--config", str(self._config), "-c", self._CONSOLE, "-e", command])
+
+    def pid(self) -> int | None:
+        """That of dnsdist."""
+        running = self._process.running if self._process is not None else None
+        return running.pid if running is not None else None
 
     def version(self) -> str:
         """That of dnsdist."""

@@ -84,7 +84,8 @@ def test_a_campaign_measures_junk_beside_controls(network: Network, tmp_path: Pa
     for row in rows.values():
         assert row["control"]["qps"]["median"] > 250 and row["of_control"]["median"] > 0.5, row
     junk = rows["dnsteer", 0, "destinations"]
-    assert junk["junk_pps"]["median"] > 500
+    assert junk["junk_pps"]["median"] > 500 and junk["upcalls"]["max"] >= junk["megaflows"]["max"] > 0
+    assert 0 < junk["cpu_share"]["median"] < 4 and junk["unread"]["min"] >= 0
     # One megaflow a destination; where the tables bound that, fewer, but more than queries alone.
     assert junk["megaflows"]["max"] > rows["dnsteer", 0, NONE]["megaflows"]["max"] + 100
     if "nftables" in peers:
