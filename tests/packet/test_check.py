@@ -129,7 +129,7 @@ BREAKS = {
     ),
     "queries are let in at a backend's port": (
         "own-ports",
-        lambda f: f.match == f"in_port=vf0{_UNTAGGED},dl_dst=02:00:00:00:00:52",
+        lambda f: f.match == f"ip,in_port=vf0{_UNTAGGED},dl_dst=02:00:00:00:00:52",
         lambda f: replace(f, match="in_port=vf0", actions=f"set_field:0x1->reg4,goto_table:{NUMBER['protect']}"),
     ),
     "answers leave by the wrong MAC": (
@@ -139,8 +139,8 @@ BREAKS = {
     ),
     "ports are told apart by their low bits alone": (
         "quickstart",
-        lambda f: f.table in _tables("vip") and f.match == "udp,nw_dst=192.0.2.53,tp_dst=53",
-        lambda f: replace(f, match="udp,nw_dst=192.0.2.53,tp_dst=0x35/0xfff"),
+        lambda f: f.match in ("udp,tp_dst=53", "udp,nw_dst=192.0.2.53,tp_dst=53"),
+        lambda f: replace(f, match=f.match.replace("tp_dst=53", "tp_dst=0x35/0xff")),
     ),
     "what the connection tracker did not translate goes on": (
         "one-armed-nat",
@@ -165,13 +165,15 @@ BREAKS = {
         "authoritative",
         lambda f: (
             (f.table in _tables("slot") and "reg8=" in f.match)
-            or f.match == f"in_port=p0{_UNTAGGED},dl_dst=02:00:00:00:00:53"
+            or f.match == f"ip,in_port=p0{_UNTAGGED},dl_dst=02:00:00:00:00:53"
         ),
         lambda f: (
             replace(f, match=f.match.replace(",reg4=0x3", ""))
             if "reg8=" in f.match
             else replace(
-                f, match="udp," + f.match, actions="move:NXM_OF_UDP_SRC[4..15]->NXM_NX_REG8[0..11]," + f.actions
+                f,
+                match=f"udp{f.match.removeprefix('ip')}",
+                actions="move:NXM_OF_UDP_SRC[4..15]->NXM_NX_REG8[0..11]," + f.actions,
             )
         ),
     ),
@@ -202,8 +204,23 @@ BREAKS = {
     ),
     "unknown ports are let through": (
         "quickstart",
-        lambda f: f.table in _tables("vip") and f.match == "udp,nw_dst=192.0.2.53,tp_dst=53",
-        lambda f: replace(f, match="udp,nw_dst=192.0.2.53"),
+        lambda f: f.table in _tables("protect", "port", "vip") and f.match.startswith("udp,") and "tp_dst=" in f.match,
+        lambda f: replace(f, match=f.match.partition(",tp_dst=")[0]),
+    ),
+    "a window has other bits than the VIP": (
+        "quickstart",
+        lambda f: f.table in _tables("address3") and f.match == "ipv6,ipv6_dst=2001:db8::/92",
+        lambda f: replace(f, match="ipv6,ipv6_dst=2001:db8::10:0:0/92"),
+    ),
+    "addresses beside a VIP are let through": (
+        "quickstart",
+        lambda f: f.table in _tables("address7", "vip") and "2001:db8::53" in f.match,
+        lambda f: replace(f, match=f.match.replace("2001:db8::53", "2001:db8::/119")),
+    ),
+    "a router's packets are taken for answers": (
+        "one-armed-nat",
+        lambda f: f.table in _tables("return") and "dl_src=" in f.match,
+        None,
     ),
 }
 
