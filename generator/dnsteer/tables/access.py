@@ -199,7 +199,7 @@ TABLE = Table(
     uses={"listed": ListedServiceRow, "probes": ProbeRow},
     rows=rows,
     registers=(
-        Register("list", 1, "number of the access list of the VIP; 0: none", "admit"),
-        Register("dport", 2, "destination port, where a list tells ports apart", "admit"),
+        Register("list", 10, "number of the access list of the VIP; 0: none", "admit"),
+        Register("dport", 11, "destination port, where a list tells ports apart", "admit"),
     ),
 )

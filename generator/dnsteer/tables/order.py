@@ -31,19 +31,20 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
-    (protect.TABLE, port.TABLE, *address.TABLES),
-    (access.TABLE, *access_lists.SWITCH_TABLES[:9]),
-    access_lists.SWITCH_TABLES[9:],
-    access_lists.VIP_TABLES[:10],
-    (*access_lists.VIP_TABLES[10:], admit.TABLE),
+    (protect.TABLE, port.TABLE, *address.TABLES, access.TABLE),
     (vip.TABLE,),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),
     (egress.TABLE, state.TABLE),
+    access_lists.SWITCH_TABLES[:10],
+    access_lists.SWITCH_TABLES[10:],
+    access_lists.VIP_TABLES[:10],
+    (*access_lists.VIP_TABLES[10:], admit.TABLE),
 )
 """The tables in the order in which packets pass them, in stages of ten numbers: the first begins at 0, the second at 10.
-A table that is added at the end of a stage takes the next number of the stage and renumbers no other table."""
+A table that is added at the end of a stage takes the next number of the stage and renumbers no other table.
+What packets pass before they begin again at an earlier table, in a second pass, stands at the end."""
 _STAGE = 10
 """Numbers of a stage."""
 _END = 240

@@ -10,6 +10,7 @@ of ports; on a miss there, only the bits needed to distinguish the packet from a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks,
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
 
+_AGAIN = re.compile(r"\bct\((?:[^()]*,)?table=(\d+)")
 _MANY = 4096
 """If a table has more addresses than this, every prefix length is assumed possible."""
 Rule = tuple[Match, int, str]
@@ -228,6 +230,8 @@ class Lookups:
         self._live: dict[int, frozenset[str]] = {}
         for number in sorted(self._tables, reverse=True):
             live |= self._tables[number].matched
+            for back in {int(found[1]) for flow in by_table[number] if (found := _AGAIN.search(flow.actions))}:
+                live |= {name for n, table in self._tables.items() if n >= back for name in table.matched}
             self._live[number] = frozenset(live)
         self._found: dict[tuple[int, frozenset[tuple[str, FieldBits]]], Outcomes] = {}
 
