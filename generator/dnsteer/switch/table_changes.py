@@ -16,7 +16,10 @@ from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
 
 _NUMBERS = frozenset(table.number for table in PIPELINE.tables.values())
-_WAY_BACK = frozenset(table.number for table in PIPELINE.passed_by("answers", "fragments"))
+_BEHIND = frozenset(
+    table.number for table in (*PIPELINE.passed_by("answers", "fragments"), PIPELINE.tables["selection"])
+)
+"""Tables that packets in flight may still need: answers, and queries between two passes."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class TableChanges:
         """Split into what can be done at once, and what must wait for answers in flight.
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
+        Where a pool goes from two passes to one, datapath flows of the first pass last until they are looked at again.
         Tables that are renumbered leave their flows behind: nothing leads there, but the connection tracker may still give
         packets back to such a number. Where another table has the number now, they would take its packets.
         """
@@ -53,7 +57,7 @@ class TableChanges:
         return rest, TableChanges((), (), later, (), (), (), renumbered=self.renumbered)
 
     def _waits(self, flow: Flow) -> bool:
-        return flow.table not in _NUMBERS or (flow.table in _WAY_BACK and not self.renumbered)
+        return flow.table not in _NUMBERS or (flow.table in _BEHIND and not self.renumbered)
 
     def bundle(self) -> list[str]:
         """Return the bundle's lines. Groups are added before flows that use them, and removed after.

@@ -16,7 +16,9 @@ from dnsteer.tables import (
     ingress,
     neighbor,
     protect,
+    recirculate,
     return_,
+    selection,
     slot,
     state,
     vip,
@@ -27,7 +29,7 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE,),
-    (vip.TABLE,),
+    (vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),
