@@ -176,7 +176,7 @@ def slot_count(spec: Spec, pool: Pool) -> int:
         return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
     if pool.selection is not Selection.SOURCE_PORT or pool.passes == 2:
         return SOURCE_PORT_SLOTS
-    services = _services_of(spec, pool)
+    services = services_of_pool(spec, pool)
     slots = next((few for few, above in reversed(FEWER_SLOTS) if services > above), SOURCE_PORT_SLOTS)
     least = 1 << (SLOTS_OF_BACKEND * len(pool.backends) - 1).bit_length()
     return min(SOURCE_PORT_SLOTS, max(slots, least))
@@ -195,7 +195,7 @@ _last = _SharedPools({}, {}, {})
 """What was counted last: each of many VIPs asks for the number of slots of its pool."""
 
 
-def _services_of(spec: Spec, pool: Pool) -> int:
+def services_of_pool(spec: Spec, pool: Pool) -> int:
     """How many services, addresses times protocols and ports, share a pool of the spec. KeyError: it is not of the spec."""
     global _last
     shared = _last

@@ -50,9 +50,9 @@ TABLE = Table(
     traffic=("second_pass",),
     drops="no second pass",
     flows={
-        "ip": "`passes: 2`: the connection tracker, which keeps nothing, gives the packet back to the next table. The scratch "
-        "registers, which may hold what tells VIPs apart, are cleared. With NAT the destination becomes an address of the "
-        "pool, the same for all VIPs, since the second pass matches it.",
+        "ip": "`passes: 2`: the connection tracker, which keeps nothing, gives the packet back to the next table. The "
+        "scratch registers, which may hold what tells VIPs apart, are cleared. With NAT the destination becomes an "
+        "address of the pool, the same for all VIPs, since the second pass matches it.",
         "ipv6": "The same for IPv6.",
     },
     uses={"recirculations": RecirculateRow},

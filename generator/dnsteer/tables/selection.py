@@ -41,8 +41,8 @@ TABLE = Table(
     traffic=("second_pass",),
     drops="no slot",
     flows={
-        "udp": "The second pass: the slot is bits of the source port, as in `vip` where there is one pass. Nothing of the VIP "
-        "is matched.",
+        "udp": "The second pass: the slot is bits of the source port, as in `vip` where there is one pass. "
+        "Nothing of the VIP is matched.",
         "tcp": "The same for TCP.",
         "udp6": "The same for IPv6.",
         "tcp6": "The same for TCP over IPv6.",

@@ -44,7 +44,8 @@ Traffic = Literal[
     "neighbors", "echo", "queries", "second_pass", "to_extension", "from_extension", "answers", "fragments"
 ]
 """The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend, in
-pools of two passes once their pool is known, and to the extension; packets that the extension returns; answers; fragments of answers, after the connection tracker."""
+the second pass of those that have two, and to the extension; packets that the extension returns; answers; fragments of
+answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]
 """What other modules look for in a table: the addresses that the switch answers for; the services of VIPs; the slots of

@@ -81,7 +81,7 @@ def slot_bits(spec: Spec, pool: Pool) -> int:
 TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
-    does="sets pool, forwarding mode and, with selection source-port in one pass, the slot; sends services of the extension to it",
+    does="sets pool, forwarding mode and, in one pass by the source port, the slot; sends services of the extension to it",
     traffic=("queries",),
     holds="services",
     drops="no such service",
