@@ -167,7 +167,17 @@ def _slots(value: Any) -> int | None:
 Slots = Annotated[
     int | None,
     BeforeValidator(_slots),
-    WithJsonSchema({"enum": [*(1 << n for n in range(MIN_SLOTS.bit_length() - 1, MAX_SLOTS.bit_length())), AUTO]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {
+                    "type": "integer",
+                    "enum": [1 << n for n in range(MIN_SLOTS.bit_length() - 1, MAX_SLOTS.bit_length())],
+                },
+                {"type": "string", "enum": [AUTO]},
+            ]
+        }
+    ),
 ]
 
 
@@ -177,7 +187,11 @@ def _passes(value: Any) -> int | str:
     raise wrong_value(f"1, 2 or {AUTO}", number_hint(value))
 
 
-Passes = Annotated[Literal[1, 2, "auto"], BeforeValidator(_passes), WithJsonSchema({"enum": [1, 2, AUTO]})]
+Passes = Annotated[
+    Literal[1, 2, "auto"],
+    BeforeValidator(_passes),
+    WithJsonSchema({"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": [AUTO]}]}),
+]
 MAX_RULES = 100_000_000
 
 SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
