@@ -56,7 +56,17 @@ _IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps
 """Keys that change no flow."""
 _AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_LATER_SWITCH_KEYS = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair", "rules")
+_LATER_SWITCH_KEYS = (
+    "routed",
+    "probe",
+    "repair",
+    "console",
+    "gratuitous",
+    "announce",
+    "datapath_type",
+    "pair",
+    "rules",
+)
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_POOL_KEYS = ("passes",)
 _AGENT_VIP_KEYS = ("announce",)
