@@ -84,7 +84,10 @@ def test_the_hardware_tables_are_as_large_as_the_plan_needs() -> None:
 def test_limits_follow_the_number_of_rules() -> None:
     assert settings(DOCA)["flow-limit"] == "200000"
     assert settings(DOCA)["max-revalidator"] == "2000"
-    large = (("slots: 128", "slots: 4096"), ("198.51.100.53", ", ".join(f"198.51.100.{n}" for n in range(1, 7))))
+    large = (
+        ("slots: 128", "slots: 4096\n    passes: 1"),
+        ("198.51.100.53", ", ".join(f"198.51.100.{n}" for n in range(1, 7))),
+    )
     # 18 services of 4096 slots at 2 uplinks, and their answers.
     with_many = settings(DOCA, *large, (", forwarding: nat", ""))
     assert (with_many["flow-limit"], with_many["max-revalidator"]) == ("300000", "5000")
