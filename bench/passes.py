@@ -2,7 +2,7 @@
 """Datapath flows that queries to 1,000 VIPs of one pool make, in one pass and in two, beside those computed. Prints JSON.
 
 The VIPs are of both families, with DNS over UDP and TCP and direct server return. In two passes each service and each slot
-of a protocol and family is asked; in one pass that would be a million flows, so that some VIPs are, and the rest is computed.
+of a protocol and family is asked; in one pass that would be a million flows, so some VIPs are, and the rest is computed.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def _edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-AFTER_VIP = leads_to("vip")[0]
+AFTER_VIP = "slot"
 NEXT = PIPELINE.tables["slot"].number
 TOY_ORDER = _after("vip", TOY)
 TOY_NUMBER = PIPELINE.tables["vip"].number + 1
