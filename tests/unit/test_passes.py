@@ -151,7 +151,7 @@ def test_rules_of_the_second_pass_count_once_for_the_services_that_share_them() 
 
 def test_the_rules_of_workers_and_of_services_with_their_own_slots_are_those_of_the_plan() -> None:
     text = """apiVersion: dnsteer/v1
-switch: {flavor: ovs-netdev, bridge: br-dns, mac: '02:00:00:00:00:53', uplinks: {p0: {next_hop: '02:00:00:00:00:fe'}, p1: }}
+switch: {flavor: ovs-netdev, bridge: br-dns, mac: '02:00:00:00:00:53', uplinks: {p0: {next_hop: '02:00:00:00:00:fe'}, p1: {}}}
 pools:
   workers:
     passes: 2
@@ -160,7 +160,7 @@ pools:
   checked:
     passes: 2
     slots: 16
-    health: [{check: dns}, {check: dot, per: service}]
+    health: [{check: dns}, {check: tls, per: service}]
     backends: [{name: b, ipv4: 10.0.0.2, ipv6: '2001:db8::2', mac: '02:00:00:00:01:02'}]
 vips:
   w:
@@ -171,7 +171,7 @@ vips:
     fragments: drop
   c: {addresses: [198.51.100.2, '2001:db8:1::2'], services: [dns, dot], pool: checked}
 """
-    loaded = check_document(parse_document("spec.yaml", text.replace("p1: }}", "p1: {}}}")))
+    loaded = check_document(parse_document("spec.yaml", text))
     counted = {name: (r.services, len(r.kinds)) for name, r in query_rules(loaded.spec, MODES).items()}
     assert counted == {"workers": (2, 2), "checked": (6, 6)}
     made = sum(
