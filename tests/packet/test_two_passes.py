@@ -284,6 +284,17 @@ def test_a_change_of_passes_moves_no_client_and_loses_no_packet(
     assert not any(f"table={SELECTION}, priority=100" in flow for flow in shared.flows())
 
 
+def test_a_pool_of_two_passes_that_is_replaced_loses_no_packet(
+    shared: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its VIPs get another pool with the same backends: the second pass of the old one is still needed for a while."""
+    old, new = (spec_of(captured(text, tmp_path, ("p0", "vf0"))) for text in (SPEC, SPEC.replace("direct", "other")))
+    fresh(shared)
+    deploy(FileSource(old), TargetSwitch(shared.database), Options(grace=0))
+    change(shared, Traffic(shared, tmp_path, old), new, monkeypatch)
+    assert len([flow for flow in shared.flows() if f"table={SELECTION}, priority=100" in flow]) == 8
+
+
 def test_a_chosen_number_of_slots_is_said_once_and_kept(shared: Switch, tmp_path: Path) -> None:
     """40 VIPs of two families and two protocols share the pool."""
     fresh(shared)

@@ -62,6 +62,13 @@ def test_every_setting_has_a_reason_and_a_source() -> None:
             assert script.count(f"\nwant {s.key} ") == 1
 
 
+def test_connection_tracking_is_on_for_a_second_pass() -> None:
+    """Which keeps no connection, so that the least is enough."""
+    twice = ("slots: 128", "slots: 128\n    passes: 2")
+    (tracked,) = [s for s in setup(DOCA, twice, NO_FRAGMENTS).settings if s.key == "hw-offload-ct-size"]
+    assert tracked.value == "4096" and "pool resolvers pass" in tracked.why and "second pass" in tracked.why
+
+
 def test_connection_tracking_is_off_where_the_hash_forbids_it_or_unused() -> None:
     key = "hw-offload-ct-size"
     assert settings(DOCA)[key] == "4096"

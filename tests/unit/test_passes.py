@@ -151,7 +151,12 @@ def test_rules_of_the_second_pass_count_once_for_the_services_that_share_them() 
 
 def test_the_rules_of_workers_and_of_services_with_their_own_slots_are_those_of_the_plan() -> None:
     text = """apiVersion: dnsteer/v1
-switch: {flavor: ovs-netdev, bridge: br-dns, mac: '02:00:00:00:00:53', gateways: [10.0.0.254], uplinks: {p0: {next_hop: '02:00:00:00:00:fe'}, p1: }}
+switch:
+  flavor: ovs-netdev
+  bridge: br-dns
+  mac: 02:00:00:00:00:53
+  gateways: [10.0.0.254]
+  uplinks: {p0: {next_hop: '02:00:00:00:00:fe'}, p1: }
 pools:
   workers:
     passes: 2
