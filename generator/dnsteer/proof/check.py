@@ -29,9 +29,8 @@ from dnsteer.tables.slot import GroupRow
 
 _ATTEMPTS = 3
 _PORTION = 10_000
-"""Packets after which the megaflows are counted, and deleted if there are many."""
-_FEW = 5_000
-"""Megaflows, and packets of other kinds that wait to be sent, up to which a portion leaves those of the one before."""
+"""Packets after which the megaflows are counted; they are deleted, and what else is to be sent is sent, once both are half
+as many."""
 _CHUNK = 2000
 """Packets that are sent before the captures are read."""
 _EXPECTED_WARNINGS = ("Unable to NAT due to tuple space", "dummy")
@@ -130,7 +129,7 @@ def _send_all(
             megaflows.add((number if flow.recirculated else -1, flow.key))
             masks.add(flow.mask)
         report.recirculations += harness.counters().recirculations - before
-        if len(found) + len(others) >= _FEW:
+        if len(found) + len(others) >= _PORTION // 2:
             send(others)
             harness.forget_megaflows()
             number, others = number + 1, []
