@@ -134,6 +134,7 @@ def _send_all(
             harness.forget_megaflows()
             number, others = number + 1, []
     send(others)
+    harness.forget_megaflows()
     report.megaflows, report.masks = len(megaflows), len(masks)
 
 
