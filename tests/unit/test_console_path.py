@@ -60,7 +60,7 @@ Megaflow: recirc_id=0,eth,udp,in_port=p0
 Datapath actions: hash(l4(0)),recirc(0x1)
 
 ===============================================================================
-recirc(0x1)
+recirc(0x1) - resume
 ===============================================================================
 
  0. ip, priority 1
@@ -90,18 +90,54 @@ def test_a_trace_is_read_to_the_end_of_its_first_pass() -> None:
     assert read_trace("").flows == () and read_trace("").datapath == ""
 
 
-def test_a_trace_goes_on_after_a_look_at_the_tracker() -> None:
-    """There is one way on from there; what a hash chooses is not known."""
-    text = TRACE.replace("hash(l4(0))", "ct").replace(
-        "\nrecirc(0x1)\n", f"\nrecirc(0x1) - resume conntrack with {CT_STATE}\n"
-    )
-    trace = read_trace(text)
-    assert [f.table for f in trace.flows] == [0, VIP, EGRESS, 0]
-    assert trace.flows[-1].actions == ("output:9",)
-    assert trace.drops and not trace.recirculates and trace.final == "recirc_id=0x1"
+TWO_PASSES = """\
+bridge("br-dns")
+----------------
+20. udp,nw_dst=198.51.100.1,tp_dst=53, priority 100, cookie 0xd4530576c4daa6a9
+    goto_table:21
+21. ip,reg0=0x4131,reg3=0x1, priority 100, cookie 0xd453060000004131
+    set_field:192.0.2.11->ip_dst
+    ct(table=22)
+    drop
+     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 22.
+     -> Sets the packet to an untracked state, and clears all the conntrack fields.
+
+Final flow: udp,in_port=1,nw_src=203.0.113.1,nw_dst=192.0.2.11,tp_src=40000,tp_dst=53
+Megaflow: recirc_id=0,eth,udp,in_port=1
+Datapath actions: ct,recirc(0x1)
+
+===============================================================================
+recirc(0x1) - resume conntrack with default ct_state=trk|new (use --ct-next to customize)
+===============================================================================
+
+Flow: recirc_id=0x1,ct_state=new|trk,eth,udp,reg0=0x4131,reg3=0x1
+
+bridge("br-dns")
+----------------
+    thaw
+        Resuming from table 22
+22. udp,reg0=0x4131, priority 100, cookie 0xd453060000004131
+    goto_table:30
+
+Final flow: unchanged
+Megaflow: recirc_id=0x1,eth,udp,in_port=1
+Datapath actions: 2
+"""
 
 
-CT_STATE = "default ct_state=trk|new (use --ct-next to customize)"
+def test_a_trace_goes_on_behind_the_connection_tracker() -> None:
+    names = {name: table.number for name, table in PIPELINE.tables.items()}
+    trace = read_trace(TWO_PASSES)
+    assert [f.table for f in trace.flows] == [names["vip"], names["recirculate"], names["selection"]]
+    assert (trace.recirculates, trace.drops, trace.onward, trace.datapath) == (False, False, (), "2")
+    assert "nw_dst=192.0.2.11" in trace.final
+    assert trace_in_words(names["recirculate"], trace.flows[1].actions) == [
+        "sets destination address to 192.0.2.11",
+        "goes on to table selection in a second pass, by the connection tracker",
+    ]
+    assert trace_in_words(names["selection"], trace.flows[2].actions) == ["goes on to table slot"]
+
+
 PATCHED = """\
 bridge("br-dns")
 ----------------

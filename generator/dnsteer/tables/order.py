@@ -21,7 +21,9 @@ from dnsteer.tables import (
     neighbor,
     port,
     protect,
+    recirculate,
     return_,
+    selection,
     slot,
     state,
     vip,
@@ -32,7 +34,7 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES, access.TABLE),
-    (vip.TABLE,),
+    (vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),

@@ -42,11 +42,21 @@ SCRATCH = "NXM_NX_XXREG3"
 """The four scratch registers as one of 128 bits: copying a field there unwildcards it."""
 
 Traffic = Literal[
-    "neighbors", "echo", "queries", "sources", "listed", "to_extension", "from_extension", "answers", "fragments"
+    "neighbors",
+    "echo",
+    "queries",
+    "sources",
+    "listed",
+    "second_pass",
+    "to_extension",
+    "from_extension",
+    "answers",
+    "fragments",
 ]
-"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend;
-those whose source is looked at in an access list, and those that one has allowed; queries to the extension; packets
-that it returns; answers; fragments of answers, after the connection tracker."""
+"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend,
+while an access list looks at their source, where one has allowed it, in the second pass of those that have two, and to the
+extension; packets that the extension returns; answers; fragments of
+answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]
 """What other modules look for in a table: the addresses that the switch answers for; the services of VIPs; the slots of
