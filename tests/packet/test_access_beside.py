@@ -25,3 +25,12 @@ def test_lists_work_in_each_example(name: str) -> None:
     report = prove(listed, per_service=8)
     assert report.ok, report.failures[:2]
     assert report.recirculations > 0
+
+
+def test_lists_and_two_passes_of_a_pool_add_up() -> None:
+    """One pass for the source, one for the VIP, one for the slot."""
+    text = (EXAMPLES / "quickstart.yaml").read_text().replace("    slots: 64", "    passes: 2\n    slots: 64", 1)
+    listed = check_document(parse_document("spec.yaml", text.replace("\n  bridge: ", f"\n{LIST}  bridge: ", 1)))
+    report = prove(listed, per_service=8)
+    assert report.ok, report.failures[:2]
+    assert report.recirculations >= 2 * report.packets["query"]
