@@ -68,7 +68,7 @@ _LATER_SWITCH_KEYS = (
     "rules",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
-_LATER_POOL_KEYS = ("passes",)
+_LATER_POOL_KEYS = ("passes", "client_prefix")
 _AGENT_VIP_KEYS = ("announce",)
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""

@@ -21,7 +21,8 @@ TRANSPORT = {"udp": 1, "tcp": 2}
 class ServiceRow(NamedTuple):
     """A service of a VIP address; a tuple for speed, like Subject. *target_port* is 0 if the port stays.
 
-    *slot_bits* is 0 if a group selects the slot, the extension does (*extended*), or the second of *two_passes*.
+    The slot is *slot_bits* bits of *slot_field* from bit *slot_low* on. These are 0 if a group selects the slot, the
+    extension does (*extended*), or the second of *two_passes*.
     """
 
     subject: Subject
@@ -35,6 +36,8 @@ class ServiceRow(NamedTuple):
     slot_bits: int
     extended: bool = False
     two_passes: bool = False
+    slot_field: str = ""
+    slot_low: int = 0
 
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
@@ -63,13 +66,14 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     path,
                 )
                 target = e.target_port if e.target_port != e.port else 0
+                source = slot_source(ctx.spec, pool, protocol, family) if bits else ("", 0)
                 yield ServiceRow(
-                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, twice
+                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, twice, *source
                 )
 
 
 def slot_bits(spec: Spec, pool: Pool) -> int:
-    """Return the number of bits of the source port that select a slot of *pool*; 0 if the switch's hash does."""
+    """Return the number of bits of source port or address that select a slot of *pool*; 0 if the switch's hash does."""
     from dnsteer.spec import derived
     from dnsteer.spec.model.spec import Selection
 
@@ -78,10 +82,21 @@ def slot_bits(spec: Spec, pool: Pool) -> int:
     return derived.slot_count(spec, pool).bit_length() - 1
 
 
+def slot_source(spec: Spec, pool: Pool, protocol: str, family: Family) -> tuple[str, int]:
+    """Return the field whose bits select a slot of *pool*, and the lowest of these bits: of the port all but bit 0."""
+    from dnsteer.spec import derived
+    from dnsteer.spec.model.spec import Selection
+
+    if pool.selection is not Selection.SOURCE_ADDRESS:
+        return f"{protocol}_src", 1
+    field, width = ("ip_src", 32) if family == "ipv4" else ("ipv6_src", 128)
+    return field, width - derived.client_prefix(pool, family)
+
+
 TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
-    does="sets pool, forwarding mode and, in one pass by the source port, the slot; sends services of the extension to it",
+    does="sets pool, forwarding mode and, in one pass, the slot; sends services of the extension to it",
     traffic=("queries",),
     holds="services",
     drops="no such service",

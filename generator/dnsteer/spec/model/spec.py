@@ -107,9 +107,15 @@ class Selection(str, Enum):
     """How a packet finds its slot."""
 
     SOURCE_PORT = "source-port"
+    SOURCE_ADDRESS = "source-address"
     DP_HASH = "dp-hash"
     CLIENT = "client"
     SPRAY = "spray"
+
+    @property
+    def by_bits(self) -> bool:
+        """Whether bits of a header's field are the slot: no hash, and no extension."""
+        return self in (Selection.SOURCE_PORT, Selection.SOURCE_ADDRESS)
 
 
 class Forwarding(str, Enum):
@@ -352,6 +358,25 @@ class Switch(Part):
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 
+IPV4_PREFIX, IPV6_PREFIX = 32, 56
+"""Prefix lengths of clients: an IPv4 address is a client (or the translator of many); homes have a /56 (RIPE-690), whose own
+low bits number its networks and are 0 nearly everywhere."""
+
+
+class ClientPrefix(Part):
+    """The clients that stay together: the slot is the lowest bits of their prefix."""
+
+    ipv4: Annotated[int, whole(10, 32), bounds(10, 32)] = Field(
+        default=IPV4_PREFIX,
+        description="Length of the prefix of IPv4 clients. With 256 slots, 32 looks at the last byte of the address, and 24 "
+        "at the third, so that all clients of a /24 reach one backend.",
+    )
+    ipv6: Annotated[int, whole(18, 128), bounds(18, 128)] = Field(
+        default=IPV6_PREFIX,
+        description="Length of the prefix of IPv6 clients: 56 for homes, 64 for networks and phones.",
+    )
+
+
 class Backend(Part):
     """A DNS server."""
 
@@ -392,8 +417,14 @@ class Pool(Part):
     selection: Selection = Field(
         default=Selection.SOURCE_PORT,
         description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
+        "`source-address`: bits of the client's address (`client_prefix`), one pass: a client stays with its backend, and "
+        "with it all clients of its prefix; how even that is depends on the clients (`dnsteer explain --clients`). "
         "`dp-hash`: the switch's hash of the 5-tuple, two passes. With the extension: `client`: a hash of `hash_fields`, so "
         "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
+    )
+    client_prefix: Annotated[ClientPrefix | None, MayBeEmpty()] = Field(
+        default=None,
+        description="Which bits of the client's address `source-address` looks at. Left out: the defaults of its keys.",
     )
     hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
     slots: Slots = Field(
