@@ -51,9 +51,8 @@ def unevenness(shares: Sequence[BackendShare]) -> float:
     return max(share.packets / share.slots - 1 for share in shares)
 
 
-def most_even_prefix(clients: Mapping[Client, int], owners: Sequence[str], least: int) -> int:
-    """Return the prefix length, from *least* on, that shares packets most evenly; of equals the shortest."""
+def most_even_prefix(clients: Mapping[Client, int], owners: Sequence[str], least: int, now: int) -> int:
+    """Return the prefix length, from *least* on, that shares packets most evenly, to 1 %; of equals next to *now*."""
     width = next(iter(clients)).max_prefixlen
-    return min(
-        range(least, width + 1), key=lambda prefix: (unevenness(shares_of_clients(clients, prefix, owners)), prefix)
-    )
+    excess = {n: round(unevenness(shares_of_clients(clients, n, owners)), 2) for n in range(least, width + 1)}
+    return min(excess, key=lambda prefix: (excess[prefix], abs(prefix - now), prefix))
