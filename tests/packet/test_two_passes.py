@@ -14,12 +14,16 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
+from dnsteer.checks.load import load_spec
 from dnsteer.deploy.goal import FileSource
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import BundleSender
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.lint.run import run_finders
 from dnsteer.offload.datapath_flow import DatapathFlow, read_flows
+from dnsteer.offload.examine import examine
+from dnsteer.offload.profile import profile
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.proof.check import prove
@@ -28,10 +32,11 @@ from dnsteer.proof.reference.packets import Frame, Reference
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.openflow import OpenFlow
+from dnsteer.tables.order import PIPELINE
 from tests.mask_attack import attack
 from tests.packet.command import fresh, on, spec_file
 from tests.packet.packets_across_changes import captured, revalidated
-from tests.packet.switches import Switch, spec_of
+from tests.packet.switches import EXAMPLES, Switch, spec_of
 
 SPEC = """\
 apiVersion: dnsteer/v1
@@ -108,6 +113,7 @@ MIXED = (
 """All sorts of pools on one switch, with probes, two uplinks, workers, and a pool whose families have other backends."""
 CLIENT, CLIENT_6, ROUTER = "203.0.113.9", "2001:db8:9::9", "02:00:00:00:00:fe"
 SLOTS = 16
+SELECTION = PIPELINE.tables["selection"].number
 
 
 def query(address: str, protocol: str, port: int, source: int) -> bytes:
@@ -178,6 +184,35 @@ _HEAD = struct.Struct("=IIII")
 """Of each packet in a capture file."""
 
 
+def test_check_counts_the_second_pass_once_for_all_portions() -> None:
+    """More packets than a portion: each further one has other VIPs, and the same second pass."""
+    report = prove(load_spec(EXAMPLES / "many-vips.yaml"), per_service=64)
+    assert report.ok and report.packets["query"] > 10_000
+    assert report.megaflows == 160 + 4 * 64
+
+
+def lint_of(text: str, flavor: str = "ovs-doca") -> dict[str, str]:
+    found = run_finders(examine(spec_of(text), profile(flavor), queries=1)).findings
+    return {f.code.code: f.text for f in found if f.code.code in ("DNS037", "DNS038") or "2 passes for each" in f.text}
+
+
+def test_lint_says_what_is_not_known_of_the_second_pass() -> None:
+    found = lint_of(SPEC)
+    assert list(found) == ["DNS037"]
+    assert "pool translated: " in found["DNS037"] and "about 72 rules instead of 128" in found["DNS037"]
+    assert lint_of(ONE_PASS) == {}
+    assert lint_of(SPEC, "ovs-netdev") == {}, "the CPU forwards everything"
+
+
+def test_lint_warns_of_more_rules_than_the_budget() -> None:
+    small = ONE_PASS.replace("  uplinks:", "  rules: 300\n  uplinks:")
+    assert lint_of(small, "ovs-netdev") == {
+        "DNS038": "about 320 rules for queries, more than the 300 of switch.rules; pool direct has 192 in one pass, and "
+        "would have 76 in two"
+    }
+    assert lint_of(small.replace("    passes: 1\n", "", 1), "ovs-netdev") == {}, "auto takes two for one of the pools"
+
+
 class Traffic:
     """Sends queries to each service, and reads what leaves."""
 
@@ -246,7 +281,18 @@ def test_a_change_of_passes_moves_no_client_and_loses_no_packet(
     assert "in the grace" not in traffic.moments
     change(shared, traffic, one, monkeypatch)
     assert "in the grace" in traffic.moments
-    assert not any("table=22, priority=100" in flow for flow in shared.flows())
+    assert not any(f"table={SELECTION}, priority=100" in flow for flow in shared.flows())
+
+
+def test_a_pool_of_two_passes_that_is_replaced_loses_no_packet(
+    shared: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its VIPs get another pool with the same backends: the second pass of the old one is still needed for a while."""
+    old, new = (spec_of(captured(text, tmp_path, ("p0", "vf0"))) for text in (SPEC, SPEC.replace("direct", "other")))
+    fresh(shared)
+    deploy(FileSource(old), TargetSwitch(shared.database), Options(grace=0))
+    change(shared, Traffic(shared, tmp_path, old), new, monkeypatch)
+    assert len([flow for flow in shared.flows() if f"table={SELECTION}, priority=100" in flow]) == 8
 
 
 def test_a_chosen_number_of_slots_is_said_once_and_kept(shared: Switch, tmp_path: Path) -> None:

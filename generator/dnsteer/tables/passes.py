@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dnsteer.spec import derived
+from dnsteer.spec.health_checks import own_slots, service_name
 from dnsteer.spec.loaded import with_slots
 from dnsteer.spec.model.spec import AUTO, Flavor, Forwarding, Pool, Spec
+from dnsteer.spec.workers import has_workers
 
 
 class SwitchOrExtension(Protocol):
@@ -26,11 +28,14 @@ Modes = Mapping[Forwarding, SwitchOrExtension]
 class QueryRules:
     """The hardware rules for queries of a pool: with its *slots*, the number of its *services* and of *kinds* of queries.
 
-    Queries of one kind have one mode, protocol, family and port of backends: the second pass tells no others apart.
+    Queries of one kind have one mode, protocol and family: the second pass tells no others apart. Where backends have
+    workers it tells ports apart too (*by_port*), and services that have slots of their own (*apart*, such as `853/tcp`).
     """
 
     slots: int
     uplinks: int
+    by_port: bool = False
+    apart: Collection[str] = ()
     services: int = 0
     kinds: set[tuple[object, ...]] = field(default_factory=set)
 
@@ -53,12 +58,23 @@ def query_rules(spec: Spec, modes: Modes) -> dict[str, QueryRules]:
         if modes[vip.forwarding].uses_extension(pool):
             continue
         if vip.pool not in found:
-            found[vip.pool] = QueryRules(derived.slot_count(spec, pool), len(spec.switch.uplinks))
+            slots, uplinks = derived.slot_count(spec, pool), len(spec.switch.uplinks)
+            found[vip.pool] = QueryRules(slots, uplinks, has_workers(pool), own_slots(spec, vip.pool))
         rules, endpoints = found[vip.pool], derived.endpoints(vip)
         rules.services += len(vip.addresses) * len(endpoints)
         families = {derived.family_of(address) for address in vip.addresses}
-        rules.kinds |= {(vip.forwarding, f, e.protocol, e.target_port) for f in families for e in endpoints}
+        rules.kinds |= {(vip.forwarding, f, *_told_apart(rules, e)) for f in families for e in endpoints}
     return found
+
+
+def _told_apart(rules: QueryRules, endpoint: derived.Endpoint) -> tuple[object, ...]:
+    """What the second pass tells queries to an endpoint apart by."""
+    service = service_name(endpoint.protocol.value, endpoint.port)
+    return (
+        endpoint.protocol,
+        endpoint.target_port if rules.by_port else 0,
+        service if service in rules.apart else "",
+    )
 
 
 def rules_budget(spec: Spec) -> int:

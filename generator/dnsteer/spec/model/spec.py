@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
@@ -158,7 +158,7 @@ AUTO = "auto"
 
 
 def _slots(value: Any) -> int | None:
-    if value is None or value == AUTO:
+    if value is None:
         return None
     ok = isinstance(value, int) and not isinstance(value, bool) and MIN_SLOTS <= value <= MAX_SLOTS
     if not ok or value & (value - 1):
@@ -488,6 +488,14 @@ class Pool(Part):
         description="By what `dnsteer agent` balances the load of the backends while the pool runs. Left out: each has the "
         "slots of its weight, whatever their clients ask.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_auto(cls, written: Any) -> Any:
+        """Take `slots: auto` as if the key were left out."""
+        if isinstance(written, dict) and written.get("slots") == AUTO:
+            return {key: value for key, value in written.items() if key != "slots"}
+        return written
 
 
 class Vip(Part):
