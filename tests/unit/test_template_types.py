@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +42,8 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
 def _line_of_change(file: Path, old: str, new: str) -> int:
     """The line of a template in which *new* differs from *old*."""
     text = file.read_text()
-    return text.count("\n", 0, text.index(old) + len(os.path.commonprefix([old, new]))) + 1
+    alike = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))))
+    return text.count("\n", 0, text.index(old) + alike) + 1
 
 
 @pytest.mark.parametrize(
