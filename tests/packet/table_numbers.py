@@ -13,6 +13,9 @@ from tests.packet.switches import BRIDGE, Switch
 NUMBERS = {name: table.number for name, table in PIPELINE.tables.items()}
 WITH_GAPS = {
     "ingress": 0,
+    "icmp": 3,
+    "solicitation": 4,
+    "nd_code": 9,
     "neighbor": 5,
     "advertise": 6,
     "echo": 8,
@@ -31,9 +34,12 @@ ONE_BY_ONE = {name: number for number, name in enumerate(NUMBERS)}
 """Numbers of which some belong to other tables now."""
 IN_PLACE_OF_OTHERS = {
     "ingress": 0,
-    "neighbor": 1,
-    "advertise": 2,
-    "echo": 3,
+    "icmp": 1,
+    "solicitation": 2,
+    "nd_code": 6,
+    "neighbor": 3,
+    "advertise": 4,
+    "echo": 5,
     "protect": 50,
     "vip": 51,
     "slot": 60,

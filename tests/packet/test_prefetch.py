@@ -55,7 +55,7 @@ def test_the_switch_is_asked_once(applied: Switch, tmp_path: Path, dumps: list[s
     done = on(applied)("apply", spec_file(tmp_path, OTHER), "--yes")
     assert done.code == 0, done.err
     assert dumps.count("dump-groups") == 1
-    assert dumps[:3] == ["show", "dump-flows", "dump-groups"]
+    assert dumps[:4] == ["show", "dump-flows", "dump-groups", "dump-meters"]
     assert not {"mod-port", "set-frags"} & set(dumps)
     assert as_planned(applied, tmp_path, OTHER)
 

@@ -258,7 +258,7 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
         if not (folder / "tables" / f"{table.name}.j2").exists():
             raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
         reader = TemplateReader(environment(), {**ALWAYS_GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
-        for part in ("tables", "groups"):
+        for part in ("tables", "groups", "meters"):
             file = folder / part / f"{table.name}.j2"
             if file.exists():
                 name = f"{part}/{file.name}"

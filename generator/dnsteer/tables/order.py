@@ -13,11 +13,14 @@ from dnsteer.tables import (
     extension,
     forward,
     fragment,
+    icmp,
     ingress,
+    nd_code,
     neighbor,
     protect,
     return_,
     slot,
+    solicitation,
     state,
     vip,
 )
@@ -25,7 +28,7 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
-    (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
+    (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE,),
     (vip.TABLE,),
     (slot.TABLE,),

@@ -194,7 +194,8 @@ class Traversal:
             self._end(state, mask_set)
         if isinstance(action, Conntrack):
             kept = {n: b for n, b in known.items() if not (action.rewrites and n in _REWRITTEN)}
-            for fragment in _FRAGMENTS:
+            # Of a packet that is no fragment the tracker makes none.
+            for fragment in _FRAGMENTS if kind.fragment else (0,):
                 parts = {**kept, "nw_frag": FieldBits(fragment, 3)}
                 recirculated_by = PacketKind(kind.ethertype, kind.protocol, fragment)
                 self._enqueue(self._state(recirculated_by, action.table, parts, EMPTY, "the connection tracker"))
