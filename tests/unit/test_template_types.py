@@ -78,7 +78,7 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
         ),
         ("tables/fragment", '"family", "equalto"', '"famly", "equalto"', "3: FragmentRow has no famly; did you mean"),
         ("tables/ingress", 'groupby("came_by")', 'groupby("came_bye")', "34: ExitRow has no came_bye; did you mean"),
-        ("tables/ingress", "{{ probe.mac }}", "{{ plan.macc }}", '28: Plan has no macc; did you mean "mac"?'),
+        ("tables/ingress", "{{ probe.mac }}", "{{ plan.macc }}", '30: Plan has no macc; did you mean "mac"?'),
         ("tables/return", "in masks.native", "in masks.nativ", '5: MaskPolicy has no nativ; did you mean "native"?'),
         (
             "tables/return",
@@ -90,7 +90,7 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
             "tables/vip",
             "k.destination",
             "k.destinatio",
-            '20: TrafficKind has no destinatio; did you mean "destination"?',
+            '25: TrafficKind has no destinatio; did you mean "destination"?',
         ),
         (
             "tables/vip",
