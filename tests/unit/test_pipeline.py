@@ -63,7 +63,12 @@ def test_numbers_follow_from_the_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "renumbered"), [("vip", set()), ("echo", set()), ("ingress", {"icmp", "solicitation", "nd_code", "neighbor", "advertise", "echo"})]
+    ("before", "renumbered"),
+    [
+        ("vip", set()),
+        ("echo", set()),
+        ("ingress", {"icmp", "solicitation", "nd_code", "neighbor", "advertise", "echo"}),
+    ],
 )
 def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, renumbered: set[str]) -> None:
     old, new = _numbers(ORDER), _numbers(_after(before, TOY))

@@ -161,13 +161,19 @@ def parse_prefix(value: Any) -> Network:
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
-        address, _, length = text.partition("/")
-        no_length = not (length.isascii() and length.isdigit())
-        hint = "the length is a number of bits" if no_length else _no_address(address)
-        raise wrong_value(expected, hint or "of at most 32 bits, with IPv6 128") from None
+        raise wrong_value(expected, _no_prefix(*text.split("/", 1))) from None
     if str(network.network_address) != str(ipaddress.ip_address(text.partition("/")[0])):
         raise wrong_value(expected, f"bits beyond the length are 0: {network}")
     return network
+
+
+def _no_prefix(address: str, length: str) -> str:
+    """What is wrong with an address and a length, which are no prefix."""
+    try:
+        most = ipaddress.ip_address(address).max_prefixlen
+    except ValueError:
+        return _no_address(address)
+    return f"the length is a number of bits, from 0 to {most}"
 
 
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
