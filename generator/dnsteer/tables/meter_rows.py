@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.errors import Path
 from dnsteer.tables.cookies import METER_BASE, METER_LAST, Category, Subject, number_names
 
 if TYPE_CHECKING:
-    from dnsteer.spec.model.spec import Vip
+    from dnsteer.spec.model.spec import Spec, Vip
     from dnsteer.tables.context import Context
 
 _BITS = (METER_LAST - METER_BASE).bit_length()
@@ -46,23 +46,38 @@ def meter_numbers(ctx: Context) -> dict[tuple[str, str], int]:
     return ctx.once("meter_numbers", lambda: {(row.vip, row.service): row.number for row in meters(ctx)})
 
 
+def limits_by_meter(spec: Spec) -> dict[int, tuple[str, str]]:
+    """Return VIP and service, as rows have them, of each meter of a spec by its number."""
+    wanted = _wanted(spec)
+    numbers = _numbers(wanted)
+    return {METER_BASE + numbers[f"{vip}/{service}"]: (vip, service) for vip, service, *_ in wanted}
+
+
 def _meters(ctx: Context) -> Iterator[MeterRow]:
-    wanted = [*_echo(ctx), *(each for name, vip in ctx.spec.vips.items() for each in _of_vip(name, vip))]
-    numbers = number_names((f"{vip}/{service}" for vip, service, *_ in wanted), _BITS)
+    wanted = _wanted(ctx.spec)
+    numbers = _numbers(wanted)
     for vip, service, title, path, rate, burst in wanted:
         number = numbers[f"{vip}/{service}"]
         subject = ctx.subject(Category.METER, number, title, path)
         yield MeterRow(subject, METER_BASE + number, rate, burst, vip, service)
 
 
+def _wanted(spec: Spec) -> list[_Wanted]:
+    return [*_echo(spec), *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip))]
+
+
+def _numbers(wanted: Iterable[_Wanted]) -> dict[str, int]:
+    return number_names((f"{vip}/{service}" for vip, service, *_ in wanted), _BITS)
+
+
 _Wanted = tuple[str, str, str, Path, int, int]
 """Of a meter: VIP, service, title, place in the spec, rate and burst."""
 
 
-def _echo(ctx: Context) -> Iterator[_Wanted]:
+def _echo(spec: Spec) -> Iterator[_Wanted]:
     from dnsteer.spec.model.limits import ECHO_RATE, usual_burst  # here, since the quick verbs do without it
 
-    switch = ctx.spec.switch
+    switch = spec.switch
     given = switch.limits is not None and "echo" in switch.limits.model_fields_set
     rate = switch.limits.echo if switch.limits is not None else ECHO_RATE
     path: Path = ("switch", "limits", "echo") if given else ("switch",)

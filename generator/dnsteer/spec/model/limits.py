@@ -36,12 +36,16 @@ def _spelled(number: int) -> str:
     return f"{number // _UNITS[unit]}{unit}"
 
 
-def _rate(value: Any) -> int:
-    expected = f"packets a second from 1/s to {_spelled(MAX_RATE)}/s, such as 5000/s, 100k/s or 1.5M/s"
+_RATES = f"packets a second from 1/s to {_spelled(MAX_RATE)}/s, such as 5000/s, 100k/s or 1.5M/s"
+
+
+def _rate(
+    value: Any, expected: str = _RATES, zero: str = "nothing would pass; to serve nothing, leave the VIP out"
+) -> int:
     text, slash, unit = value.partition("/") if isinstance(value, str) else ("", "", "")
     number = _whole_number(text) if (slash, unit) == ("/", "s") else None
     if number is None or not 1 <= number <= MAX_RATE:
-        hint = "to take nothing at all, leave the service out" if number == 0 else ""
+        hint = zero if number == 0 else ""
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             hint = f"write {_spelled(value)}/s"
         raise wrong_value(expected, hint)
@@ -53,13 +57,22 @@ def _burst(value: Any) -> int:
     if isinstance(value, str):
         number = _whole_number(value)
     if number is None or not 1 <= number <= MAX_RATE:
-        hint = "with less than one packet nothing would ever pass" if isinstance(value, int | float) else ""
+        hint = "with less than one packet nothing would ever pass" if _is_below_one(value) else ""
         raise wrong_value(f"a number of packets from 1 to {_spelled(MAX_RATE)}, such as 500 or 20k", hint)
     return number
 
 
+def _is_below_one(value: Any) -> bool:
+    m = _COUNT.match(str(value)) if isinstance(value, int | float | str) else None
+    return m is not None and not m[3] and float(f"{m[1]}.{m[2] or 0}") < 1
+
+
 def _rate_or_none(value: Any) -> int:
-    return 0 if value == "none" else _rate(value)
+    return (
+        0
+        if value == "none"
+        else _rate(value, f"none, or {_RATES}", "to answer no echo requests: echo: false at each VIP")
+    )
 
 
 def show_rate(rate: int) -> str:
