@@ -15,6 +15,7 @@ from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_acce
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
 from dnsteer.lint.other_traffic import other_traffic, port_scans, software_flavor, unreadable_flows
+from dnsteer.lint.passes import over_budget, second_passes
 from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
 from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
@@ -35,6 +36,8 @@ FINDERS: tuple[Finder, ...] = (
     mask_count,
     port_scans,
     slot_numbers,
+    second_passes,
+    over_budget,
     unreadable_flows,
 )
 """All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""

@@ -20,7 +20,9 @@ from dnsteer.tables import (
     neighbor,
     port,
     protect,
+    recirculate,
     return_,
+    selection,
     slot,
     solicitation,
     state,
@@ -32,7 +34,7 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES),
-    (vip.TABLE,),
+    (vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),

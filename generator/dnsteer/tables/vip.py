@@ -23,8 +23,8 @@ TRANSPORT = {"udp": 1, "tcp": 2}
 class ServiceRow(NamedTuple):
     """A service of a VIP address; a tuple for speed, like Subject. *target_port* is 0 if the port stays.
 
-    *slot_bits* is 0 if a group selects the slot, or the extension does (*extended*). *meter* is the number of the meter that
-    limits its queries; 0: nothing does.
+    *slot_bits* is 0 if a group selects the slot, the extension does (*extended*), or the second of *two_passes*.
+    *meter* is the number of the meter that limits its queries; 0: nothing does.
     """
 
     subject: Subject
@@ -37,6 +37,7 @@ class ServiceRow(NamedTuple):
     mode: int
     slot_bits: int
     extended: bool = False
+    two_passes: bool = False
     meter: int = 0
 
 
@@ -49,7 +50,8 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.uses_extension(pool)
-        bits = 0 if extended else _slot_bits(ctx.spec, pool)
+        twice = not extended and ctx.passes[vip.pool] == 2
+        bits = 0 if extended or twice else slot_bits(ctx.spec, pool)
         endpoints = [
             (e, e.protocol.value, ("vips", name, "services", e.index), service_name(e.protocol.value, e.port))
             for e in derived.endpoints(vip)
@@ -68,11 +70,12 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                 target = e.target_port if e.target_port != e.port else 0
                 meter = meters.get((name, "")) or meters.get((name, service), 0)
                 yield ServiceRow(
-                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, meter
+                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, twice, meter
                 )
 
 
-def _slot_bits(spec: Spec, pool: Pool) -> int:
+def slot_bits(spec: Spec, pool: Pool) -> int:
+    """Return the number of bits of the source port that select a slot of *pool*; 0 if the switch's hash does."""
     from dnsteer.spec import derived
     from dnsteer.spec.model.spec import Selection
 
@@ -84,7 +87,7 @@ def _slot_bits(spec: Spec, pool: Pool) -> int:
 TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
-    does="sets pool, forwarding mode and, with selection source-port, the slot; sends services of the extension to it",
+    does="sets pool, forwarding mode and, in one pass by the source port, the slot; sends services of the extension to it",
     traffic=("queries",),
     holds="services",
     drops="no such service",

@@ -194,7 +194,7 @@ class Traversal:
             self._end(state, mask_set)
         if isinstance(action, Conntrack):
             kept = {n: b for n, b in known.items() if not (action.rewrites and n in _REWRITTEN)}
-            # Of a packet that is no fragment the tracker makes none.
+            # The tracker puts fragments together, and makes others of the result; what is none stays none.
             for fragment in _FRAGMENTS if kind.fragment else (0,):
                 parts = {**kept, "nw_frag": FieldBits(fragment, 3)}
                 recirculated_by = PacketKind(kind.ethertype, kind.protocol, fragment)
