@@ -58,6 +58,7 @@ _AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
 _LATER_SWITCH_KEYS = (
     "routed",
+    "limits",
     "probe",
     "repair",
     "console",
@@ -69,7 +70,7 @@ _LATER_SWITCH_KEYS = (
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_POOL_KEYS = ("passes", "client_prefix")
-_AGENT_VIP_KEYS = ("announce",)
+_LATER_VIP_KEYS = ("announce", "limits")
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
 _EARLIER_DEFAULT_SLOTS = 1024
@@ -139,5 +140,5 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     # Likewise for these keys, most of them the agent's.
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
-    about = {**about, "vips": {name: _defaults_of(vip, _AGENT_VIP_KEYS) for name, vip in spec.vips.items()}}
+    about = {**about, "vips": {name: _defaults_of(vip, _LATER_VIP_KEYS) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

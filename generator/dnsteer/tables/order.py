@@ -14,7 +14,9 @@ from dnsteer.tables import (
     extension,
     forward,
     fragment,
+    icmp,
     ingress,
+    nd_code,
     neighbor,
     port,
     protect,
@@ -22,6 +24,7 @@ from dnsteer.tables import (
     return_,
     selection,
     slot,
+    solicitation,
     state,
     vip,
 )
@@ -29,7 +32,7 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
-    (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
+    (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES),
     (vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),

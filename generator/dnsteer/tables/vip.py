@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Category, Subject
+from dnsteer.tables.ingress import ProbeRow
+from dnsteer.tables.meter_rows import meter_numbers
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class ServiceRow(NamedTuple):
 
     The slot is *slot_bits* bits of *slot_field* from bit *slot_low* on. These are 0 if a group selects the slot, the
     extension does (*extended*), or the second of *two_passes*.
+    *meter* is the number of the meter that limits its queries; 0: nothing does.
     """
 
     subject: Subject
@@ -38,6 +41,7 @@ class ServiceRow(NamedTuple):
     two_passes: bool = False
     slot_field: str = ""
     slot_low: int = 0
+    meter: int = 0
 
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
@@ -45,6 +49,7 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.health_checks import service_name
 
+    meters = meter_numbers(ctx)
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.uses_extension(pool)
@@ -66,9 +71,22 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     path,
                 )
                 target = e.target_port if e.target_port != e.port else 0
+                meter = meters.get((name, "")) or meters.get((name, service), 0)
                 source = slot_source(ctx.spec, pool, protocol, family) if bits else ("", 0)
                 yield ServiceRow(
-                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, twice, *source
+                    subject,
+                    text,
+                    family,
+                    protocol,
+                    e.port,
+                    target,
+                    number,
+                    mode.number,
+                    bits,
+                    extended,
+                    twice,
+                    *source,
+                    meter,
                 )
 
 
@@ -104,12 +122,13 @@ TABLE = Table(
         "udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` "
         "unwildcards just those.",
         "tcp": "The same for TCP.",
+        "udp probe": "A probe of a service with a limit, which does not count for it.",
         "udp6": "The same for IPv6, with the pool's IPv6 slots.",
         "tcp6": "The same for TCP over IPv6.",
         "miss": "What is for no service (another port of the same low bits, an address that is no VIP) is dropped. It "
         "unwildcards the same fields as a query.",
     },
-    uses={"services": ServiceRow},
+    uses={"services": ServiceRow, "probes": ProbeRow},
     rows=rows,
     registers=(
         Register("pool", 0, "number of the pool and family", "forward"),

@@ -13,6 +13,7 @@ from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
+from dnsteer.spec.model.limits import SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import (
     ByName,
@@ -331,6 +332,10 @@ class Switch(Part):
         default=None,
         description="The port of `dnsteer agent` for probes that take the path of clients (`via: datapath`).",
     )
+    limits: SwitchLimits | None = Field(
+        default=None,
+        description="How much the switch answers itself, in packets a second. Left out: 1000 echo requests a second.",
+    )
     gratuitous: Annotated[Gratuitous | None, MayBeEmpty()] = Field(
         default=None,
         description="Gratuitous ARP and unsolicited neighbour advertisements of the VIPs and gateways, for sites without a "
@@ -523,6 +528,9 @@ class Vip(Part):
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+    limits: VipLimits | None = Field(
+        default=None, description="How many packets of clients it takes. Left out: as many as come."
+    )
     announce: OfVip | None = Field(
         default=None,
         description="How `switch.announce` announces its addresses. `never`: not at all. Left out: without MED and "
