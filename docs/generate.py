@@ -29,6 +29,7 @@ from dnsteer.spec.model import (
     extension,
     file,
     health,
+    limits,
     lint,
     probe,
     spec,
@@ -57,6 +58,7 @@ PARTS: tuple[tuple[str, type[Part]], ...] = (
     ("`switch.gratuitous`", spec.Gratuitous),
     ("`switch.announce`", announce.Announce),
     ("`switch.console`", spec.Console),
+    ("`switch.limits`", limits.SwitchLimits),
     ("`switch.bringup`", bringup.BringUp),
     ("`switch.bringup.hugepages`", bringup.Hugepages),
     ("`switch.bringup.functions[]`", bringup.ScalableFunction),
@@ -70,6 +72,7 @@ PARTS: tuple[tuple[str, type[Part]], ...] = (
     ("`pools.NAME.health[].query.expect`", health.Expect),
     ("`vips.NAME`", spec.Vip),
     ("`vips.NAME.services[]`", spec.Service),
+    ("`vips.NAME.limits`", limits.VipLimits),
     ("`vips.NAME.announce`", announce.VipAnnounce),
     ("`lint`", lint.Lint),
     ("`lint.accept[]`", lint.Accept),
@@ -183,8 +186,8 @@ def pipeline_page() -> str:
         f"without it are not dnsteer's and are never touched, but for those of a switch on standby, whose tag is "
         f"`0x{COOKIE_TAG + 1:x}`: `dnsteer role` adds and removes them apart from the tables. Bits {OBJECT_BITS} to 47 are the category, the rest the object's "
         "number. `dnsteer explain SPEC --cookie 0x...` names the object and its line in the spec. Numbers of pools, backends and "
-        "ports are hashes of their names, so adding one does not renumber the others. Groups have no cookie; ours are numbered "
-        f"{GROUP_BASE} to {GROUP_LAST}, and {FENCE}, which ties each bundle to the tables that it was made for "
+        "ports are hashes of their names, so adding one does not renumber the others. Groups and meters have no cookie; ours are numbered "
+        f"{GROUP_BASE} to {GROUP_LAST}, and group {FENCE}, which ties each bundle to the tables that it was made for "
         f"([operations.md](operations.md)).\n\n| category | object |\n|---|---|"
     )
     out += [f"| {c.value} | {c.name.lower()} |" for c in Category]

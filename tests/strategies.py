@@ -89,7 +89,9 @@ def _pools(draw: st.DrawFn, uplinks: list[str], ports: list[str], extended: bool
             backend["state"] = draw(st.sampled_from(["up", "up", "up", "down"]))
         pool: dict[str, Any] = {"backends": backends, "slots": draw(st.sampled_from([4, 8, 16]))}
         more = ["client", "spray"] if extended else []
-        pool["selection"] = draw(st.sampled_from(["source-port", "source-port", "dp-hash", *more]))
+        pool["selection"] = draw(st.sampled_from(["source-port", "source-port", "source-address", "dp-hash", *more]))
+        if pool["selection"] == "source-address" and draw(st.booleans()):
+            pool["client_prefix"] = {"ipv4": draw(st.integers(12, 32)), "ipv6": draw(st.integers(20, 128))}
         if pool["selection"] == "client":
             pool["hash_fields"] = draw(st.lists(st.sampled_from(HASH_FIELDS), min_size=1, unique=True))
         pool["on_all_down"] = draw(st.sampled_from(["keep", "keep", "drop"]))
@@ -107,7 +109,7 @@ def _vips(draw: st.DrawFn, pools: dict[str, Any], extended: bool) -> dict[str, A
         name = draw(st.sampled_from(sorted(pools)))
         selection = pools[name]["selection"]
         ways = ["dsr", *([] if selection in ("client", "spray") else ["nat"])]
-        ways += ["ipip", "siit"] if extended and selection != "dp-hash" else []
+        ways += ["ipip", "siit"] if extended and selection not in ("dp-hash", "source-address") else []
         # The answers of a pool that are translated lead to one VIP, whichever way.
         mode = draw(st.sampled_from([way for way in ways if way in ("dsr", "ipip") or (name, way) not in used]))
         used.add((name, mode))

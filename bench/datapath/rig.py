@@ -14,6 +14,8 @@ from bench.datapath.dpdk import DpdkSwitch
 from dnsteer.plan import min_fragment
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import groups_of, lines_of
+from dnsteer.render.meters import meters_of
+from dnsteer.switch.meters import bring_meters
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.thread_counters import ThreadCounters
 from dnsteer.switch.tools import SwitchError
@@ -54,6 +56,7 @@ class Rig:
     def load(self, plan: Plan) -> None:
         """Replace the tables by a plan's, and have the tracker take fragments as an apply does."""
         self.switch.appctl(*min_fragment.setting(min_fragment.SMALLEST))
+        bring_meters(self._openflow, [m for m in meters_of(plan) if m.number not in self._openflow.dump().meters], ())
         self.load_lines([*(f"group add {g.text}" for g in groups_of(plan)), *(f"flow add {f}" for f in lines_of(plan))])
 
     def load_lines(self, lines: Iterable[str]) -> None:

@@ -11,51 +11,15 @@ from dnsteer.tables.order import PIPELINE
 from tests.packet.switches import BRIDGE, Switch
 
 NUMBERS = {name: table.number for name, table in PIPELINE.tables.items()}
-
-
-def _with_the_rest(numbers: dict[str, int]) -> dict[str, int]:
-    """All tables: those that are not named get numbers above the others, in their order."""
-    rest = [name for name in NUMBERS if name not in numbers]
-    return {**numbers, **{name: 120 + n for n, name in enumerate(rest)}}
-
-
-WITH_GAPS = _with_the_rest(
-    {
-        "ingress": 0,
-        "neighbor": 5,
-        "advertise": 6,
-        "echo": 8,
-        "protect": 10,
-        "vip": 20,
-        "slot": 30,
-        "forward": 40,
-        "return": 50,
-        "fragment": 55,
-        "extension": 58,
-        "egress": 60,
-        "state": 63,
-    }
-)
-"""Numbers of builds before the order gave them: none belongs to another table now."""
+WITH_GAPS = {name: 70 + 2 * n if n else 0 for n, name in enumerate(NUMBERS)}
+"""Numbers with others between them: none belongs to another table now."""
 ONE_BY_ONE = {name: number for number, name in enumerate(NUMBERS)}
 """Numbers of which some belong to other tables now."""
-IN_PLACE_OF_OTHERS = _with_the_rest(
-    {
-        "ingress": 0,
-        "neighbor": 1,
-        "advertise": 2,
-        "echo": 3,
-        "protect": 50,
-        "vip": 51,
-        "slot": 60,
-        "forward": 61,
-        "return": 70,
-        "fragment": 71,
-        "extension": 72,
-        "egress": 80,
-        "state": 81,
-    }
-)
+_QUERIES = [table.name for table in PIPELINE.passed_by("queries") if NUMBERS["echo"] < table.number < NUMBERS["return"]]
+IN_PLACE_OF_OTHERS = {
+    **{name: number if number <= NUMBERS["echo"] else number + 30 for name, number in NUMBERS.items()},
+    **{name: NUMBERS["return"] + n for n, name in enumerate(_QUERIES)},
+}
 """Tables that queries pass have the numbers that tables have now which answers pass."""
 ALL_ABOVE = {name: number + (120 if number else 0) for name, number in NUMBERS.items()}
 """All numbers but the first are others."""

@@ -45,6 +45,11 @@ TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
         lambda s: s.ofctl("mod-group", f"{_hashed(s)},type=select,bucket=drop"),
         "changed group:",
     ),
+    "meters are deleted": (lambda s: s.ofctl("del-meters"), "missing meter:"),
+    "a meter is added with our number": (
+        lambda s: s.ofctl("add-meter", "meter=53000001,pktps,bands=type=drop,rate=9"),
+        "meter in dnsteer's range that is not planned",
+    ),
     "a port forwards nothing": (lambda s: s.ofctl("mod-port", "p0", "no-forward"), "port p0: no-forward true -> false"),
     "fragments are dropped": (lambda s: s.ofctl("set-frags", "drop"), "set-frags drop -> normal"),
     "the fail mode is changed": (

@@ -55,7 +55,7 @@ def test_the_switch_is_asked_once(applied: Switch, tmp_path: Path, dumps: list[s
     done = on(applied)("apply", spec_file(tmp_path, OTHER), "--yes")
     assert done.code == 0, done.err
     assert dumps.count("dump-groups") == 1
-    assert dumps[:3] == ["show", "dump-flows", "dump-groups"]
+    assert dumps[:4] == ["show", "dump-flows", "dump-groups", "dump-meters"]
     assert not {"mod-port", "set-frags"} & set(dumps)
     assert as_planned(applied, tmp_path, OTHER)
 
@@ -152,7 +152,7 @@ def test_unused_prefetches_end_with_the_context(stuck: Switch) -> None:
     with Prefetch(TargetSwitch(stuck.database)) as prefetch:
         prefetch.begin(BRIDGE)
         deadline = time.monotonic() + 5
-        while len(asking(stuck)) < 3 and time.monotonic() < deadline:
+        while len(asking(stuck)) < 4 and time.monotonic() < deadline:
             time.sleep(0.01)  # the last one has begun, and may not be the program yet
-        assert len(asking(stuck)) == 3
+        assert len(asking(stuck)) == 4
     assert asking(stuck) == []

@@ -67,6 +67,7 @@ def written(spec: Loaded, folder: Path) -> Path:
 def test_rendered_files_make_the_tables_of_apply(name: str, switch: Switch, tmp_path: Path) -> None:
     spec, folder = SPECS[name], written(SPECS[name], tmp_path)
     assert shell(switch, folder, "./bridge.sh").splitlines()[-1] == f"bridge {BRIDGE} is set up"
+    shell(switch, folder, "./meters.sh")
     ofctl(switch, folder, "add-groups", "groups.txt")
     ofctl(switch, folder, "add-flows", "flows.txt")
     extended = spec.spec.switch.extension is not None
@@ -85,6 +86,7 @@ def test_the_bundle_makes_the_same_as_often_as_it_is_loaded(switch: Switch, tmp_
     shell(switch, folder, "./bridge.sh")
     tables = []
     for _ in range(2):
+        shell(switch, folder, "./meters.sh")
         ofctl(switch, folder, "bundle", "bundle.txt")
         tables.append(switch.tables())
         assert [d.kind for d in find_drift(spec, switch.database) if not d.warns] == ["record"]
@@ -100,7 +102,7 @@ def test_the_bundle_replaces_only_dnsteers_flows(switch: Switch, tmp_path: Path)
     ofctl(switch, folder, "bundle", "bundle.txt")
     assert any("cookie=0x5," in flow for flow in switch.flows())
     kinds = {d.kind for d in find_drift(small, switch.database)}
-    assert kinds <= {"foreign flow", "record", "port added", "group added"}
+    assert kinds <= {"foreign flow", "record", "port added", "group added", "meter added"}
 
 
 def test_the_script_is_idempotent(switch: Switch, tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_options_of_any_kind_survive_the_shell(switch: Switch, tmp_path: Path) -
 def test_shellcheck_accepts_the_script(spec: Loaded, tmp_path: Path) -> None:
     folder = written(spec, tmp_path)
     # SC2016: a value with $ in quotes. That it does not expand is meant.
-    argv = ["shellcheck", "--exclude=SC2016", str(folder / "bridge.sh")]
+    argv = ["shellcheck", "--exclude=SC2016", str(folder / "bridge.sh"), str(folder / "meters.sh")]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == ""
     assert done.returncode == 0

@@ -196,7 +196,7 @@ def test_metrics_count_drops_by_the_name_of_the_table(plain: TargetSwitch, share
     frame = (Ether(dst="02:00:00:00:00:53") / IP(src="203.0.113.9", dst="198.51.100.53") / UDP(dport=9)).build().hex()
     shared.appctl("netdev-dummy/receive", "p0", frame)
     revalidated(shared)
-    wait(lambda: dropped() == {"vip": 1}, lambda: f"{dropped()}")
+    wait(lambda: dropped() == {"protect": 1}, lambda: f"{dropped()}")
     renumber(shared, IN_PLACE_OF_OTHERS)
     shared.appctl("netdev-dummy/receive", "p0", frame)
     revalidated(shared)

@@ -256,7 +256,9 @@ def test_settings_change_the_spec_and_not_the_one_before() -> None:
 
 
 WRONG = {
-    "pools.ns.selection=dphash": '$.pools.ns.selection: found "dphash"; expected source-port, dp-hash, client or spray',
+    "pools.ns.selection=dphash": (
+        '$.pools.ns.selection: found "dphash"; expected source-port, source-address, dp-hash, client or spray'
+    ),
     "pools.ns.selection=client": "$.vips.dns: found selection client of pool ns without switch.extension",
     "vips.dns.forwarding=ipip": "$.vips.dns: found forwarding ipip without switch.extension",
     "pools.nss.selection=dp-hash": "$.pools.nss: found nothing there; expected a path of the spec",

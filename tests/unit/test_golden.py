@@ -11,6 +11,7 @@ import pytest
 from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import flows_of, groups_of, parse_flow
+from dnsteer.render.meters import meters_of
 from dnsteer.tables.cookies import Category, cookie
 from dnsteer.tables.slot import SlotTable
 
@@ -22,14 +23,17 @@ EXAMPLES = sorted(p.stem for p in (ROOT / "examples").glob("*.yaml"))
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_flows_of_examples_equal_the_golden_files(name: str, pytestconfig: pytest.Config) -> None:
     plan = build_plan(load_spec(ROOT / "examples" / f"{name}.yaml"))
-    flows, groups = flows_of(plan), groups_of(plan)
+    flows, groups, meters = flows_of(plan), groups_of(plan), meters_of(plan)
     file = GOLDEN / f"{name}.txt"
     if pytestconfig.getoption("--regenerate"):
         GOLDEN.mkdir(exist_ok=True)
-        file.write_text("".join(f"{g.text}\n" for g in groups) + "".join(f"{f.line()}\n" for f in flows))
+        file.write_text(
+            "".join(f"{line}\n" for line in [*(g.text for g in (*meters, *groups)), *(f.line() for f in flows)])
+        )
     lines = file.read_text().splitlines()
     assert {parse_flow(line) for line in lines if line.startswith("cookie")} == set(flows)
     assert [line for line in lines if line.startswith("group")] == [g.text for g in groups]
+    assert [line for line in lines if line.startswith("meter=")] == [m.text for m in meters]
 
 
 def test_every_example_has_a_golden_file() -> None:

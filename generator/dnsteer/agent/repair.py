@@ -17,11 +17,13 @@ from dnsteer.deploy.target_switch import Progress
 from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.metrics.observer import SwitchInspection
 from dnsteer.render.flows import Flow, Group
+from dnsteer.render.meters import Meter
 from dnsteer.render.templates import about
 from dnsteer.slots.maintenance import marker
 from dnsteer.spec.errors import counted
 from dnsteer.switch.state import DamagedError
 from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.slot import GroupRow
 
 _PATIENCE = 1.0
@@ -96,6 +98,10 @@ def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
         pool = next((row.subject for row in wanted.plan.rows.of(GroupRow) if row.group == group.number), None)
         return f"{group.number}{f' ({about(pool, wanted.loaded.file)})' if pool is not None else ''}"
 
+    def metered(meter: Meter) -> str:
+        row = next((row for row in wanted.plan.rows.of(MeterRow) if row.number == meter.number), None)
+        return f"{meter.number}{f' ({about(row.subject, wanted.loaded.file)})' if row is not None else ''}"
+
     todo = found.flows
     words = [f"{d.by}: {d.todo}" if repair else f"{d.about} {d.detail}" for d in found.differ]
     if found.fragment is not None and found.fragment.differs:
@@ -111,6 +117,9 @@ def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
         *(f"missing group: {named(group)}" for group in todo.add_groups),
         *(f"changed group: {named(group)}" for group in todo.replace_groups),
         *(f"group in dnsteer's range that is not planned: {group.number}" for group in todo.remove_groups),
+        *(f"missing meter: {metered(meter)}" for meter in todo.add_meters),
+        *(f"changed meter: {metered(meter)}" for meter in todo.replace_meters),
+        *(f"meter in dnsteer's range that is not planned: {meter.number}" for meter in todo.remove_meters),
     ]
     more = len(one_by_one) - _NAMED
-    return [*words, *one_by_one[:_NAMED], *([f"and {more} more flows and groups"] if more > 0 else [])]
+    return [*words, *one_by_one[:_NAMED], *([f"and {more} more flows, groups and meters"] if more > 0 else [])]

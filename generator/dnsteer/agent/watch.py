@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from dnsteer.agent.held_switch import HeldSwitch
 from dnsteer.agent.supervise import set_within
+from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.metrics.tasks import run_together
 from dnsteer.switch.signals import ends_with_parent
 from dnsteer.switch.silent_bridge import read_silent_bridge
@@ -68,7 +69,8 @@ async def _flows(switch: HeldSwitch, bridge: str, failing: Callable[[str], None]
 
 
 async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) -> None:
-    """Ask for what OpenFlow announces no change of: how fragments are handled, and groups, where there should be any.
+    """Ask for what OpenFlow announces no change of: how fragments are handled, and groups and meters, where there
+    should be any.
 
     Whether it answers at all tells whether it is there. It is asked now and then, and when the monitor or OVSDB has *ended*.
     """
@@ -77,7 +79,7 @@ async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) ->
         await set_within(ended, _ASK)
         ended.clear()
         wanted = switch.memory.wanted
-        for command in ("get-frags", *(["dump-groups"] if wanted is not None and wanted.groups else [])):
+        for command in ("get-frags", *_unannounced_parts(wanted)):
             try:
                 found = await _ask(switch, bridge, command)
             except (SwitchError, OSError):
@@ -87,6 +89,13 @@ async def _unannounced(switch: HeldSwitch, bridge: str, ended: asyncio.Event) ->
             if found != before.setdefault(command, found):
                 before[command] = found
                 switch.memory.notice()
+
+
+def _unannounced_parts(wanted: WantedSwitch | None) -> list[str]:
+    """The questions about what the tables should have besides flows."""
+    if wanted is None:
+        return []
+    return [*(["dump-groups"] if wanted.groups else []), *(["dump-meters"] if wanted.meters else [])]
 
 
 async def _ask(switch: HeldSwitch, bridge: str, command: str) -> str | None:

@@ -72,12 +72,16 @@ def _combination(scope: Scope, name: str, vip: Vip, pool: Pool) -> Iterator[Find
             f"{MODES[vip.forwarding].why_unsupported}; forwarding {vip.forwarding.value} requires selection source-port or "
             "dp-hash",
         )
-    if extended and pool.selection is Selection.DP_HASH:
+    unseen = {
+        Selection.DP_HASH: "the extension does not see the switch's hash",
+        Selection.SOURCE_ADDRESS: "the extension keeps clients by a hash: selection client, with hash_fields [src_ip]",
+    }
+    if extended and pool.selection in unseen:
         yield scope.finding(
             (*base, "forwarding"),
             pair,
             "selection source-port, client or spray with this forwarding",
-            "the extension does not see the switch's hash",
+            unseen[pool.selection],
         )
     if pool.selection is Selection.SPRAY:
         for endpoint in derived.endpoints(vip):

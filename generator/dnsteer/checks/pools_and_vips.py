@@ -42,6 +42,7 @@ def check_pools(scope: Scope) -> Iterator[Finding]:
             )
         yield from _selection(scope, base, pool)
         yield from _passes(scope, name, pool)
+        yield from _client_prefix(scope, base, pool)
 
 
 def _backend(scope: Scope, path: Path, backend: Backend) -> Iterator[Finding]:
@@ -97,6 +98,35 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
         "a slot for every backend with a weight",
         hint,
     )
+
+
+_LEAST_BEFORE: dict[Family, int] = {"ipv4": 8, "ipv6": 16}
+"""Bits of addresses that are alike for nearly all clients, and select no slot."""
+
+
+def _client_prefix(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
+    """A prefix of clients that selects nothing, or too short for the slots."""
+    path = (*base, "client_prefix")
+    if pool.selection is not Selection.SOURCE_ADDRESS:
+        if pool.client_prefix is not None:
+            yield scope.finding(
+                path,
+                f"client_prefix with selection {pool.selection.value}",
+                "no client_prefix with this selection",
+                "only selection: source-address looks at clients' prefixes",
+            )
+        return
+    slots = derived.slot_count(scope.spec, pool)
+    bits = slots.bit_length() - 1
+    for family, before in _LEAST_BEFORE.items():
+        length = derived.client_prefix(pool, family)
+        if length - bits < before:
+            yield scope.finding(
+                (*path, family),
+                str(length),
+                f"at least {before + bits} with {slots} slots",
+                f"the slot is its last {bits} bits, and the first {before} bits of addresses tell no clients apart",
+            )
 
 
 _WHY_NO_PASSES = {

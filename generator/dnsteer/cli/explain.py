@@ -40,6 +40,14 @@ def explain(
     ] = None,
     uplink: Annotated[str | None, typer.Option(help="Uplink that the query comes in by; the first by default.")] = None,
     cookie: Annotated[str | None, typer.Option(metavar="0x...", help="Name the object behind a flow's cookie.")] = None,
+    clients: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Show how evenly the clients of a file share the backends of pools with selection source-address: a "
+            "capture (pcap), or text with an address on each line, and after it a number of packets.",
+        ),
+    ] = None,
     live: Annotated[
         bool,
         typer.Option(
@@ -51,15 +59,16 @@ def explain(
     verbose: Verbose = False,
     json: Json = False,
 ) -> None:
-    """Show which backend a client gets and through which flows, or what a cookie stands for.
+    """Show which backend a client gets and through which flows, what a cookie stands for, or how clients share backends.
 
     With SPEC: by the spec alone, and no switch is needed. With --live: by the record of the running switch, drains and
     downs included; --db says which.
     """
     if (spec is None) is not live:
         fail("give either SPEC, or --live for what the running switch does", Exit.USAGE)
-    if (cookie is None) is (client is None and vip is None) or (client is None) is not (vip is None):
-        fail("give either --client and --vip, or --cookie", Exit.USAGE)
+    asked = [client is not None or vip is not None, cookie is not None, clients is not None]
+    if sum(asked) != 1 or (client is None) is not (vip is None):
+        fail("give either --client and --vip, or --cookie, or --clients", Exit.USAGE)
     query = _parse_query(client, vip) if client is not None and vip is not None else None
     number = _cookie_of(cookie) if cookie is not None else 0
     running = _read_live(switch, bridge, json) if live else None
@@ -68,7 +77,9 @@ def explain(
     else:
         assert spec is not None
         loaded = load_and_warn(spec, json, verbose)
-    if query is None:
+    if clients is not None:
+        _explain_clients(loaded, running, clients, json)
+    elif query is None:
         _explain_cookie(loaded, running, number, json)
     else:
         _explain_query(loaded, running, query, uplink, json)
@@ -107,6 +118,34 @@ def _explain_cookie(loaded: Loaded, live: RecordedSwitch | None, number: int, js
         print_json({"cookie": hex(number), **value, **spec_warnings(loaded)})
     else:
         out.print(f"0x{number:x}: {subject.title}, {place_in_spec(subject, loaded.file)}")
+
+
+def _explain_clients(loaded: Loaded, live: RecordedSwitch | None, file: Path, json: bool) -> None:
+    from dnsteer.proof.clients import ClientsError, read_clients, shares_in_words, shares_of_pools
+    from dnsteer.proof.reference.packets import Reference
+    from dnsteer.slots.maintenance import NO_OVERLAY
+
+    reference = Reference(loaded.spec, live.overlay if live is not None else NO_OVERLAY)
+    if not any(service.client_prefix for service in reference.services.values()):
+        fail(
+            "--clients: no pool with a backend in service has selection: source-address; other selections do not look at "
+            "clients' addresses alone",
+            Exit.ERROR,
+            as_json=json,
+        )
+    try:
+        clients = read_clients(file, {service.address for service in reference.services.values()})
+    except ClientsError as err:
+        fail(f"--clients: {err}", Exit.ERROR, as_json=json)
+    found = shares_of_pools(loaded, reference, clients)
+    if json:
+        pools = [each.as_json() for each in found]
+        print_json({"view": _view_json(live), "clients": len(clients), "pools": pools, **spec_warnings(loaded)})
+        return
+    _show_view(loaded, live)
+    for each in found:
+        for line in shares_in_words(each):
+            out.print(line)
 
 
 def _endpoint(option: str, text: str) -> tuple[Address, int]:

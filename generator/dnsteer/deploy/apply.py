@@ -27,13 +27,14 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.fragment_limit import Tracker
+from dnsteer.switch.meters import bring_meters
 from dnsteer.switch.openflow import OpenFlow, Tables
 from dnsteer.switch.restart_fence import has_fence, makes_fence
 from dnsteer.switch.session import Session
 from dnsteer.switch.setting_limits import SettingsInput
 from dnsteer.switch.signals import defer_signals
 from dnsteer.switch.state import REMOVED, AppliedState, DamagedError
-from dnsteer.switch.table_changes import TableChanges, compare_tables, lines_to_restore, lost_lines
+from dnsteer.switch.table_changes import TableChanges, compare_tables, lines_to_restore, lost_lines, lost_meters
 from dnsteer.switch.tools import SwitchError, UnwrittenError, reworded
 
 
@@ -92,8 +93,9 @@ def _changes_now(wanted: WantedSwitch, found: SwitchDiff, tables: Tables) -> Tab
     if not found.adds_ports:
         return found.flows
     gone = tuple(line for line in lost_lines(found.tables, tables) if not makes_fence(line))
-    changes = compare_tables(wanted.lines, wanted.groups, tables)
-    return replace(changes, restore=gone, renumbered=found.flows.renumbered)
+    changes = compare_tables(wanted.lines, wanted.groups, tables, wanted.meters)
+    meters = (*changes.add_meters, *lost_meters(found.tables, tables))
+    return replace(changes, restore=gone, add_meters=meters, renumbered=found.flows.renumbered)
 
 
 def _role_lines(session: Session, wanted: WantedSwitch, found: SwitchDiff, tables: Tables) -> list[str]:
@@ -211,7 +213,10 @@ def restore_ports(
     if before is not None and br.disturbs_tables(wanted.bridge, before):
         database.wait_for_switch()
         database.wait_for_ports(before.name, [n for n, p in before.ports.items() if (p.ofport or 0) > 0])
-        lines = lines_to_restore(found.tables, client.dump(patience=database.timeout))
+        now = client.dump(patience=database.timeout)
+        bring_meters(client, [m for n, m in found.tables.meters.items() if n not in now.meters], ())
+        bring_meters(client, lost_meters(found.tables, now), ())
+        lines = lines_to_restore(found.tables, now)
         if lines:
             client.bundle(lines)
     elif follow:

@@ -98,7 +98,7 @@ def compute_and_diff(
         tables = _read_tables(wanted, client, before, database.timeout)
     if reclaim:
         _reclaim(tables, wanted)
-    flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables), tables)
+    flows = with_fence(compare_tables(wanted.lines, wanted.groups, tables, wanted.meters), tables)
     if before is not None and uses_numbers(flows.remove, other_numbers(before)):
         flows = replace(flows, renumbered=True)
     handover = _read_handover(wanted, flows, control, database.timeout, needs_extension)

@@ -126,6 +126,11 @@ class Attempt:
         """From here on, requests to end are obeyed when a failure is undone, or all is done. Returns those that come."""
         return self._deferred.enter_context(defer_signals())
 
+    @property
+    def kept(self) -> bool:
+        """Whether nothing is undone any more: the switch has the new tables, or may have."""
+        return self._kept
+
     def keep(self) -> None:
         """From here on nothing is undone: the switch has the new tables, or may have, and they need what was done before."""
         self._kept = True

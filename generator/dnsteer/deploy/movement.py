@@ -16,7 +16,7 @@ from dnsteer.slots.weights import in_service
 from dnsteer.spec.errors import some_of
 
 if TYPE_CHECKING:
-    from dnsteer.spec.model.spec import Spec
+    from dnsteer.spec.model.spec import Pool, Spec
 
 NO_BACKEND = "no backend"
 """Stands for the owner of slots whose queries are dropped."""
@@ -137,10 +137,13 @@ def percent_of_clients(share: float) -> str:
     return f"{share * 100:.3g} %"
 
 
+_CHANGED = {"client": "its hash_fields change", "source-address": "its client_prefix changes"}
+
+
 def moves(before: Assignment, after: Assignment, rehashed: Collection[str] = ()) -> list[Move]:
     """Return the moves in pools that exist before and after, without pools where nothing moves.
 
-    *rehashed* are the pools whose hash fields change, so that a client may get any slot.
+    *rehashed* are the pools whose hash fields or prefixes of clients change, so that a client may get any slot.
     """
     pools: dict[str, list[Membership]] = {}
     for members in before.pools:
@@ -155,7 +158,7 @@ def moves(before: Assignment, after: Assignment, rehashed: Collection[str] = ())
             title = members.title if len(members.title) >= len(earlier.title) else earlier.title
             move = Move(members.pool, title, max(earlier.slots, members.slots), who=_who(members))
             if earlier.selection != members.selection or members.pool in rehashed:
-                why = "its selection changes" if members.pool not in rehashed else "its hash_fields change"
+                why = "its selection changes" if members.pool not in rehashed else _CHANGED[members.selection]
                 most = _most_that_may_move(*owners)
                 if most:
                     out.append(replace(move, why=why, most=most))
@@ -179,15 +182,18 @@ def _earlier(members: Membership, before: Sequence[Membership]) -> list[Membersh
 
 
 def rehashed(old: Spec, new: Spec) -> list[str]:
-    """Return the pools whose hash fields change."""
-    from dnsteer.spec.derived import hash_fields  # here, since the quick verbs do without
+    """Return the pools whose hash fields or prefixes of clients change."""
+    from dnsteer.spec.derived import client_prefix, hash_fields  # here, since the quick verbs do without
+
+    def looks_at(pool: Pool) -> object:
+        if pool.selection.value == "source-address":
+            return client_prefix(pool, "ipv4"), client_prefix(pool, "ipv6")
+        return set(hash_fields(pool)) if pool.selection.value == "client" else None
 
     return [
         name
         for name, pool in new.pools.items()
-        if (was := old.pools.get(name))
-        and pool.selection.value == was.selection.value == "client"
-        and set(hash_fields(was)) != set(hash_fields(pool))
+        if (was := old.pools.get(name)) and pool.selection is was.selection and looks_at(was) != looks_at(pool)
     ]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from dnsteer.deploy.journal import Attempt
 from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.spec.errors import file_of_part
+from dnsteer.switch.meters import MetersLostError, bring_meters, delete_meters, take_back_meters
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import TableChanges
@@ -70,7 +72,39 @@ class BundleSender:
     progress: Callable[[str], None]
 
     def change_tables(self, result: ApplyResult, tables: Tables, handover: Handover | None) -> None:
-        """Send the bundle, then a second one with what must wait; without waiting after a request to end."""
+        """Send the bundle, then a second one with what must wait; without waiting after a request to end.
+
+        Meters that the flows use come before, and those that none uses any more go after.
+        """
+        with self._meters(result.flows, tables):
+            self._change_flows(result, tables, handover)
+
+    @contextmanager
+    def _meters(self, todo: TableChanges, tables: Tables) -> Iterator[None]:
+        """Bring meters for the bundle that is sent in the block, and take them back where it surely was not taken."""
+        before, brought = [*tables.meters.values()], (*todo.add_meters, *todo.replace_meters)
+        if todo.meters:
+            self.progress(f"bringing {len(brought)} meters, removing {len(todo.remove_meters)}")
+        try:
+            bring_meters(self.client, todo.add_meters, todo.replace_meters, before)
+        except MetersLostError:
+            raise RestartedError from None
+        except SwitchError as err:
+            raise reworded(err, f"{err}; nothing was changed") from None
+        try:
+            yield
+        except SwitchError as err:
+            said = (
+                ""
+                if self.attempt.kept or isinstance(err, RestartedError)
+                else take_back_meters(self.client, brought, before)
+            )
+            if said:
+                raise reworded(err, f"{err}; {said}") from None
+            raise
+        delete_meters(self.client, todo.remove_meters)
+
+    def _change_flows(self, result: ApplyResult, tables: Tables, handover: Handover | None) -> None:
         if handover is not None and handover.loads:
             self._with_program(result, tables, handover)
             return
@@ -156,7 +190,7 @@ class BundleSender:
 
     def _send_now(self, todo: TableChanges) -> None:
         if todo:
-            self.progress(f"sending {len(todo)} changes of flows and groups in one bundle")
+            self.progress(f"sending {len(todo) - todo.meters} changes of flows and groups in one bundle")
             self._send_bundle(todo.bundle())
 
     def _send_later(self, todo: TableChanges) -> None:

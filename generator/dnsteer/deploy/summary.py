@@ -42,6 +42,9 @@ _COUNTED = (
     ("groups_added", "add_groups", "group"),
     ("groups_changed", "replace_groups", "group"),
     ("groups_removed", "remove_groups", "group"),
+    ("meters_added", "add_meters", "meter"),
+    ("meters_changed", "replace_meters", "meter"),
+    ("meters_removed", "remove_meters", "meter"),
     ("others_restored", "restore", "foreign flow or group"),
 )
 _THINGS = {"vip": "VIP"}
@@ -175,14 +178,17 @@ def sentence_groups(summary: PlanSummary, *, lines: bool = False) -> list[Senten
 
 
 def details(summary: PlanSummary) -> list[str]:
-    """Return the changed flows and groups as a diff. A flow is followed by its object of the spec, with the line."""
+    """Return the changed flows, groups and meters as a diff. A flow is followed by its object of the spec, with the line."""
     changes = summary.found.flows
 
     def shown(flow: Flow) -> str:
         subject = summary.plan.subject(flow.cookie)  # none for an object that is gone
         return f"{flow.line()}  # {about(subject, summary.loaded.file)}" if subject is not None else flow.line()
 
-    out = [f"- group {g.text}" for g in changes.remove_groups]
+    out = [f"- meter {m.text}" for m in changes.remove_meters]
+    out += [f"~ meter {m.text}" for m in changes.replace_meters]
+    out += [f"+ meter {m.text}" for m in changes.add_meters]
+    out += [f"- group {g.text}" for g in changes.remove_groups]
     out += [f"~ group {g.text}" for g in changes.replace_groups]
     out += [f"+ group {g.text}" for g in changes.add_groups]
     out += [f"- {shown(f)}" for f in changes.remove]

@@ -14,6 +14,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.min_fragment import required_size
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Group, groups_of, lines_of
+from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
@@ -62,6 +63,11 @@ class WantedSwitch:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         return tuple(groups_of(self.plan))
+
+    @cached_property
+    def meters(self) -> tuple[Meter, ...]:
+        """The meters, which no overlay changes."""
+        return tuple(meters_of(self.plan))
 
     @cached_property
     def bridge(self) -> WantedBridge:

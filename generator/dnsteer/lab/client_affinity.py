@@ -22,6 +22,7 @@ from dnsteer.lab.shares import SIGMAS, ExpectedQueries
 from dnsteer.lab.state import LabState
 from dnsteer.lab.targets import LoadTarget
 from dnsteer.lab.zone import WHOAMI
+from dnsteer.spec.model.spec import Selection
 
 ASKS = 4
 """Queries of each client."""
@@ -99,7 +100,7 @@ def ask_from(
     for (local, _), server in zip(asks, answers, strict=True):
         if server is not None:
             servers[local].add(server)
-    parts = expected.shares(target.pool, target.reached)
+    due, allowed = _due(target, expected, locals_)
     return ClientAffinity(
         target.label,
         number,
@@ -107,6 +108,20 @@ def ask_from(
         answers.count(None),
         tuple(f"{local} {', '.join(sorted(by))}" for local, by in servers.items() if len(by) > 1),
         dict(Counter(next(iter(by)) for by in servers.values() if len(by) == 1)),
+        due,
+        allowed,
+    )
+
+
+def _due(
+    target: LoadTarget, expected: ExpectedQueries, clients: list[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return how many of the *clients* each server should get, and how many more or less chance allows a hash."""
+    parts, number = expected.shares(target.pool, target.reached), len(clients)
+    if target.selection is Selection.SOURCE_ADDRESS:  # no chance: the address says it
+        own = Counter(expected.server_of_client(target.pool, target.reached, client) for client in clients)
+        return {server: float(own[server]) for server in parts}, dict.fromkeys(parts, 0.0)
+    return (
         {server: number * part for server, part in parts.items()},
         {server: SIGMAS * math.sqrt(number * part * (1 - part)) for server, part in parts.items()},
     )

@@ -6,8 +6,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 from dnsteer.plan.pool_slots import slots_of
+from dnsteer.slots.source_address import slot_of_client
+from dnsteer.spec import derived
 from dnsteer.spec.model.families import Reach
 from dnsteer.spec.model.spec import Selection, Spec
 
@@ -49,6 +52,10 @@ class ExpectedQueries:
             self._queries_by_key[pool_name, reached, key] = (
                 self._queries_by_key.get((pool_name, reached, key), 0) + queries
             )
+        if selection is Selection.SOURCE_ADDRESS and key is not None:
+            server = self.server_of_client(pool_name, reached, key[0])
+            self.queries[server] = self.queries.get(server, 0.0) + queries
+            return
         for server, part in self.shares(pool_name, reached).items():
             self.queries[server] = self.queries.get(server, 0.0) + queries * part
             thrown = part * (1 - part)
@@ -57,6 +64,13 @@ class ExpectedQueries:
             # The hash maps each key to a slot as if at random; dnsperf has only as many 5-tuples as source ports.
             elif selection is not Selection.SOURCE_PORT and key is None:
                 self._hash_variance[server] = self._hash_variance.get(server, 0.0) + queries**2 * thrown / source_ports
+
+    def server_of_client(self, pool_name: str, reached: Reach, client: str) -> str:
+        """The server of a client's address, in a pool with selection source-address."""
+        pool, address = self.spec.pools[pool_name], ip_address(client)
+        slots = slots_of(self.spec, pool, reached)
+        slot = slot_of_client(address, derived.client_prefix(pool, derived.family_of(address)), len(slots))
+        return self.server_of[pool_name, slots[slot]]
 
     def shares(self, pool_name: str, reached: Reach) -> dict[str, float]:
         """The share of the slots that each server holds."""

@@ -13,7 +13,7 @@ from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import Reach
-from dnsteer.spec.model.spec import Selection, Spec
+from dnsteer.spec.model.spec import Pool, Selection, Spec
 from dnsteer.spec.model.types import Address
 
 FEW_SOCKETS = 16
@@ -38,7 +38,7 @@ class LoadTarget:
     source_ports: int
     """Source ports that reach every slot equally often."""
     hash_fields: tuple[str, ...] = ()
-    """The fields that determine the slot, with selection `client`."""
+    """The fields that determine the slot, with selection `client` or `source-address`."""
 
     @property
     def label(self) -> str:
@@ -58,7 +58,8 @@ class LoadTarget:
     @property
     def client_affinity(self) -> bool:
         """Whether all queries of one client address get the same slot."""
-        return self.selection is Selection.CLIENT and "src_port" not in self.hash_fields
+        kept = self.selection in (Selection.CLIENT, Selection.SOURCE_ADDRESS)
+        return kept and "src_port" not in self.hash_fields
 
     def hashed(self, local: str) -> tuple[str, ...]:
         """What the hash sees of queries from the address *local*."""
@@ -81,7 +82,7 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[LoadTarget]:
             backend = next((b for b in backends if derived.address_of(b, family) is not None), backends[0])
             own = derived.address_of(backend, family) or backend.ipv6 or backend.ipv4
             assert own is not None
-            fields = tuple(derived.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
+            fields = _fields(pool)
             ports = _source_ports(pool.selection, len(held), fields)
             for endpoint in derived.endpoints(vip):
                 if service_kind(endpoint) == "dns":
@@ -101,6 +102,12 @@ def targets_of(spec: Spec, topology: Topology) -> Iterator[LoadTarget]:
                         max(ports, FEW_SOCKETS),
                         fields,
                     )
+
+
+def _fields(pool: Pool) -> tuple[str, ...]:
+    if pool.selection is Selection.SOURCE_ADDRESS:
+        return ("src_ip",)
+    return tuple(derived.hash_fields(pool)) if pool.selection is Selection.CLIENT else ()
 
 
 def _source_ports(selection: Selection, slots: int, fields: tuple[str, ...]) -> int:

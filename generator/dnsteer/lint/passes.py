@@ -9,7 +9,7 @@ from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
 from dnsteer.spec.errors import Path
-from dnsteer.spec.model.spec import AUTO, Flavor, Selection
+from dnsteer.spec.model.spec import AUTO, Flavor
 from dnsteer.tables.passes import passes_of, query_rules, rules_budget
 
 SECOND_PASS = Code("DNS037", Severity.WARNING, "Two passes, whose offload is not published")
@@ -42,8 +42,8 @@ def over_budget(context: LintContext) -> Iterator[LintFinding]:
     spec = context.spec
     rules, passes, most = query_rules(spec, MODES), passes_of(spec, MODES), rules_budget(spec)
     total = sum(r.in_two_passes if passes[name] == 2 else r.in_one_pass for name, r in rules.items())
-    ports = {name for name, pool in spec.pools.items() if pool.selection is Selection.SOURCE_PORT}
-    could = [n for n, r in rules.items() if passes[n] == 1 and n in ports and r.in_two_passes < r.in_one_pass]
+    by_bits = {name for name, pool in spec.pools.items() if pool.selection.by_bits}
+    could = [n for n, r in rules.items() if passes[n] == 1 and n in by_bits and r.in_two_passes < r.in_one_pass]
     if total <= most or not could:
         return
     name = max(could, key=lambda n: rules[n].in_one_pass)

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from dnsteer.lint.access_lists import access_list_flows
+from dnsteer.lint.affinity import uneven_clients
 from dnsteer.lint.extension_services import extension_services
 from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
@@ -40,6 +41,7 @@ FINDERS: tuple[Finder, ...] = (
     access_list_flows,
     second_passes,
     over_budget,
+    uneven_clients,
     unreadable_flows,
 )
 """All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""

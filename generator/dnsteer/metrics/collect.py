@@ -37,6 +37,7 @@ from dnsteer.spec.model.spec import Flavor
 from dnsteer.status import counters, extension_view
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
+from dnsteer.switch.meters import read_meter_counts
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import is_standby, role_of
 from dnsteer.switch.state import BridgeRecord, DamagedError
@@ -45,6 +46,7 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists
 from dnsteer.tables.cookies import COOKIE_MASK, OBJECT_BITS, Category, cookie
+from dnsteer.tables.meter_rows import limits_by_meter
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.table import always
 from dnsteer.tables.vip import TRANSPORT
@@ -86,6 +88,7 @@ class Collector:
         self._ports: Totals[tuple[str, str]] = Totals()
         self._lookups: Totals[str] = Totals()
         self._workers: Totals[Label] = Totals()
+        self._limited: Totals[tuple[str, str]] = Totals()
         self._extension_drops: Totals[tuple[str, str]] = Totals()
         self._extension_up = False
         self._behind: counters.Sample = {}
@@ -158,6 +161,7 @@ class Collector:
         dropped = client.ofctl("dump-flows", _PIPELINE, "--stats") if own_numbers else ""
         denied = client.ofctl("dump-flows", DENYING_FLOWS, "--stats") if self._traffic["denied"] else ""
         ports = client.ofctl("dump-ports", names=True)
+        self._read_meters(client, known)
 
         def readings() -> Iterator[tuple[Hashable, CounterReading]]:
             for place, count in sample.items():
@@ -175,6 +179,15 @@ class Collector:
         ]
         self._ports.keep([place for place, _ in found])
         self._ports.add(found, lambda place: place)  # type: ignore[arg-type, return-value]
+
+    def _read_meters(self, client: OpenFlow, known: AppliedBridge) -> None:
+        limits = limits_by_meter(known.spec)
+        self._limited.keep(limits.values())
+        found = read_meter_counts(client) if limits else {}
+        self._limited.add(
+            ((number, CounterReading((count.dropped,))) for number, count in found.items()),
+            lambda number: limits.get(number) if isinstance(number, int) else None,
+        )
 
     def _read_extension(self, known: AppliedBridge) -> None:
         """Read what only the extension counts: its backends and drops. While it is away they stay as they were."""
@@ -224,6 +237,8 @@ class Collector:
                 made.add_all(name, [(label, values[i]) for label, values in found])
         for (port, counter), sums in self._ports.sums.items():
             made.add(f"dnsteer_port_{counter}_total", (port,), sums[0] if sums else 0)
+        for place, sums in self._limited.sums.items():
+            made.add("dnsteer_limited_packets_total", place, sums[0] if sums else 0)
         for place, (value, *_) in self._extension_drops.sums.items():
             made.add("dnsteer_extension_dropped_packets_total", place, value)
         for name, (value, *_) in self._lookups.sums.items():

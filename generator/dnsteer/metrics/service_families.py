@@ -111,6 +111,16 @@ TRAFFIC: tuple[Family, ...] = (
         "access lists",
         when="the spec has an access list",
     ),
+    Family(
+        "dnsteer_limited_packets_total",
+        "counter",
+        "Traffic",
+        "Packets that came faster than a limit of the spec lets through, and were dropped. service is empty where a VIP's "
+        "services share its rate; for echo requests vip is empty, and service what they were to (vips or gateways).",
+        ("vip", "service"),
+        "limits of VIPs, or of their services, and 2",
+        panel=Panel("Dropped by limits", "pps", ("vip", "service")),
+    ),
     Family("dnsteer_dropped_bytes_total", "counter", "Traffic", "Bytes of these packets.", _DROP, _TABLES),
     Family(
         "dnsteer_extension_dropped_packets_total",

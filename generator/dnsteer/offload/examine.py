@@ -36,7 +36,7 @@ from dnsteer.tables.vip import ServiceRow
 
 IN_HARDWARE = ("yes", "unknown")
 MatchFields = tuple[Field, ...]
-_SLOT = ("dp_hash", "udp.src", "tcp.src")
+_SLOT = ("dp_hash", "udp.src", "tcp.src", "ipv4.src", "ipv6.src")
 
 
 def match_without_slot(flow: DatapathFlow) -> MatchFields:

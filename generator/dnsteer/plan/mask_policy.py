@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dnsteer.plan.plan import Plan
 from dnsteer.spec.model.families import FAMILIES, Family
@@ -29,7 +29,8 @@ LOW_BITS = 8
 class TrafficKind(NamedTuple):
     """A transport protocol in an address family: as flows match it, and the names of its fields.
 
-    What is dropped looks at *slot_bits* of the source port, and at the source MAC where *router*, as queries of the kind do.
+    What is dropped looks at *slot_bits* of *slot_field* from *slot_low* on, and at the source MAC where *router*, as queries
+    of the kind do.
     """
 
     match: str
@@ -38,6 +39,8 @@ class TrafficKind(NamedTuple):
     low_ports: tuple[int, ...]
     ports: tuple[int, ...]
     slot_bits: int
+    slot_field: str
+    slot_low: int
     router: bool
 
     @property
@@ -114,21 +117,29 @@ class MaskPolicy:
                 family=family,
                 low_ports=tuple(dict.fromkeys(port % (1 << LOW_BITS) for port in found)),
                 ports=tuple(found),
-                slot_bits=(shared := self._shared(family))[0],
-                router=shared[1],
+                **self._shared(protocol, family),
             )
             for (protocol, family), found in ports.items()
         )
 
-    def _shared(self, family: Family) -> tuple[int, bool]:
+    def _shared(self, protocol: str, family: Family) -> dict[str, Any]:
         """Return the query mask that dropped packets share: the slot's bits, and whether it has the source MAC.
 
-        The widest is that of hashed queries, whose source MAC is written later; then that of those for the extension.
+        The widest is that of hashed queries, whose source MAC is written later; then that of those for the extension; then
+        that of the fewest bits of the source port, and of the source address.
         """
         found = [s for s in self._plan.rows.of(ServiceRow) if s.family == family]
-        if any(_sort(s) == "hashed" for s in found):
-            return 0, False
-        return min(s.slot_bits for s in found), self.source_set
+        hashed = any(_sort(s) == "hashed" for s in found)
+        fewest = min(found, key=lambda s: (s.slot_field.startswith("ip"), s.slot_bits))
+        if hashed or not fewest.slot_bits:
+            return {"slot_bits": 0, "slot_field": "", "slot_low": 0, "router": not hashed and self.source_set}
+        field = fewest.slot_field if fewest.slot_field.startswith("ip") else f"{protocol}_src"
+        return {
+            "slot_bits": fewest.slot_bits,
+            "slot_field": field,
+            "slot_low": fewest.slot_low,
+            "router": self.source_set,
+        }
 
 
 def _sort(service: ServiceRow) -> str:

@@ -140,7 +140,7 @@ def describe_chosen_slots(spec: Spec, applied: Sequence[Membership]) -> list[str
     out = []
     for name, pool in spec.pools.items():
         number = derived.slot_count(spec, pool)
-        chosen = pool.slots is None and pool.selection is Selection.SOURCE_PORT and name in used - known
+        chosen = pool.slots is None and pool.selection.by_bits and name in used - known
         if chosen and number != derived.SOURCE_PORT_SLOTS:
             shared = derived.services_of_pool(spec, pool)
             out.append(

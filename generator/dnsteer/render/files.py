@@ -22,6 +22,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.render.atomic_files import replace_files
 from dnsteer.render.flows import groups_of, render_flows, render_groups
+from dnsteer.render.meters import render_meters
 from dnsteer.render.program import program_text
 from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.render.templates import environment, render_template
@@ -52,6 +53,9 @@ def rendered(loaded: Loaded) -> dict[str, str]:
     text, flows = render_flows(plan, file)
     texts = {
         "bridge.sh": _bridge_script(loaded, plan, file),
+        "meters.sh": render_template(
+            "files/meters.sh.j2", bridge=plan.bridge, file=file, lines=render_meters(plan, file).splitlines()
+        ),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
         "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + text,
         "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),

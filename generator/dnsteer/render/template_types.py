@@ -258,7 +258,7 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
         if not (folder / table.template_file).exists():
             raise TemplateError(f"table {table.name} has no template {table.template_file}")
         reader = TemplateReader(environment(), {**ALWAYS_GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
-        for name in (table.template_file, f"groups/{table.name}.j2"):
+        for name in (table.template_file, f"groups/{table.name}.j2", f"meters/{table.name}.j2"):
             file = folder / name
             if file.exists():
                 try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jinja2 set up for flows: undefined names are errors, and numbers are printed as ovs-ofctl prints them.
 
-Templates of tables and groups look like the flows that they produce. `@name` is replaced when a template is loaded, so it
-costs nothing per flow: after `goto_table:`, `table=` and `resubmit(,` it is a table; elsewhere a register, or, before `[`, a
-packet field as move actions spell it; `@register.value` is a named value of a register. Lines that begin with `# ` are
-comments, which are left out when the flows are not for people.
+Templates of tables, groups and meters look like the flows that they produce. `@name` is replaced when a template is
+loaded, so it costs nothing per flow: after `goto_table:`, `table=` and `resubmit(,` it is a table; elsewhere a register, or,
+before `[`, a packet field as move actions spell it; `@register.value` is a named value of a register. Lines that begin
+with `# ` are comments, which are left out when the flows are not for people.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import escape, file_of_part, near, show_path
 from dnsteer.tables.cookies import Subject
 from dnsteer.tables.ingress import QUERY
+from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.order import PIPELINE, Pipeline
 from dnsteer.tables.return_ import PREFIX
 from dnsteer.tables.slot import GroupRow, SlotTable
 from dnsteer.tables.table import ALL_TRAFFIC, FIELDS, SCRATCH, Register, Table, TemplateError
 
 _TABLES = "tables/"
-_FLOWS = (_TABLES, "groups/")
+_METERS = "meters/"
+_FLOWS = (_TABLES, "groups/", _METERS)
 _TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)(?:\.(\w+))?")
 _LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)(?:\.(\w+))?")
 _OWN = "own"
@@ -207,7 +209,7 @@ def with_miss(source: str, table: Table) -> str:
 
 
 def _source(folder: Path, template: str, own: Table) -> str:
-    """Return the source of a template of flows or groups of the table *own* as it is rendered, with its names."""
+    """Return the source of a template of flows, groups or meters of the table *own* as it is rendered, with its names."""
     source = (folder / template).read_text()
     return with_miss(source, own) if template.startswith(_TABLES) else source
 
@@ -249,6 +251,8 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
                 raise TemplateError(f"{name}: no table {file.stem}; {where}")
             if part == "groups/" and GroupRow not in owners[0].uses.values():
                 raise TemplateError(f"{name}: table {file.stem} has no GroupRow in its uses, so it has no groups")
+            if part == _METERS and MeterRow not in owners[0].uses.values():
+                raise TemplateError(f"{name}: table {file.stem} has no MeterRow in its uses, so it has no meters")
             for own in owners:
                 source = _source(folder, name, own)
                 resolve(source, name, pipeline, own)

@@ -17,6 +17,7 @@ from dnsteer.spec.model.spec import (
     MAX_SLOTS,
     SHORTHANDS,
     Backend,
+    ClientPrefix,
     Flavor,
     Pool,
     Protocol,
@@ -170,13 +171,19 @@ def hash_fields(pool: Pool) -> list[str]:
     return pool.hash_fields or ["src_ip"]
 
 
+def client_prefix(pool: Pool, family: Family) -> int:
+    """Length of the prefix of clients whose lowest bits are the slot, with selection source-address."""
+    prefix = pool.client_prefix or ClientPrefix()
+    return prefix.ipv4 if family == "ipv4" else prefix.ipv6
+
+
 def slot_count(spec: Spec, pool: Pool) -> int:
     """Number of slots of *pool*, the same for both families; for dp-hash that names none, the most the flavor has."""
     if pool.slots is not None:
         return pool.slots
     if pool.selection is Selection.DP_HASH:
         return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
-    if pool.selection is not Selection.SOURCE_PORT or pool.passes == 2:
+    if not pool.selection.by_bits or pool.passes == 2:
         return SOURCE_PORT_SLOTS
     services = services_of_pool(spec, pool)
     slots = next((few for few, above in reversed(FEWER_SLOTS) if services > above), SOURCE_PORT_SLOTS)

@@ -58,6 +58,7 @@ _AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
 _LATER_SWITCH_KEYS = (
     "routed",
+    "limits",
     "probe",
     "repair",
     "console",
@@ -69,8 +70,8 @@ _LATER_SWITCH_KEYS = (
     "access",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
-_LATER_POOL_KEYS = ("passes",)
-_LATER_VIP_KEYS = ("announce", "access")
+_LATER_POOL_KEYS = ("passes", "client_prefix")
+_LATER_VIP_KEYS = ("announce", "limits", "access")
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
 _EARLIER_DEFAULT_SLOTS = 1024

@@ -17,6 +17,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.plan.pool_slots import keep_slots
 from dnsteer.render.flows import Flow, Group, groups_of, lines_of, parse_flow
+from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import NO_OVERLAY
 from dnsteer.spec.document import SpecPlace
 from dnsteer.spec.errors import file_of_part
@@ -39,6 +40,7 @@ from dnsteer.switch.table_changes import TableChanges, compare_tables, other_num
 from dnsteer.switch.tools import UnavailableError, openflow_target
 from dnsteer.switch.withdrawals import withdrawal_warnings
 from dnsteer.tables.cookies import FENCE, Subject
+from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.return_ import FragmentRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.vip import ServiceRow
@@ -199,8 +201,9 @@ def _drift(
         drift.append(Drift("tables renumbered", f"bridge {plan.bridge}", _RENUMBERED, warns=True))
         tables = with_own_numbers(tables, numbers)
     drift += _role_drift(loaded, record, remote, tables)
-    todo = with_fence(compare_tables(lines, groups, tables), tables)
+    todo = with_fence(compare_tables(lines, groups, tables, meters_of(plan)), tables)
     drift += [*_flow_drift(plan, todo, tables), *_group_drift(plan, todo, {**tables.groups, **tables.other_groups})]
+    drift += _meter_drift(plan, todo, tables.meters)
     return [*drift, *_settings(loaded, replace(inputs, tables=tables), ignore_foreign)]
 
 
@@ -342,6 +345,20 @@ def _group_drift(plan: Plan, todo: TableChanges, have: dict[int, Group]) -> Iter
         yield Drift.at(subject, "group changed", subject.title, detail)
     for group in todo.remove_groups:
         yield Drift("group added", "an object that is not in the spec", f"group {group.number}")
+
+
+def _meter_drift(plan: Plan, todo: TableChanges, have: dict[int, Meter]) -> Iterator[Drift]:
+    subjects = {row.number: row.subject for row in plan.rows.of(MeterRow)}
+    for meter in todo.add_meters:
+        subject = subjects[meter.number]
+        yield Drift.at(subject, "meter missing", subject.title, f"meter {meter.number}")
+    for meter in todo.replace_meters:
+        subject = subjects[meter.number]
+        yield Drift.at(
+            subject, "meter changed", subject.title, f"it is {have[meter.number].text}, should be {meter.text}"
+        )
+    for meter in todo.remove_meters:
+        yield Drift("meter added", "an object that is not in the spec", meter.text)
 
 
 def _buckets(group: Group) -> dict[int, str]:

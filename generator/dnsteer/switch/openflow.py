@@ -14,6 +14,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from dnsteer.render.flows import Flow, Group, parse_flow
+from dnsteer.render.meters import Meter, is_our_meter, parse_meters
 from dnsteer.render.templates import port_name
 from dnsteer.switch.tools import CommandError, Running, SwitchError, TimedOutError, UnavailableError, find_program
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG, GROUP_BASE, GROUP_LAST, OBJECT_BITS, Category, cookie
@@ -32,10 +33,13 @@ _READING = (
     "show",
     "dump-flows",
     "dump-groups",
+    "dump-meters",
     "dump-ports",
     "dump-ports-desc",
     "dump-aggregate",
     "dump-group-stats",
+    "meter-stats",
+    "meter-features",
     "get-frags",
 )
 """Commands that change nothing, so that one that outlives this process does no harm."""
@@ -91,7 +95,7 @@ def is_ours(flow: Flow) -> bool:
 
 @dataclass(frozen=True)
 class Tables:
-    """What a bridge holds: dnsteer's flows and groups, and those of others.
+    """What a bridge holds: dnsteer's flows, groups and meters, and those of others.
 
     *same* are the lines of ours that the reader expected; they are many, and reading them further would take longer than all
     else. *flows* are our other flows, without those of *standby*. *flags* are time-outs and the like of flows that have
@@ -105,6 +109,8 @@ class Tables:
     standby: dict[Key, Flow] = field(default_factory=dict)
     other: dict[Key, Flow] = field(default_factory=dict)
     other_groups: dict[int, Group] = field(default_factory=dict)
+    meters: dict[int, Meter] = field(default_factory=dict)
+    other_meters: dict[int, Meter] = field(default_factory=dict)
     flags: dict[Key, str] = field(default_factory=dict)
     bits: dict[str, frozenset[str]] = field(default_factory=dict)
     fragments: str = ""
@@ -226,7 +232,8 @@ class OpenFlow:
             self.end_dump()
 
     def dump(self, expected: Collection[str] = (), only: str = "", patience: float = 0.0) -> Tables:
-        """All flows, with ports by name, and all groups; with *only* a match, the flows that have it, ports by number.
+        """All flows, with ports by name, and all groups and meters; with *only* a match, the flows that have it, ports by
+        number.
 
         *expected* are the lines that our flows should have. *patience* is how long the switch may be without the bridge's
         OpenFlow, which it makes a moment after the bridge, in seconds.
@@ -254,7 +261,7 @@ class OpenFlow:
             time.sleep(_LOOK)
 
     @staticmethod
-    def _read(known: set[str], bridge: str = "", flows: str = "", groups: str = "") -> Tables:
+    def _read(known: set[str], bridge: str = "", flows: str = "", groups: str = "", meters: str = "") -> Tables:
         # Not --names: once tables are named, that prints their names as well, and differently from version to version.
         names, bits = _read_ports(bridge)
         fragments = _FRAGMENTS.search(bridge)
@@ -278,11 +285,14 @@ class OpenFlow:
                 number = int(m[2])
                 ours = GROUP_BASE <= number <= GROUP_LAST
                 (tables.groups if ours else tables.other_groups)[number] = Group(number, m[1])
+        for number, meter in parse_meters(meters).items():
+            (tables.meters if is_our_meter(number) else tables.other_meters)[number] = meter
         return tables
 
     def _print(self) -> _Printing:
         long = max(self._timeout, 60)  # the switch has answered by then, about its ports
-        wanted = {"show": self._timeout, "dump-flows": long, "dump-groups": long}  # the first has ports and fragments
+        wanted = {"show": self._timeout, "dump-flows": long, "dump-groups": long, "dump-meters": long}
+        # the first has ports and fragments
         return _Printing(
             {command: partial(self._start, command, timeout=timeout) for command, timeout in wanted.items()},
             self._result,

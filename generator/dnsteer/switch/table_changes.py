@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import filterfalse
 
 from dnsteer.render.flows import Flow, Group, parse_flow
+from dnsteer.render.meters import Meter
 from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.openflow import Key, Tables
 from dnsteer.switch.tools import SwitchError
@@ -47,10 +48,19 @@ class TableChanges:
     restore: tuple[str, ...] = ()
     role: tuple[str, ...] = ()
     renumbered: bool = False
+    add_meters: tuple[Meter, ...] = ()
+    replace_meters: tuple[Meter, ...] = ()
+    remove_meters: tuple[Meter, ...] = ()
 
     def __len__(self) -> int:
         flows = len(self.add) + len(self.replace) + len(self.remove) + len(self.role)
-        return flows + len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups) + len(self.restore)
+        groups = len(self.add_groups) + len(self.replace_groups) + len(self.remove_groups)
+        return flows + groups + self.meters + len(self.restore)
+
+    @property
+    def meters(self) -> int:
+        """How many meters are added, changed or removed: beside the bundle, which begins and ends without them."""
+        return len(self.add_meters) + len(self.replace_meters) + len(self.remove_meters)
 
     def split_for_grace(self) -> tuple[TableChanges, TableChanges]:
         """Split into what can be done at once, and what must wait for answers in flight.
@@ -101,8 +111,10 @@ def refuse_blocked(flows: Iterable[Flow], have: Tables) -> None:
         )
 
 
-def compare_tables(lines: Collection[str], groups: Iterable[Group], have: Tables) -> TableChanges:
-    """Return the changes that turn *have* into the flows of *lines*, each once, and *groups*.
+def compare_tables(
+    lines: Collection[str], groups: Iterable[Group], have: Tables, meters: Iterable[Meter] = ()
+) -> TableChanges:
+    """Return the changes that turn *have* into the flows of *lines*, each once, and *groups* and *meters*.
 
     Raises SwitchError where a flow that is not ours is in the way.
     """
@@ -112,6 +124,7 @@ def compare_tables(lines: Collection[str], groups: Iterable[Group], have: Tables
     stale = {f.key: f for f in map(parse_flow, have.same.difference(lines) if more else ())}
     there = {**stale, **have.flows}
     want_groups = {g.number: g for g in groups}
+    want_meters = {m.number: m for m in meters}
     refuse_blocked(want.values(), have)
     return TableChanges(
         add=tuple(f for k, f in want.items() if k not in there),
@@ -120,6 +133,9 @@ def compare_tables(lines: Collection[str], groups: Iterable[Group], have: Tables
         add_groups=tuple(g for n, g in want_groups.items() if n not in have.groups),
         replace_groups=tuple(g for n, g in want_groups.items() if n in have.groups and have.groups[n] != g),
         remove_groups=tuple(g for n, g in have.groups.items() if n not in want_groups),
+        add_meters=tuple(m for n, m in want_meters.items() if n not in have.meters),
+        replace_meters=tuple(m for n, m in want_meters.items() if n in have.meters and have.meters[n] != m),
+        remove_meters=tuple(m for n, m in have.meters.items() if n not in want_meters),
     )
 
 
@@ -128,6 +144,11 @@ def lost_lines(before: Tables, now: Tables) -> tuple[str, ...]:
     groups = [g for n, g in before.other_groups.items() if n not in now.other_groups]
     flows = [f for k, f in before.other.items() if k not in now.other]
     return (*(f"group add {g.text}" for g in groups), *(f"flow add {before.line(f)}" for f in flows))
+
+
+def lost_meters(before: Tables, now: Tables) -> tuple[Meter, ...]:
+    """Return foreign meters that were there *before* and are gone *now*."""
+    return tuple(m for n, m in before.other_meters.items() if n not in now.other_meters)
 
 
 def lines_to_restore(before: Tables, now: Tables) -> list[str]:

@@ -23,6 +23,8 @@ GROUP_BASE, GROUP_LAST = 53_000_000, 53_000_000 + 0xFFFF
 """The range of OpenFlow group numbers that dnsteer uses; groups carry no cookie."""
 FENCE = GROUP_LAST + 1
 """The group of switch/restart_fence.py."""
+METER_BASE, METER_LAST = GROUP_BASE, GROUP_LAST
+"""The range of OpenFlow meter numbers that dnsteer uses; meters carry no cookie either."""
 
 
 class Category(IntEnum):
@@ -40,6 +42,7 @@ class Category(IntEnum):
     STATE = 10
     EXTENSION = 11
     PROBE = 12
+    METER = 13
     ACCESS = 15
 
 

@@ -72,10 +72,9 @@ TABLE = Table(
         "arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are "
         "answered for. `vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: "
         "any` leaves it out.",
-        "icmp": "ICMP to one of our MACs goes to the echo responders. Fragments do not, as only the first one has an ICMP "
+        "icmp": "ICMP to one of our MACs is sorted by its type. Fragments are not, as only the first one has an ICMP "
         "type.",
-        "icmp6 ns": "Neighbour solicitations go to the responders as ARP does.",
-        "icmp6": "Other ICMPv6 goes where ICMP goes.",
+        "icmp6": "ICMPv6, neighbour solicitations too, whose destination MAC is one of many.",
         "miss": "Everything else is dropped (no output), and unwildcards every field that the flows above match: see "
         "below, Masks.",
         "query": "A query: its destination is the balancer's MAC, which the routers learnt for the VIPs.",

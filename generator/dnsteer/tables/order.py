@@ -17,7 +17,9 @@ from dnsteer.tables import (
     extension,
     forward,
     fragment,
+    icmp,
     ingress,
+    nd_code,
     neighbor,
     port,
     protect,
@@ -25,6 +27,7 @@ from dnsteer.tables import (
     return_,
     selection,
     slot,
+    solicitation,
     state,
     vip,
 )
@@ -32,7 +35,7 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
-    (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
+    (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES, access.TABLE),
     (vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),

@@ -10,7 +10,7 @@ from typing import Protocol
 from dnsteer.spec import derived
 from dnsteer.spec.health_checks import own_slots, service_name
 from dnsteer.spec.loaded import with_slots
-from dnsteer.spec.model.spec import AUTO, Flavor, Forwarding, Pool, Selection, Spec
+from dnsteer.spec.model.spec import AUTO, Flavor, Forwarding, Pool, Spec
 from dnsteer.spec.workers import has_workers
 
 
@@ -90,9 +90,9 @@ def passes_of(spec: Spec, modes: Modes) -> dict[str, int]:
     rules, passes, total, open_ = query_rules(spec, modes), dict[str, int](), 0, list[str]()
     for name, of_pool in rules.items():
         pool = spec.pools[name]
-        passes[name] = 2 if pool.passes == 2 and pool.selection is Selection.SOURCE_PORT else 1
+        passes[name] = 2 if pool.passes == 2 and pool.selection.by_bits else 1
         total += of_pool.in_two_passes if passes[name] == 2 else of_pool.in_one_pass
-        if pool.passes == AUTO and pool.selection is Selection.SOURCE_PORT:
+        if pool.passes == AUTO and pool.selection.by_bits:
             open_.append(name)
     if spec.switch.flavor is Flavor.OVS_DPDK:  # which takes no recirculated flow into hardware
         return passes

@@ -10,28 +10,32 @@ from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Subject
 from dnsteer.tables.recirculate import subject_of_pool
 from dnsteer.tables.table import Table
-from dnsteer.tables.vip import ServiceRow, slot_bits
+from dnsteer.tables.vip import ServiceRow, slot_bits, slot_source
 
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 
 class SelectionRow(NamedTuple):
-    """The bits of the source port that select the slot of a pool's queries, for each protocol and family of its services."""
+    """The bits of source port or address that select the slot of a pool's queries, for each protocol and family."""
 
     subject: Subject
     pool: int
     protocol: str
     family: Family
     slot_bits: int
+    slot_field: str
+    slot_low: int
 
 
 def rows(ctx: Context) -> Iterator[SelectionRow]:
     """Yield a row for each pool of two passes, protocol and family."""
-    bits = {slots.members.number: slot_bits(ctx.spec, slots.pool) for slots in ctx.pools.values()}
+    pools = {slots.members.number: slots.pool for slots in ctx.pools.values()}
     kinds = dict.fromkeys((s.pool, s.protocol, s.family) for s in ctx.rows.of(ServiceRow) if s.two_passes)
     for pool, protocol, family in kinds:
-        yield SelectionRow(subject_of_pool(ctx, pool), pool, protocol, family, bits[pool])
+        own = pools[pool]
+        source = slot_source(ctx.spec, own, protocol, family)
+        yield SelectionRow(subject_of_pool(ctx, pool), pool, protocol, family, slot_bits(ctx.spec, own), *source)
 
 
 TABLE = Table(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Category, Subject
+from dnsteer.tables.ingress import ProbeRow
+from dnsteer.tables.meter_rows import meter_numbers
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
@@ -21,7 +23,9 @@ TRANSPORT = {"udp": 1, "tcp": 2}
 class ServiceRow(NamedTuple):
     """A service of a VIP address; a tuple for speed, like Subject. *target_port* is 0 if the port stays.
 
-    *slot_bits* is 0 if a group selects the slot, the extension does (*extended*), or the second of *two_passes*.
+    The slot is *slot_bits* bits of *slot_field* from bit *slot_low* on. These are 0 if a group selects the slot, the
+    extension does (*extended*), or the second of *two_passes*.
+    *meter* is the number of the meter that limits its queries; 0: nothing does.
     """
 
     subject: Subject
@@ -35,6 +39,9 @@ class ServiceRow(NamedTuple):
     slot_bits: int
     extended: bool = False
     two_passes: bool = False
+    slot_field: str = ""
+    slot_low: int = 0
+    meter: int = 0
 
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
@@ -42,6 +49,7 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.health_checks import service_name
 
+    meters = meter_numbers(ctx)
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.uses_extension(pool)
@@ -63,13 +71,27 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     path,
                 )
                 target = e.target_port if e.target_port != e.port else 0
+                meter = meters.get((name, "")) or meters.get((name, service), 0)
+                source = slot_source(ctx.spec, pool, protocol, family) if bits else ("", 0)
                 yield ServiceRow(
-                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, twice
+                    subject,
+                    text,
+                    family,
+                    protocol,
+                    e.port,
+                    target,
+                    number,
+                    mode.number,
+                    bits,
+                    extended,
+                    twice,
+                    *source,
+                    meter,
                 )
 
 
 def slot_bits(spec: Spec, pool: Pool) -> int:
-    """Return the number of bits of the source port that select a slot of *pool*; 0 if the switch's hash does."""
+    """Return the number of bits of source port or address that select a slot of *pool*; 0 if the switch's hash does."""
     from dnsteer.spec import derived
     from dnsteer.spec.model.spec import Selection
 
@@ -78,10 +100,21 @@ def slot_bits(spec: Spec, pool: Pool) -> int:
     return derived.slot_count(spec, pool).bit_length() - 1
 
 
+def slot_source(spec: Spec, pool: Pool, protocol: str, family: Family) -> tuple[str, int]:
+    """Return the field whose bits select a slot of *pool*, and the lowest of these bits: of the port all but bit 0."""
+    from dnsteer.spec import derived
+    from dnsteer.spec.model.spec import Selection
+
+    if pool.selection is not Selection.SOURCE_ADDRESS:
+        return f"{protocol}_src", 1
+    field, width = ("ip_src", 32) if family == "ipv4" else ("ipv6_src", 128)
+    return field, width - derived.client_prefix(pool, family)
+
+
 TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
-    does="sets pool, forwarding mode and, in one pass by the source port, the slot; sends services of the extension to it",
+    does="sets pool, forwarding mode and, in one pass, the slot; sends services of the extension to it",
     traffic=("queries",),
     holds="services",
     drops="no such service",
@@ -89,12 +122,13 @@ TABLE = Table(
         "udp": "A service. Pool and mode go to registers; the slot is bits of the source port, of which `move` "
         "unwildcards just those.",
         "tcp": "The same for TCP.",
+        "udp probe": "A probe of a service with a limit, which does not count for it.",
         "udp6": "The same for IPv6, with the pool's IPv6 slots.",
         "tcp6": "The same for TCP over IPv6.",
         "miss": "What is for no service (another port of the same low bits, an address that is no VIP) is dropped. It "
         "unwildcards the same fields as a query.",
     },
-    uses={"services": ServiceRow},
+    uses={"services": ServiceRow, "probes": ProbeRow},
     rows=rows,
     registers=(
         Register("pool", 0, "number of the pool and family", "forward"),

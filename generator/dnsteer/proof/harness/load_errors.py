@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from dnsteer.render.flow_checks import shortened
-from dnsteer.render.flows import Flow, Group, parse_flow
+from dnsteer.render.flows import Flow, parse_flow
+from dnsteer.render.meters import TEMPLATE as METER_TEMPLATE
 from dnsteer.render.templates import template_line, templates_dir
 from dnsteer.switch.openflow import RejectedError, Tables
-from dnsteer.switch.table_changes import compare_tables
+from dnsteer.switch.table_changes import TableChanges
 from dnsteer.tables.order import TABLES
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+")
 _TABLE = re.compile(r"\btable[=:](\d+)")
 _MEANS = {
     "OFPBAC_BAD_OUT_GROUP": "it sends to a group that is not there; groups are made from the rows of type GroupRow",
+    "OFPMMFC_INVALID_METER": "it uses a meter that is not there; meters are made from the rows of type MeterRow",
     "OFPBIC_BAD_TABLE_ID": "it leads back, to itself or to no table",
 }
 """What errors of OpenFlow mean, where their names do not tell."""
@@ -40,15 +42,16 @@ def rejected(err: RejectedError, lines: Iterable[str]) -> str:
     return f"{file}: the private switch refuses a flow: {reason}: {what}"
 
 
-def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: Tables) -> str:
-    """Say how the switch shows a flow otherwise than its template spells it."""
+def shown_differently(lines: Collection[str], todo: TableChanges, tables: Tables) -> str:
+    """Say, of what would still have to change (*todo*), how the switch shows a flow otherwise than its template spells
+    it.
+    """
     first: dict[tuple[int, int, str], str] = {}
     for line in lines:
         other = first.setdefault(parse_flow(line).key, line)
         if other != line:
             file = template_line(_template(parse_flow(line).table, ()), line)
             return f"{file}: two flows of one table have the same priority and match: {other!r} and {line!r}"
-    todo = compare_tables(dict.fromkeys(lines), groups, tables)
     for flow in (*todo.add, *todo.replace):
         alike = _alike(flow, [*tables.flows.values(), *tables.other.values()])
         if alike is not None:
@@ -61,6 +64,11 @@ def shown_differently(lines: Collection[str], groups: Sequence[Group], tables: T
                 f"template spells it, so that it would seem changed after every apply; {advice}\n"
                 f"    rendered: {flow.line()}\n    shown:    {alike.line()}"
             )
+    for meter in todo.replace_meters:
+        return (
+            f"{METER_TEMPLATE}: the switch shows a meter otherwise than the template spells it: rendered {meter.text}, "
+            f"shown {tables.meters[meter.number].text}"
+        )
     return f"the private switch shows other flows or groups than were loaded; the first difference: {todo.bundle()[0]}"
 
 

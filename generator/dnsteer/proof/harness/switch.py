@@ -7,6 +7,7 @@ the frames that it sends return to the bridge.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -20,8 +21,10 @@ from dnsteer.proof.harness import load_errors
 from dnsteer.proof.harness.extension_process import IN, OUT, ExtensionProcess, Handled
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.flows import groups_of, lines_of
+from dnsteer.render.meters import Meter, meters_of
 from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.switch.megaflows import Megaflow, read_megaflows
+from dnsteer.switch.meters import bring_meters
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables
 from dnsteer.switch.private_switch import PrivateSwitch
 from dnsteer.switch.table_changes import compare_tables
@@ -33,6 +36,7 @@ _BATCH = 100  # a dummy device queues 100 packets and drops any more
 _KEPT = {"max-idle": "3600000", "max-revalidator": "3600000", "flow-limit": "1000000"}
 """Idle time after which megaflows expire and maximum revalidation interval (both ms); maximum number of megaflows."""
 _STUCK = 60.0  # seconds
+_RATE, _UNREACHED = re.compile(r"rate=\d+,burst_size=\d+"), "rate=100000000,burst_size=100000000"
 _MAX_ROUNDS = 8  # round trips between switch and extension; a query or an answer takes one
 
 
@@ -88,16 +92,19 @@ class Harness:
         )  # as a bring-up and an apply set it
         self.openflow = OpenFlow(f"unix:{switch.dir}/{plan.bridge}.mgmt", switch.env)
         check_own_template_rows()
-        lines, groups = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan)
+        lines, groups, meters = dict.fromkeys(lines_of(plan, check=True)), groups_of(plan), meters_of(plan)
         try:
+            bring_meters(self.openflow, meters, ())
             # a new bridge in fail mode secure has no flows
             self.openflow.bundle(compare_tables(lines, groups, Tables()).bundle())
         except RejectedError as err:
             raise SwitchError(load_errors.rejected(err, lines)) from None
         tables = self.openflow.dump(lines)
-        if compare_tables(lines, groups, tables):
-            raise SwitchError(load_errors.shown_differently(lines, groups, tables))
+        if todo := compare_tables(lines, groups, tables, meters):
+            raise SwitchError(load_errors.shown_differently(lines, todo, tables))
         self.flows = len(tables.same) + len(tables.flows)
+        # What is dropped by its rate cannot be predicted of a packet: here all pass the meters, as few would.
+        bring_meters(self.openflow, (), [Meter(m.number, _RATE.sub(_UNREACHED, m.text)) for m in meters])
 
     def _capture(self, port: str) -> str:
         return str(self.switch.dir / f"{port}.pcap")

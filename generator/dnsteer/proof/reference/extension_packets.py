@@ -39,7 +39,7 @@ class ExtensionReference:
         if problem:
             return expect_drop(f"query for {service.label}, which the extension drops: {problem}")
         if service.selection.predicts_slot:
-            slot = service.selection.slot(packet, len(service.slots))
+            slot = service.selection.slot(packet, service)
             target = service.slots[slot]
             why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {target.name}, by the extension"
             return Expectation(frozenset(self._delivered(packet, service, target)), why, slot, target.name)

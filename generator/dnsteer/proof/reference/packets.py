@@ -151,7 +151,7 @@ class Reference:
         if not selection.predicts_slot:
             options = (self._forwarded(port, packet, service, owner) for owner in service.owners)
             return Expectation(frozenset().union(*options), f"query for {service.label}, {selection.describe(service)}")
-        slot = selection.slot(packet, len(service.slots))
+        slot = selection.slot(packet, service)
         target = service.slots[slot]
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {target.name}"
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a query's slot is chosen: one class for each selection, and SELECTIONS, which maps the spec's keywords to them.
 
-A slot is predicted only with `source-port`. With the others a query may reach any backend of the service, and only several
-queries together can be checked: those of one hash key must reach the same backend, and not all may reach one.
+A slot is predicted with `source-port` and `source-address`. With the others a query may reach any backend of the service,
+and only several queries together can be checked: those of one hash key must reach the same backend, and not all may reach
+one.
 """
 
 from __future__ import annotations
@@ -26,9 +27,31 @@ class SourcePort(SlotSelection):
         """By the source port."""
         return "a slot by its source port"
 
-    def slot(self, packet: Packet, slots: int) -> int:
+    def slot(self, packet: Packet, service: AddressService) -> int:
         """The slot, without the port's lowest bit: many systems prefer source ports of one parity."""
-        return (packet.sport >> 1) % slots
+        return (packet.sport >> 1) % len(service.slots)
+
+
+class SourceAddress(SlotSelection):
+    """The lowest bits of the client's prefix."""
+
+    predicts_slot = True
+
+    def describe(self, service: AddressService) -> str:
+        """By the length of the prefix."""
+        return f"a slot by its client's /{service.client_prefix}"
+
+    def client_prefix(self, pool: Pool, version: int) -> int:
+        """As the pool says; otherwise a whole IPv4 address, and an IPv6 /56."""
+        own = pool.client_prefix
+        if version == 4:
+            return own.ipv4 if own is not None else 32
+        return own.ipv6 if own is not None else 56
+
+    def slot(self, packet: Packet, service: AddressService) -> int:
+        """The slot, whatever port and protocol the client uses."""
+        beyond = 8 * len(packet.source) - service.client_prefix
+        return (int.from_bytes(packet.source, "big") >> beyond) % len(service.slots)
 
 
 class DpHash(SlotSelection):
@@ -89,6 +112,7 @@ def hashes_ports(fields: tuple[str, ...]) -> bool:
 
 SELECTIONS: dict[spec.Selection, SlotSelection] = {
     spec.Selection.SOURCE_PORT: SourcePort(),
+    spec.Selection.SOURCE_ADDRESS: SourceAddress(),
     spec.Selection.DP_HASH: DpHash(),
     spec.Selection.CLIENT: ClientHash(),
     spec.Selection.SPRAY: Spray(),

@@ -49,6 +49,8 @@ class AddressService:
     selection: SlotSelection
     hash_fields: tuple[str, ...]
     """The fields that selection `client` hashes; empty for other selections."""
+    client_prefix: int
+    """Length of the prefix of clients by which selection `source-address` chooses; 0 for other selections."""
     restores_fragments: bool
     """Whether fragments of answers get the VIP's address as their source."""
     slots: tuple[TargetBackend, ...]
@@ -98,8 +100,12 @@ class SlotSelection(ABC):
         """The packet fields that are hashed for the pool's slots; empty if none are."""
         return ()
 
-    def slot(self, packet: Packet, slots: int) -> int:
-        """The query's slot, from 0 to *slots* - 1. Asked only where it is predicted, and then a selection has its own."""
+    def client_prefix(self, pool: Pool, version: int) -> int:
+        """The length of the prefix of clients whose lowest bits are the slot; 0 where addresses choose none."""
+        return 0
+
+    def slot(self, packet: Packet, service: AddressService) -> int:
+        """The query's slot, one of those of *service*. Asked only where it is predicted: such a selection has its own."""
         raise NotImplementedError
 
     def hash_key(self, packet: Packet, service: AddressService) -> Hashable | None:

@@ -74,7 +74,7 @@ def number_of_slots(switch: Switch, pool: Pool, sharing: int) -> int:
     if pool.selection is Selection.DP_HASH and switch.flavor is Flavor.OVS_DOCA:
         return 16
     number = 256
-    if pool.selection is Selection.SOURCE_PORT and pool.passes != 2:
+    if pool.selection in (Selection.SOURCE_PORT, Selection.SOURCE_ADDRESS) and pool.passes != 2:
         number = 256 if sharing <= 64 else 128 if sharing <= 128 else 64
         while number < min(256, 4 * len(pool.backends)):
             number *= 2

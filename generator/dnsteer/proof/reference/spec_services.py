@@ -97,6 +97,7 @@ def services_of(
                         mode,
                         selection,
                         selection.hash_fields(pool),
+                        selection.client_prefix(pool, address.version),
                         vip.fragments == "restore",
                         slots,
                         base,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import shake_128
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -240,6 +240,16 @@ def fragments(headers: Headers, protocol: int, length: int, step: int = 0) -> li
         frames.append(bytes(out) + left[:step])
         left = left[step:]
     return frames
+
+
+def aimed(headers: Headers, slot: int, slots: int, client_prefix: int) -> Headers:
+    """Return the headers of a query for one of *slots* slots: by the source port, or by a client's prefix."""
+    if not client_prefix:
+        return replace(headers, sport=source_port(slot, slots, headers.serial))
+    beyond = 8 * len(headers.source) - client_prefix
+    address = int.from_bytes(headers.source, "big")
+    address ^= ((address >> beyond) % slots ^ slot) << beyond
+    return replace(headers, source=address.to_bytes(len(headers.source), "big"))
 
 
 def source_port(slot: int, slots: int, serial: int) -> int:

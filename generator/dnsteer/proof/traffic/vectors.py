@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from dnsteer.proof.reference.packets import Reference
@@ -84,7 +83,7 @@ def _queries(senders: Senders, service: AddressService, number: int) -> Iterator
             headers = senders.query_headers(service, uplink)
             which = f"hash {slot}.{attempt}"
             if predicted:
-                headers = replace(headers, sport=craft.source_port(slot, count, headers.serial))
+                headers = craft.aimed(headers, slot, count, service.client_prefix)
                 which = f"slot {slot}"
             name = f"{service.label} {which} by {uplink}"
             vector = Vector(name, uplink, craft.query(headers, service.protocol), "query", group)

@@ -14,6 +14,7 @@ from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
+from dnsteer.spec.model.limits import SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Lint
 from dnsteer.spec.model.part import (
     ByName,
@@ -108,9 +109,15 @@ class Selection(str, Enum):
     """How a packet finds its slot."""
 
     SOURCE_PORT = "source-port"
+    SOURCE_ADDRESS = "source-address"
     DP_HASH = "dp-hash"
     CLIENT = "client"
     SPRAY = "spray"
+
+    @property
+    def by_bits(self) -> bool:
+        """Whether bits of a header's field are the slot: no hash, and no extension."""
+        return self in (Selection.SOURCE_PORT, Selection.SOURCE_ADDRESS)
 
 
 class Forwarding(str, Enum):
@@ -326,6 +333,10 @@ class Switch(Part):
         default=None,
         description="The port of `dnsteer agent` for probes that take the path of clients (`via: datapath`).",
     )
+    limits: SwitchLimits | None = Field(
+        default=None,
+        description="How much the switch answers itself, in packets a second. Left out: 1000 echo requests a second.",
+    )
     gratuitous: Annotated[Gratuitous | None, MayBeEmpty()] = Field(
         default=None,
         description="Gratuitous ARP and unsolicited neighbour advertisements of the VIPs and gateways, for sites without a "
@@ -356,6 +367,25 @@ class Switch(Part):
         "half of Open vSwitch's own limit of datapath flows; both cards with published figures hold more.",
     )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
+
+
+IPV4_PREFIX, IPV6_PREFIX = 32, 56
+"""Prefix lengths of clients: an IPv4 address is a client (or the translator of many); homes have a /56 (RIPE-690), whose own
+low bits number its networks and are 0 nearly everywhere."""
+
+
+class ClientPrefix(Part):
+    """The clients that stay together: the slot is the lowest bits of their prefix."""
+
+    ipv4: Annotated[int, whole(10, 32), bounds(10, 32)] = Field(
+        default=IPV4_PREFIX,
+        description="Length of the prefix of IPv4 clients. With 256 slots, 32 looks at the last byte of the address, and 24 "
+        "at the third, so that all clients of a /24 reach one backend.",
+    )
+    ipv6: Annotated[int, whole(18, 128), bounds(18, 128)] = Field(
+        default=IPV6_PREFIX,
+        description="Length of the prefix of IPv6 clients: 56 for homes, 64 for networks and phones.",
+    )
 
 
 class Backend(Part):
@@ -398,8 +428,14 @@ class Pool(Part):
     selection: Selection = Field(
         default=Selection.SOURCE_PORT,
         description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
+        "`source-address`: bits of the client's address (`client_prefix`), one pass: a client stays with its backend, and "
+        "with it all clients of its prefix; how even that is depends on the clients (`dnsteer explain --clients`). "
         "`dp-hash`: the switch's hash of the 5-tuple, two passes. With the extension: `client`: a hash of `hash_fields`, so "
         "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
+    )
+    client_prefix: Annotated[ClientPrefix | None, MayBeEmpty()] = Field(
+        default=None,
+        description="Which bits of the client's address `source-address` looks at. Left out: the defaults of its keys.",
     )
     hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
     slots: Slots = Field(
@@ -498,6 +534,9 @@ class Vip(Part):
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+    limits: VipLimits | None = Field(
+        default=None, description="How many packets of clients it takes. Left out: as many as come."
+    )
     announce: OfVip | None = Field(
         default=None,
         description="How `switch.announce` announces its addresses. `never`: not at all. Left out: without MED and "

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many packets a second the switch takes of what: echo requests, and the queries of a VIP."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from dnsteer.spec.model.part import Part, SpelledValidator
+from dnsteer.spec.model.types import wrong_value
+
+MAX_RATE = 1_000_000_000
+"""Packets a second. A meter of OpenFlow holds 32 bits of them."""
+ECHO_RATE = 1000
+"""Echo requests a second that are answered, where the spec does not say. Each makes a megaflow of its own, which stays for
+10 seconds (max-idle of Open vSwitch), so that this many times ten are there at most: a twentieth of the usual flow-limit."""
+_UNITS = {"": 1, "k": 1_000, "M": 1_000_000}
+_COUNT = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,6}))?([kM]?)\Z")
+_RATE_PATTERN = "^[0-9]{1,10}([.][0-9]{1,6})?[kM]?/s$"
+
+
+def _whole_number(text: str) -> int | None:
+    """The number that text such as `1.5M` stands for, None where it is no whole number."""
+    m = _COUNT.match(text)
+    if m is None:
+        return None
+    unit, decimals = _UNITS[m[3]], m[2] or ""
+    scaled = int(m[1] + decimals) * unit
+    return scaled // 10 ** len(decimals) if scaled % 10 ** len(decimals) == 0 else None
+
+
+def _spelled(number: int) -> str:
+    unit = next(u for u in ("M", "k", "") if number % _UNITS[u] == 0 and (number or not u))
+    return f"{number // _UNITS[unit]}{unit}"
+
+
+_RATES = f"packets a second from 1/s to {_spelled(MAX_RATE)}/s, such as 5000/s, 100k/s or 1.5M/s"
+
+
+def _rate(
+    value: Any, expected: str = _RATES, zero: str = "nothing would pass; to serve nothing, leave the VIP out"
+) -> int:
+    text, slash, unit = value.partition("/") if isinstance(value, str) else ("", "", "")
+    number = _whole_number(text) if (slash, unit) == ("/", "s") else None
+    if number is None or not 1 <= number <= MAX_RATE:
+        hint = zero if number == 0 else ""
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            hint = f"write {_spelled(value)}/s"
+        raise wrong_value(expected, hint)
+    return number
+
+
+def _burst(value: Any) -> int:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str):
+        number = _whole_number(value)
+    if number is None or not 1 <= number <= MAX_RATE:
+        hint = "with less than one packet nothing would ever pass" if _is_below_one(value) else ""
+        raise wrong_value(f"a number of packets from 1 to {_spelled(MAX_RATE)}, such as 500 or 20k", hint)
+    return number
+
+
+def _is_below_one(value: Any) -> bool:
+    m = _COUNT.match(str(value)) if isinstance(value, int | float | str) else None
+    return m is not None and not m[3] and float(f"{m[1]}.{m[2] or 0}") < 1
+
+
+def _rate_or_none(value: Any) -> int:
+    return (
+        0
+        if value == "none"
+        else _rate(value, f"none, or {_RATES}", "to answer no echo requests: echo: false at each VIP")
+    )
+
+
+def show_rate(rate: int) -> str:
+    """A rate as the spec spells it; 0 stands for `none`."""
+    return f"{_spelled(rate)}/s" if rate else "none"
+
+
+def usual_burst(rate: int) -> int:
+    """The burst of a limit that has none of its own, in packets: what comes in a tenth of a second, and at least ten."""
+    return max(10, rate // 10)
+
+
+_RATE_SCHEMA: dict[str, Any] = {"type": "string", "pattern": _RATE_PATTERN, "examples": ["100k/s"]}
+Rate = Annotated[int, SpelledValidator(_rate, spell=show_rate), WithJsonSchema(_RATE_SCHEMA)]
+RateOrNone = Annotated[
+    int,
+    SpelledValidator(_rate_or_none, spell=show_rate),
+    WithJsonSchema({"anyOf": [_RATE_SCHEMA, {"type": "string", "const": "none"}], "examples": ["1000/s"]}),
+]
+Burst = Annotated[
+    int,
+    SpelledValidator(_burst, spell=_spelled),
+    WithJsonSchema({"type": ["string", "integer"], "minimum": 1, "examples": ["20k"]}),
+]
+
+
+class SwitchLimits(Part):
+    """What the switch answers itself."""
+
+    echo: RateOrNone = Field(
+        default=ECHO_RATE,
+        description="Echo requests a second that are answered for all VIPs together, and as many for all gateways; more are "
+        "dropped. `none`: all are answered, without a meter, for a datapath that has none.",
+    )
+
+
+class VipLimits(Part):
+    """How many packets of clients a VIP takes; what comes faster is dropped."""
+
+    queries: Rate = Field(
+        description="Packets a second of clients, of UDP and TCP alike. Probes of `dnsteer agent` do not count."
+    )
+    per: Literal["vip", "service"] = Field(
+        default="vip",
+        description="What shares the rate. `vip`: all services and addresses of the VIP. `service`: each service has this "
+        "rate of its own, for all addresses.",
+    )
+    burst: Burst | None = Field(
+        default=None,
+        description="Packets that may come at once after a quiet time. Left out: those of a tenth of a second, at least 10.",
+    )
+
+    @property
+    def burst_size(self) -> int:
+        """Packets that may come at once."""
+        return self.burst if self.burst is not None else usual_burst(self.queries)

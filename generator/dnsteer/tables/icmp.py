@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table icmp: sorts ICMP by its type, before any address of it is looked at, and limits echo requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from dnsteer.tables.meter_rows import MeterRow, echo_meter, meters
+from dnsteer.tables.table import Table
+
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
+
+
+class EchoRow(NamedTuple):
+    """The MAC address of VIPs or of gateways, and the number of the meter of echo requests to it; 0: none."""
+
+    mac: str
+    meter: int
+
+
+def rows(ctx: Context) -> Iterator[EchoRow | MeterRow]:
+    """Yield a row for each MAC address that echo requests are answered at, and one for each meter of the spec."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
+    switch = ctx.spec.switch
+    yield EchoRow(switch.mac, echo_meter(ctx, "vips"))
+    if switch.gateways:
+        yield EchoRow(derived.gateway_mac(switch), echo_meter(ctx, "gateways"))
+    yield from meters(ctx)
+
+
+TABLE = Table(
+    name="icmp",
+    matches="ICMP type, destination MAC",
+    does="passes neighbour solicitations, and echo requests at the rate of their meter, in a second pass",
+    traffic=("neighbors", "echo"),
+    drops="ICMP that is neither asked nor answered for",
+    flows={
+        "icmp": "An echo request, at the rate of the meter. `ct` without `commit` only begins a second pass: so this "
+        "megaflow has no address in it, however many are asked, and those of the second pass, which have, are as few as the "
+        "meter lets through.",
+        "icmp6": "The same for IPv6.",
+        "icmp6 ns": "Neighbour solicitations, to be looked at by their hop limit first.",
+        "miss": "ICMP of other types is dropped by its type.",
+    },
+    uses={"echoes": EchoRow, "meters": MeterRow},
+    rows=rows,
+)
