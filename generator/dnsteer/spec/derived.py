@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Literal
 
 from dnsteer.spec.model.families import Family, Reach
@@ -192,3 +193,13 @@ def pair_name(spec: Spec) -> str:
         return spec.switch.pair
     addresses = [address for vip in spec.vips.values() for address in vip.addresses]
     return str(min(addresses, key=lambda a: (a.version, int(a)))) if addresses else ""
+
+
+def routed_prefixes(spec: Spec) -> list[IPv4Network | IPv6Network]:
+    """Return the prefixes that routers send to the switch: the /24 or /64 around each address of a VIP, sorted."""
+    found = {
+        ip_network((address, 24 if address.version == 4 else 64), strict=False)
+        for vip in spec.vips.values()
+        for address in vip.addresses
+    }
+    return sorted(found, key=lambda network: (network.version, network.network_address, network.prefixlen))

@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The upper bound on the megaflows that somebody can make of a plan's tables.
+
+All paths are followed as for masks (traversal.py). Each has, beside the bits that it unwildcards, what is known of the
+packets that take it (choices.py): the values of the flows that they matched, those of all flows before these, which they did
+not match, and what the sender can choose. A path makes at most as many megaflows as its packets can have values of the bits
+that it unwildcards. Two paths never share a megaflow, so the bound is their sum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+from dnsteer.lint.masks import fields
+from dnsteer.lint.masks.attackers import Attacker, Sender
+from dnsteer.lint.masks.bound import BUCKET, foreign_flows
+from dnsteer.lint.masks.choices import Choices, NoneOf, OneOf, Values, common
+from dnsteer.lint.masks.classifier import Known, Lookups, RuleClass, class_of, is_known
+from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
+from dnsteer.lint.masks.flow_syntax import (
+    Conntrack,
+    FieldBits,
+    FlowAction,
+    GotoTable,
+    Match,
+    MoveBits,
+    Output,
+    SelectBucket,
+    SetField,
+    parse_actions,
+)
+from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, masks_in, merged_masks, size, unwildcarded
+from dnsteer.lint.masks.traversal import (
+    FRAGMENTS,
+    OTHER,
+    REWRITTEN,
+    PacketKind,
+    action_unwildcards,
+    in_datapath,
+    move_known,
+    write_known,
+)
+from dnsteer.lint.masks.value_sources import Origin, ValueSources, by_field, packet_bits, whole_field
+from dnsteer.plan.plan import Plan
+from dnsteer.render.flows import Flow, Group, groups_of
+from dnsteer.slots.dp_hash import hash_values, hash_values_newer
+from dnsteer.switch.masks import WIDTHS, Mask
+from dnsteer.tables.order import PIPELINE, TABLES
+
+_ETHERTYPES = (1 << 16) - 0x600 + 1
+"""Values of an ethertype: those from 0x600 on, and one for frames that have a length instead (0x05ff in Open vSwitch)."""
+_TAGS = 2 * 8
+"""Tags with one VLAN identifier: two tag protocols (0x8100, 0x88a8), eight priorities."""
+_VLANS = 1 << 12
+_MOST_MASKS = 4096
+"""If a path has more masks than this, each is counted as all of them together, which has no fewer values."""
+_DEEPEST = 8
+"""Recirculations that are followed. More would be a loop of the tables."""
+_BY_SWITCH = ("ct_state", "ct_zone", "ct_mark", "ct_label", "dp_hash", "pkt_mark", "skb_priority")
+_TRACKED = ("ct_state", "ct_zone", "ct_mark", "ct_label")
+_GOOD = frozenset(PIPELINE.tables[name].number for name in ("egress", "extension"))
+"""Tables that send queries and answers on."""
+_PROTOCOLS = {UDP: "UDP", TCP: "TCP", ICMP: "ICMP", ICMPV6: "ICMPv6", OTHER: "other protocols"}
+
+
+@dataclass(frozen=True)
+class MegaflowKind:
+    """Megaflows of one kind of packet that ends in one table. *served*: they are good traffic's, which is sent on.
+
+    *many* has the fields that make many of them, and how many values each has.
+    """
+
+    kind: str
+    table: str
+    megaflows: int
+    served: bool
+    many: tuple[tuple[str, int], ...]
+
+    def __str__(self) -> str:
+        times = " times ".join(f"{show_count(count)} of {name}" for name, count in self.many)
+        return (
+            f"{self.kind}, ending in table {self.table}: {show_count(self.megaflows)}{f' ({times})' if times else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class MegaflowBound:
+    """The most megaflows that an attacker makes, by kind, those that make most first."""
+
+    attacker: str
+    kinds: tuple[MegaflowKind, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(kind.megaflows for kind in self.kinds)
+
+    @property
+    def beyond(self) -> int:
+        """Megaflows beside those of good traffic."""
+        return sum(kind.megaflows for kind in self.kinds if not kind.served)
+
+
+_EXACT = 10_000_000
+
+
+def show_count(count: int) -> str:
+    """Return a number as text; a large one as a power of two that is no smaller."""
+    return f"{count:,}" if count <= _EXACT else f"2^{(count - 1).bit_length()}"
+
+
+def megaflow_bounds(plan: Plan, attackers: Iterable[Attacker]) -> list[MegaflowBound]:
+    """Return the bound of a plan for each attacker. Raises UnknownError for flows that the model does not cover."""
+    return bounds_of(foreign_flows(plan), groups_of(plan), attackers)
+
+
+def bounds_of(flows: Iterable[Flow], groups: Iterable[Group], attackers: Iterable[Attacker]) -> list[MegaflowBound]:
+    """Return the bound of flows and groups for each attacker. Raises UnknownError as megaflow_bounds does."""
+    tables = Lookups(flows)
+    buckets = {group.number: BUCKET.findall(group.text) for group in groups}
+    return [_Count(tables, buckets, attacker).run() for attacker in attackers]
+
+
+class _State(NamedTuple):
+    """Packets about to enter a table. *arrived* and *now*: sources of fields as this pass began, and as actions left them.
+
+    *held*: packet bits that were in registers when the packets were recirculated: each value of them has an identifier.
+    """
+
+    kind: PacketKind
+    table: int
+    known: frozenset[tuple[str, FieldBits]]
+    mask_set: MaskSet
+    choices: Choices
+    arrived: ValueSources
+    now: ValueSources
+    held: int
+    recirculations: int
+    recirculated_by: str
+
+
+class _Outcome(NamedTuple):
+    """What is known of packets that end a lookup with one class of flows: values that they have, and that they have not."""
+
+    hit: tuple[int, Values]
+    missed: tuple[tuple[int, Values], ...]
+
+
+class _Count:
+    """The traversal for one attacker."""
+
+    def __init__(self, tables: Lookups, buckets: Mapping[int, list[str]], attacker: Attacker) -> None:
+        self._tables = tables
+        self._buckets = buckets
+        self._attacker = attacker
+        self._todo: dict[tuple[int, int], dict[_State, int]] = defaultdict(lambda: defaultdict(int))
+        self._outcomes: dict[tuple[object, ...], dict[RuleClass | None, _Outcome]] = {}
+        self._found: dict[tuple[str, str, bool], int] = defaultdict(int)
+        self._many: dict[tuple[str, str, bool], dict[str, int]] = defaultdict(dict)
+
+    def run(self) -> MegaflowBound:
+        """Follow all packets of the attacker, and count."""
+        for sender in self._attacker.senders:
+            for state, count in _starts(self._tables, sender):
+                self._enqueue(state, count)
+        while self._todo:
+            for state, count in self._todo.pop(min(self._todo)).items():
+                self._step(state, count)
+        kinds = (
+            MegaflowKind(*key[:2], count, key[2], _most_first(self._many[key])) for key, count in self._found.items()
+        )
+        return MegaflowBound(self._attacker.name, tuple(sorted(kinds, key=lambda k: (-k.megaflows, k.kind, k.table))))
+
+    def _enqueue(self, state: _State, count: int) -> None:
+        live = self._tables.live(state.table)
+        state = state._replace(known=frozenset((n, b) for n, b in state.known if n in live))
+        self._todo[state.recirculations, state.table][state] += count
+
+    def _step(self, state: _State, count: int) -> None:
+        if state.table not in self._tables:
+            self._end(state, {state.mask_set}, count, served=False)
+            return
+        known, now = dict(state.known), state.now
+        if state.kind.fragment:  # flows see the ports of fragments as 0
+            for port in fields.PORTS:
+                known[port] = FieldBits(0, fields.full_mask(port))
+                now = now.written(port, fields.full_mask(port), 0)
+        found = self._outcomes_of(state.table, known, now)
+        for rule_class, unwildcards in self._tables.lookup(state.table, known).items():
+            choices = _narrowed(state.choices, found[rule_class]) if rule_class in found else None
+            if choices is None:
+                continue  # no packet ends with these flows
+            mask_sets = merged_masks(combined(state.mask_set, more) for more in unwildcards)
+            after = state._replace(choices=choices)
+            if rule_class is None:
+                self._end(after, mask_sets, count, served=False)
+            else:
+                after = after._replace(known=frozenset({**dict(state.known), **dict(rule_class.values)}.items()))
+                self._apply(after, rule_class.actions, mask_sets, count)
+
+    def _outcomes_of(self, table: int, known: Known, now: ValueSources) -> Mapping[RuleClass | None, _Outcome]:
+        """What ending with each class of a table's flows tells of a packet."""
+        matched = self._tables.table(table).matched
+        here = frozenset((n, b) for n, b in known.items() if n in matched)
+        key = table, here, now.part(matched)
+        found = self._outcomes.get(key)
+        if found is None:
+            found = self._outcomes[key] = dict(self._compare(table, known, now))
+        return found
+
+    def _compare(self, table: int, known: Known, now: ValueSources) -> Iterator[tuple[RuleClass | None, _Outcome]]:
+        later = self._tables.later(table)
+        hits: dict[RuleClass, list[tuple[int, int]]] = defaultdict(list)
+        flows: list[tuple[int, bool, list[tuple[int, int]]]] = []
+        for subtable in self._tables.table(table).subtables:
+            origins = {name: now.origin(name, mask) for name, mask in subtable.masks.items()}
+            bits = 0
+            for origin in origins.values():
+                bits |= origin.mask
+            # What is no packet bit must be known to match, else a packet may miss a flow though it has the flow's values.
+            sure = all(origin.whole or is_known(known, n, subtable.masks[n]) for n, origin in origins.items())
+            values: list[tuple[int, int]] = []
+            for rule in subtable.matching(known):
+                value = _as_packet_bits(rule[0], origins, now)
+                if value is not None:
+                    values.append((rule[1], value))
+                    hits[class_of(rule, later)].append((bits, value))
+            flows.append((bits, sure, values))
+        for rule_class in (*hits, None):
+            least = -1 if rule_class is None else rule_class.priority
+            missed = [
+                (bits, frozenset(value for priority, value in values if priority > least))
+                for bits, sure, values in flows
+                if sure
+            ]
+            hit = (0, frozenset((0,))) if rule_class is None else common(hits[rule_class])
+            yield rule_class, _Outcome(hit, tuple(each for each in missed if each[1]))
+
+    def _apply(self, state: _State, actions: tuple[FlowAction, ...], mask_sets: set[MaskSet], count: int) -> None:
+        unwildcards, known, now, sent = EMPTY, dict(state.known), state.now, False
+        for action in actions:
+            if isinstance(action, SetField):
+                write_known(action, known)
+                now = now.written(action.field, action.mask, action.value)
+                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
+            elif isinstance(action, MoveBits):
+                from_port = action.source.field in fields.PORTS
+                if from_port and state.kind.fragment == 3:
+                    continue  # a later fragment has no ports, so nothing is copied
+                move_known(action, known)
+                source, target = action.source, action.target
+                pretended = from_port and state.kind.fragment  # a first fragment's are 0
+                now = now.written(target.field, target.mask, 0) if pretended else now.moved(source, target)
+                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
+            elif isinstance(action, Output):
+                sent = True
+            else:
+                after = state._replace(known=frozenset(known.items()), now=now)
+                self._follow(after, action, {combined(each, unwildcards) for each in mask_sets}, count)
+                return
+        served = sent and state.table in _GOOD
+        self._end(state, {combined(each, unwildcards) for each in mask_sets}, count, served=served)
+
+    def _follow(
+        self, state: _State, action: GotoTable | Conntrack | SelectBucket, mask_sets: set[MaskSet], count: int
+    ) -> None:
+        if isinstance(action, GotoTable):
+            for mask_set in mask_sets:
+                self._enqueue(state._replace(table=action.table, mask_set=mask_set), count)
+            return
+        self._end(state, mask_sets, count, served=self._sends_on(action))
+        if state.recirculations == _DEEPEST:
+            raise fields.UnknownError(f"table {state.table} recirculates packets more than {_DEEPEST} times")
+        by = "the connection tracker" if isinstance(action, Conntrack) else "the datapath's hash"
+        held = state.held | state.now.held()
+        again = state._replace(held=held, recirculations=state.recirculations + 1, recirculated_by=by, mask_set=EMPTY)
+        if isinstance(action, Conntrack):
+            self._track(again, action, count)
+        elif action.group in self._buckets:
+            self._select(again, self._buckets[action.group], count)
+
+    def _track(self, state: _State, action: Conntrack, count: int) -> None:
+        """Go on after the connection tracker, which may have put fragments together, or passed one on."""
+        rewritten = REWRITTEN if action.rewrites else ()
+        now = state.now.chosen_by_switch((*rewritten, *_TRACKED, "nw_frag"))
+        kept = {n: b for n, b in state.known if n not in rewritten}
+        for fragment in FRAGMENTS:
+            choices = state.choices.with_one_of(*_packet_values(now, "nw_frag", {fragment}))
+            if choices is None:
+                continue
+            kind = PacketKind(state.kind.ethertype, state.kind.protocol, fragment)
+            known = frozenset({**kept, "nw_frag": FieldBits(fragment, 3)}.items())
+            again = state._replace(kind=kind, table=action.table, known=known, choices=choices, arrived=now, now=now)
+            self._enqueue(again, count)
+
+    def _select(self, state: _State, buckets: list[str], count: int) -> None:
+        """Go on in each bucket of a group. All have one weight, so none gets more hash values than its share, rounded up."""
+        values = max(hash_values(len(buckets)), hash_values_newer(len(buckets)))
+        now = state.now.chosen_by_switch(("dp_hash",))
+        hashed = unwildcarded(EMPTY, {"dp_hash": values - 1})
+        for bucket, times in Counter(buckets).items():
+            most = times * -(-values // len(buckets))
+            allowed = OneOf(now.origin("dp_hash", values - 1).mask, None, most)
+            choices = Choices(state.choices.allowed | {allowed}, state.choices.excluded)
+            again = state._replace(choices=choices, arrived=now, now=now)
+            self._apply(again, parse_actions(bucket), {hashed}, count)
+
+    def _sends_on(self, action: Conntrack | SelectBucket) -> bool:
+        """Whether what a flow recirculates is good traffic: that of a service whose backend the hash selects."""
+        return isinstance(action, SelectBucket)
+
+    def _end(self, state: _State, mask_sets: Iterable[MaskSet], count: int, *, served: bool) -> None:
+        key = _label(state), _NAMES.get(state.table, str(state.table)), served
+        for mask_set in mask_sets:
+            seen = in_datapath(state.kind, mask_set)
+            masks: Iterable[Mask] = masks_in(seen)
+            times = 1
+            if size(seen) > _MOST_MASKS:
+                masks = [frozenset((name, _union(found)) for name, found in seen)]
+                times = size(seen)
+            for mask in masks:
+                bits = state.arrived.of_mask(mask) | state.held
+                most = count * times * state.choices.count(bits)
+                if not most:
+                    continue
+                self._found[key] += most
+                for name, _ in by_field(bits):
+                    many = self._many[key]
+                    many[name] = max(many.get(name, 0), state.choices.count(bits & whole_field(name)))
+
+
+_NAMES = {table.number: table.name for table in TABLES}
+
+
+def _union(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, int]]:
+    """Yield what a sender's packets are told apart by from the start, and how many values the always matched fields have."""
+    named: dict[str, set[int | str]] = defaultdict(set)
+    partial: set[str] = set()
+    for name, bits in tables.named():
+        named[name].add(bits.value)
+        if bits.mask != fields.full_mask(name):
+            partial.add(name)
+    zero = {f"reg{n}": FieldBits(0, fields.full_mask(f"reg{n}")) for n in range(fields.REGISTERS)}
+    at_first = _first_choices(sender)
+    for (port, ports), (ethertype, types), (vlan, tags) in product(
+        _ports(sender, named["in_port"]), _ethertypes(sender, named["dl_type"]), _vlans(sender, named["vlan_tci"])
+    ):
+        ip = ethertype in (IPV4, IPV6)
+        macs = [None] if "dl_dst" in partial else [*named["dl_dst"], OTHER]
+        protocols = [None] if "nw_proto" in partial or not ip else [*named["nw_proto"], OTHER]
+        for mac, protocol, fragment in product(macs, protocols, sender.fragments if ip else [None]):
+            known = {**zero, "in_port": FieldBits(port, fields.full_mask("in_port"))}
+            choices: Choices | None = at_first
+            told_apart: dict[str, int | str | None] = {
+                "dl_type": ethertype,
+                "vlan_tci": vlan,
+                "dl_dst": mac,
+                "nw_proto": protocol,
+                "nw_frag": fragment,
+            }
+            for name, value in told_apart.items():
+                if value is not None and choices is not None:
+                    known[name] = FieldBits(value, fields.full_mask(name))
+                    choices = _told_apart(choices, name, value, named[name])
+            if choices is not None:
+                kind = PacketKind(ethertype, int(protocol or 0), fragment or 0)
+                sources = ValueSources()
+                found = frozenset(known.items())
+                state = _State(kind, tables.first, found, EMPTY, choices, sources, sources, 0, 0, "")
+                yield state, ports * types * tags
+
+
+def _told_apart(choices: Choices, name: str, value: int | str, named: set[int | str]) -> Choices | None:
+    """Packets whose field has a *value*, or, for OTHER, none of those that flows name. None if there are none."""
+    if name not in WIDTHS:
+        return choices
+    mask = packet_bits(name, fields.full_mask(name))
+    if value == OTHER:
+        return choices.with_none_of(mask, frozenset(packet_bits(name, int(each)) for each in named))
+    return choices.with_one_of(mask, frozenset((packet_bits(name, int(value)),)))
+
+
+def _first_choices(sender: Sender) -> Choices:
+    """What the sender chooses. What only the switch sets has one value in the first pass."""
+    allowed = {OneOf(packet_bits(name, fields.full_mask(name)), None, 1) for name in _BY_SWITCH}
+    for name, choice in sender.choices.items():
+        values = choice.values
+        known = None if values is None else frozenset(packet_bits(name, value) for value in values)
+        allowed.add(OneOf(packet_bits(name, choice.mask), known, choice.count))
+    excluded = {
+        NoneOf(packet_bits(name, fields.full_mask(name)), frozenset(packet_bits(name, value) for value in values))
+        for name, values in sender.never.items()
+    }
+    return Choices(frozenset(allowed), frozenset(excluded))
+
+
+def _ports(sender: Sender, named: set[int | str]) -> Iterator[tuple[str, int]]:
+    yield from ((port, 1) for port in sender.ports if port in named)
+    others = sum(port not in named for port in sender.ports)
+    if others:
+        yield "", others
+
+
+def _ethertypes(sender: Sender, named: set[int | str]) -> Iterator[tuple[int, int]]:
+    known = {ARP, IPV4, IPV6, *(int(each) for each in named)}
+    wanted = sender.ethertypes
+    yield from ((each, 1) for each in sorted(known) if wanted is None or each in wanted)
+    others = _ETHERTYPES - len(known) if wanted is None else len(wanted - known)
+    if others:
+        yield OTHER, others
+
+
+def _vlans(sender: Sender, named: set[int | str]) -> Iterator[tuple[int | None, int]]:
+    """Yield VLAN identifiers that flows tell apart, and how many tags have each; none counts as a tag."""
+    tags = _TAGS if sender.tags else 0
+    if not named:
+        yield None, 1 + tags * _VLANS
+        return
+    for each in sorted(map(int, named)):
+        found = tags + (each == 0)
+        if found:
+            yield each, found
+    others = tags * (_VLANS - len(named))
+    if others:
+        yield OTHER, others
+
+
+def _most_first(many: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(((n, c) for n, c in many.items() if c > 1), key=lambda item: (-item[1], item[0])))
+
+
+def _as_packet_bits(match: Match, origins: Mapping[str, Origin], now: ValueSources) -> int | None:
+    """Return what a flow matches as a value of packet bits; None if it does not match what actions wrote."""
+    found = 0
+    for name, origin in origins.items():
+        value = match[name].value
+        if isinstance(value, int):
+            if (value ^ origin.value) & origin.written:
+                return None
+            if origin.mask:
+                found |= now.origin(name, value).mask
+    return found
+
+
+def _narrowed(choices: Choices, outcome: _Outcome) -> Choices | None:
+    found = choices.with_one_of(*outcome.hit)
+    for missed in outcome.missed:
+        if found is None:
+            return None
+        found = found.with_none_of(*missed)
+    return found
+
+
+def _packet_values(now: ValueSources, name: str, values: Iterable[int]) -> tuple[int, Values]:
+    """Return values of a whole field as those of packet bits."""
+    return now.origin(name, fields.full_mask(name)).mask, frozenset(now.origin(name, v).mask for v in values)
+
+
+def _label(state: _State) -> str:
+    kind = state.kind
+    protocol = _PROTOCOLS.get(kind.protocol, "" if not kind.protocol else f"protocol {kind.protocol}")
+    parts = [kind.name, *([protocol] if protocol and kind.ethertype in (IPV4, IPV6) else [])]
+    fragments = ["fragments"] if kind.fragment else []
+    after = [f"after {state.recirculated_by}"] if state.recirculated_by else []
+    return " ".join([*parts, *fragments, *after])
