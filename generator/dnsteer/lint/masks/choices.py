@@ -63,7 +63,9 @@ class Choices(NamedTuple):
                 if not kept:
                     return None
                 return Choices(self.allowed - {each} | {OneOf(each.mask, kept, len(kept))}, self.excluded)
-        return Choices(self.allowed, self.excluded | {NoneOf(mask, values)})
+        same = {each for each in self.excluded if each.mask == mask}
+        every = values.union(*(each.values for each in same))
+        return Choices(self.allowed, self.excluded - same | {NoneOf(mask, every)})
 
     def without(self, mask: int) -> Choices:
         """What is still known when these bits get other values."""

@@ -36,6 +36,7 @@ from dnsteer.lint.masks.flow_syntax import (
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, masks_in, merged_masks, size, unwildcarded
 from dnsteer.lint.masks.traversal import (
     FRAGMENTS,
+    LATER,
     OTHER,
     REWRITTEN,
     PacketKind,
@@ -56,10 +57,14 @@ _ETHERTYPES = (1 << 16) - 0x600 + 1
 _TAGS = 2 * 8
 """Tags with one VLAN identifier: two tag protocols (0x8100, 0x88a8), eight priorities."""
 _VLANS = 1 << 12
+_FRAGMENT_HEADER = 44
+_SKIPPED_HEADERS = (43, _FRAGMENT_HEADER, 51, 60)
+"""Routing, fragment, authentication and destination options; 0, hop-by-hop options, is also what broken packets have."""
 _MOST_MASKS = 4096
 """If a path has more masks than this, each is counted as all of them together, which has no fewer values."""
 _DEEPEST = 8
 """Recirculations that are followed. More would be a loop of the tables."""
+_NO_BITS = frozenset((EMPTY,))
 _BY_SWITCH = ("ct_state", "ct_zone", "ct_mark", "ct_label", "dp_hash", "pkt_mark", "skb_priority")
 _TRACKED = ("ct_state", "ct_zone", "ct_mark", "ct_label")
 _GOOD = frozenset(PIPELINE.tables[name].number for name in ("egress", "extension"))
@@ -125,7 +130,9 @@ def bounds_of(flows: Iterable[Flow], groups: Iterable[Group], attackers: Iterabl
 
 
 class _State(NamedTuple):
-    """Packets about to enter a table. *arrived* and *now*: sources of fields as this pass began, and as actions left them.
+    """Packets about to enter a table. *mask_sets*: what they may have unwildcarded, the same packets one or the other.
+
+    *arrived* and *now*: sources of fields as this pass began, and as actions left them.
 
     *held*: packet bits that were in registers when the packets were recirculated: each value of them has an identifier.
     """
@@ -133,7 +140,7 @@ class _State(NamedTuple):
     kind: PacketKind
     table: int
     known: frozenset[tuple[str, FieldBits]]
-    mask_set: MaskSet
+    mask_sets: frozenset[MaskSet]
     choices: Choices
     arrived: ValueSources
     now: ValueSources
@@ -181,7 +188,7 @@ class _Count:
 
     def _step(self, state: _State, count: int) -> None:
         if state.table not in self._tables:
-            self._end(state, {state.mask_set}, count, served=False)
+            self._end(state, state.mask_sets, count, served=False)
             return
         known, now = dict(state.known), state.now
         if state.kind.fragment:  # flows see the ports of fragments as 0
@@ -193,7 +200,7 @@ class _Count:
             choices = _narrowed(state.choices, found[rule_class]) if rule_class in found else None
             if choices is None:
                 continue  # no packet ends with these flows
-            mask_sets = merged_masks(combined(state.mask_set, more) for more in unwildcards)
+            mask_sets = merged_masks(combined(one, more) for one in state.mask_sets for more in unwildcards)
             after = state._replace(choices=choices)
             if rule_class is None:
                 self._end(after, mask_sets, count, served=False)
@@ -248,7 +255,7 @@ class _Count:
                 unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
             elif isinstance(action, MoveBits):
                 from_port = action.source.field in fields.PORTS
-                if from_port and state.kind.fragment == 3:
+                if from_port and state.kind.fragment == LATER:
                     continue  # a later fragment has no ports, so nothing is copied
                 move_known(action, known)
                 source, target = action.source, action.target
@@ -268,15 +275,16 @@ class _Count:
         self, state: _State, action: GotoTable | Conntrack | SelectBucket, mask_sets: set[MaskSet], count: int
     ) -> None:
         if isinstance(action, GotoTable):
-            for mask_set in mask_sets:
-                self._enqueue(state._replace(table=action.table, mask_set=mask_set), count)
+            self._enqueue(state._replace(table=action.table, mask_sets=frozenset(mask_sets)), count)
             return
         self._end(state, mask_sets, count, served=self._sends_on(action))
         if state.recirculations == _DEEPEST:
             raise fields.UnknownError(f"table {state.table} recirculates packets more than {_DEEPEST} times")
         by = "the connection tracker" if isinstance(action, Conntrack) else "the datapath's hash"
         held = state.held | state.now.held()
-        again = state._replace(held=held, recirculations=state.recirculations + 1, recirculated_by=by, mask_set=EMPTY)
+        again = state._replace(
+            held=held, recirculations=state.recirculations + 1, recirculated_by=by, mask_sets=_NO_BITS
+        )
         if isinstance(action, Conntrack):
             self._track(again, action, count)
         elif action.group in self._buckets:
@@ -314,22 +322,28 @@ class _Count:
 
     def _end(self, state: _State, mask_sets: Iterable[MaskSet], count: int, *, served: bool) -> None:
         key = _label(state), _NAMES.get(state.table, str(state.table)), served
-        for mask_set in mask_sets:
-            seen = in_datapath(state.kind, mask_set)
-            masks: Iterable[Mask] = masks_in(seen)
-            times = 1
-            if size(seen) > _MOST_MASKS:
-                masks = [frozenset((name, _union(found)) for name, found in seen)]
-                times = size(seen)
-            for mask in masks:
-                bits = state.arrived.of_mask(mask) | state.held
-                most = count * times * state.choices.count(bits)
-                if not most:
-                    continue
-                self._found[key] += most
-                for name, _ in by_field(bits):
-                    many = self._many[key]
-                    many[name] = max(many.get(name, 0), state.choices.count(bits & whole_field(name)))
+        for mask, times in _distinct_masks(in_datapath(state.kind, each) for each in mask_sets).items():
+            bits = state.arrived.of_mask(mask) | state.held
+            most = count * times * state.choices.count(bits)
+            if not most:
+                continue
+            self._found[key] += most
+            many = self._many[key]
+            for name, _ in by_field(bits):
+                many[name] = max(many.get(name, 0), state.choices.count(bits & whole_field(name)))
+
+
+def _distinct_masks(mask_sets: Iterable[MaskSet]) -> dict[Mask, int]:
+    """Return the masks of some sets, each once. Of a large set one mask stands for all, and how many they are."""
+    found: dict[Mask, int] = {}
+    for mask_set in merged_masks(mask_sets):
+        if size(mask_set) > _MOST_MASKS:
+            union = frozenset((name, _union(masks)) for name, masks in mask_set)
+            found[union] = max(found.get(union, 0), size(mask_set))
+        else:
+            for mask in masks_in(mask_set):
+                found.setdefault(mask, 1)
+    return found
 
 
 _NAMES = {table.number: table.name for table in TABLES}
@@ -372,11 +386,13 @@ def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, int]]:
                 if value is not None and choices is not None:
                     known[name] = FieldBits(value, fields.full_mask(name))
                     choices = _told_apart(choices, name, value, named[name])
+            if choices is not None and ethertype == IPV6:
+                choices = _next_headers(choices, fragment or 0)
             if choices is not None:
                 kind = PacketKind(ethertype, int(protocol or 0), fragment or 0)
                 sources = ValueSources()
                 found = frozenset(known.items())
-                state = _State(kind, tables.first, found, EMPTY, choices, sources, sources, 0, 0, "")
+                state = _State(kind, tables.first, found, _NO_BITS, choices, sources, sources, 0, 0, "")
                 yield state, ports * types * tags
 
 
@@ -388,6 +404,14 @@ def _told_apart(choices: Choices, name: str, value: int | str, named: set[int | 
     if value == OTHER:
         return choices.with_none_of(mask, frozenset(packet_bits(name, int(each)) for each in named))
     return choices.with_one_of(mask, frozenset((packet_bits(name, int(value)),)))
+
+
+def _next_headers(choices: Choices, fragment: int) -> Choices | None:
+    """Packets over IPv6: the switch reads past extension headers, but for that of a later fragment."""
+    mask = packet_bits("nw_proto", fields.full_mask("nw_proto"))
+    if fragment == LATER:
+        return choices.with_one_of(mask, frozenset((packet_bits("nw_proto", _FRAGMENT_HEADER),)))
+    return choices.with_none_of(mask, frozenset(packet_bits("nw_proto", each) for each in _SKIPPED_HEADERS))
 
 
 def _first_choices(sender: Sender) -> Choices:

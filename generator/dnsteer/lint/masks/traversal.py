@@ -32,7 +32,8 @@ from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks,
 
 OTHER = -1
 """A value that no flow matches."""
-FRAGMENTS = (0, 1, 3)
+LATER = 3
+FRAGMENTS = (0, 1, LATER)
 """Whole packets, first and later fragments, as bits of nw_frag."""
 _L2 = frozenset(("dl_dst", "dl_src"))
 _ARP_FIELDS = frozenset(("nw_src", "nw_dst", "nw_proto", "arp_sha", "arp_tha"))
@@ -163,7 +164,7 @@ class Traversal:
                 write_known(action, known)
                 unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
             elif isinstance(action, MoveBits):
-                if action.source.field in fields.PORTS and state.kind.fragment == 3:
+                if action.source.field in fields.PORTS and state.kind.fragment == LATER:
                     continue  # a later fragment has no ports, so nothing is copied
                 move_known(action, known)
                 unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
@@ -266,7 +267,7 @@ def in_datapath(kind: PacketKind, mask_set: MaskSet) -> MaskSet:
     if kind.ethertype in (IPV4, IPV6):
         absent = {"nw_src", "nw_dst"} if kind.ethertype == IPV6 else {"ipv6_src", "ipv6_dst", "ipv6_label", "nd_target"}
         absent |= {"arp_sha", "arp_tha"} if kind.ethertype == IPV4 else set()
-        if kind.fragment == 3:
+        if kind.fragment == LATER:
             absent |= set(fields.PORTS)
         mask_set = unwildcarded(mask_set, {"nw_frag": 3})
         if kind.protocol in (ICMP, ICMPV6):
