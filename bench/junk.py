@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.attackers import Attacker, FieldChoice, Sender
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, SOLICITATION, TCP, UDP
+from dnsteer.lint.masks.traversal import LATER
 from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.loaded import Loaded
 
@@ -22,6 +23,8 @@ _CLIENTS = {IPV4: 0xC6120001, IPV6: 0x20010002 << 96 | 1}
 _TAGS = (0x8100, 0x88A8)
 _HEADERS = (*_TAGS, ARP, IPV4, IPV6, 0x8847, 0x8848, 0x894F)
 """Ethertypes that Open vSwitch reads on behind: VLAN tags, ARP, IP, MPLS, NSH."""
+_PROTOCOLS = tuple(n for n in range(256) if n not in (0, 43, 44, 51, 60))
+"""Protocols but for the extension headers of IPv6, which say themselves what follows."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,10 @@ class JunkKind:
 
     def attacker(self) -> Attacker:
         """Somebody who sends just this."""
-        choices = {name: _choice(name, values) for name, values in self.values.items()}
+        sent = dict(self.values)
+        if self.ethertypes == (IPV6,) and LATER in self.fragments:  # Open vSwitch sees only the header of these
+            sent["nw_proto"] = (*protocols, 44) if isinstance(protocols := sent["nw_proto"], tuple) else protocols
+        choices = {name: _choice(name, values) for name, values in sent.items()}
         sender = Sender(self.ports, frozenset(self.ethertypes), self.fragments, self.tags, choices)
         return Attacker(self.name, (sender,))
 
@@ -158,16 +164,16 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
             "tp_src": (8 if kind == IPV4 else 128,),
             "tp_dst": (0,),
         }
-        few = (vip, vip ^ 1, vip ^ 1 << low - 1)
+        few = (vip, vip ^ 1 << low // 2)
         mixed: dict[str, Values] = {
             **base,
             "dl_dst": (mac, gateway, mac ^ 4),
-            "dl_src": (_CLIENT_MAC, _CLIENT_MAC ^ 1),
+            "dl_src": (_CLIENT_MAC,),
             target: few,
             source: (_CLIENTS[kind], *_backends(loaded, kind)),
-            "nw_proto": (UDP, TCP, ICMP, ICMPV6, 132),
-            "tp_src": (53, 8, 128, 135, 1024, 1026),
-            "tp_dst": (53, 53 + 4096, 54, 0, 853),
+            "nw_proto": (UDP, TCP, ICMP if kind == IPV4 else ICMPV6, 132),
+            "tp_src": (53, 135, 53 + 256),
+            "tp_dst": (53, 53 + 4096, 0),
             "nw_ttl": (64, 255),
             "nd_target": few,
             "arp_sha": (_CLIENT_MAC,),
@@ -185,7 +191,7 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
             "ports": {"tp_dst": Free(53, 0xFFFF), "nw_proto": (UDP, TCP)},
             "source ports": {"tp_src": Free(0, 0xFFFF)},
             "sources": {source: Free(_CLIENTS[kind], _bits(2 * low))},
-            "protocols": {"nw_proto": Free(0, 0xFF)},
+            "protocols": {"nw_proto": _PROTOCOLS},
             "TTLs": {"nw_ttl": Free(64, 0xFF), "nw_tos": Free(0, 0xFF)},
             "destination MACs": {"dl_dst": Free(mac, _bits(48))},
             "source MACs": {"dl_src": Free(_CLIENT_MAC, _bits(48))},
@@ -200,7 +206,7 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
             JunkKind(
                 f"{name} echo requests", (kind,), {**icmp, source: Free(_CLIENTS[kind], _bits(2 * low))}, ports=ports
             ),
-            JunkKind(f"{name} fragments", (kind,), {**base, "nw_proto": Free(0, 0xFF)}, (1, 3), ports=ports),
+            JunkKind(f"{name} fragments", (kind,), {**base, "nw_proto": _PROTOCOLS}, (1, 3), ports=ports),
             JunkKind(f"{name}, a few values of all fields", (kind,), mixed, (0, 1, 3), ports=ports),
         ]
         if kind == IPV4:

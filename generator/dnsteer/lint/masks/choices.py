@@ -92,20 +92,26 @@ class _Factor(NamedTuple):
         return self.bits.bit_count() - log2(self.number)
 
 
+class _Fixed(NamedTuple):
+    """Bits *mask* have one value."""
+
+    mask: int
+    value: int
+
+
 @lru_cache(maxsize=1 << 16)
 def _count(choices: Choices, mask: int) -> int:
     """A product: of what is known of bits together, those first that leave the fewest; the bits that are left are free."""
+    fixed = _all_fixed(choices.allowed)
+    free = mask & ~fixed.mask
     factors: list[_Factor] = []
-    free = mask
-    fixed = _Fixed(0, 0)
-    todo = {each for each in choices.allowed if each.mask & mask}
+    todo = {each for each in choices.allowed if each.mask & free}
     while todo:
         best, of = max(((_factor(each, free), each) for each in todo), key=lambda item: (item[0].saved, item[1].mask))
         todo.discard(of)
         if best.saved > 0:
             free &= ~best.bits
-            fixed, varying = _split(best, fixed)
-            factors += [varying] if varying is not None else []
+            factors.append(best)
     total = 1
     for none in sorted(choices.excluded, key=lambda each: (each.mask.bit_count(), each.mask)):
         inside = [factor for factor in factors if factor.bits & none.mask]
@@ -127,24 +133,26 @@ def _count(choices: Choices, mask: int) -> int:
     return total << free.bit_count()
 
 
-class _Fixed(NamedTuple):
-    """Bits *mask* have one value."""
+@lru_cache(maxsize=1 << 14)
+def _all_fixed(allowed: frozenset[OneOf]) -> _Fixed:
+    mask = value = 0
+    for each in allowed:
+        one = _fixed(each)
+        mask |= one.mask
+        value |= one.value
+    return _Fixed(mask, value)
 
-    mask: int
-    value: int
 
-
-def _split(factor: _Factor, fixed: _Fixed) -> tuple[_Fixed, _Factor | None]:
-    """Add to *fixed* the bits that are the same in all of a factor's values; return it and the factor of the other bits."""
-    if factor.values is None:
-        return fixed, factor
-    first = min(factor.values)
+@lru_cache(maxsize=1 << 14)
+def _fixed(each: OneOf) -> _Fixed:
+    """Return the bits that are the same in all values."""
+    if each.values is None:
+        return _Fixed(0, 0)
+    first = min(each.values)
     varying = 0
-    for value in factor.values:
+    for value in each.values:
         varying |= value ^ first
-    same = factor.bits & ~varying
-    fixed = _Fixed(fixed.mask | same, fixed.value | first & same)
-    return fixed, _Factor(varying, factor.number, _projected(factor.values, varying)) if varying else None
+    return _Fixed(each.mask & ~varying, first & ~varying)
 
 
 def _factor(each: OneOf, left: int) -> _Factor:

@@ -386,6 +386,8 @@ def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, int]]:
                 if value is not None and choices is not None:
                     known[name] = FieldBits(value, fields.full_mask(name))
                     choices = _told_apart(choices, name, value, named[name])
+            if choices is not None and (ethertype, protocol) in ((IPV4, ICMP), (IPV6, ICMPV6)):
+                choices = _type_and_code(choices)
             if choices is not None and ethertype == IPV6:
                 choices = _next_headers(choices, fragment or 0)
             if choices is not None:
@@ -404,6 +406,11 @@ def _told_apart(choices: Choices, name: str, value: int | str, named: set[int | 
     if value == OTHER:
         return choices.with_none_of(mask, frozenset(packet_bits(name, int(each)) for each in named))
     return choices.with_one_of(mask, frozenset((packet_bits(name, int(value)),)))
+
+
+def _type_and_code(choices: Choices) -> Choices | None:
+    """Packets of ICMP, whose type and code take 8 bits of the fields of ports."""
+    return choices.with_one_of(sum(packet_bits(port, 0xFF00) for port in fields.PORTS), frozenset((0,)))
 
 
 def _next_headers(choices: Choices, fragment: int) -> Choices | None:
