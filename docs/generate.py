@@ -21,7 +21,7 @@ from dnsteer.checks.load import load_spec
 from dnsteer.modes import MODES
 from dnsteer.plan.build import build_plan
 from dnsteer.render.flows import Flow, flows_of
-from dnsteer.render.templates import leads_to, register_value
+from dnsteer.render.templates import register_value
 from dnsteer.spec.model import (
     announce,
     balance,
@@ -87,14 +87,18 @@ So what is dropped unwildcards the same bits as what passes. A flow that copies 
 (`move:NXM_OF_UDP_DST[]->NXM_NX_XXREG3[0..15]`), unwildcards all of that field, at no cost in the datapath: the megaflow has no action for it. Every
 table ends with such flows, and a table matches no field that they leave out. What this buys and costs:
 
-- Masks no longer depend on the traffic: `dnsteer` computes all that the flows can make, and the default pipeline has 16 or fewer.
-- What is dropped makes more megaflows, since each has a whole port or address: what somebody who only reaches a VIP can
-  make is bounded by the low bits of the port that `protect` matches first (4,096, and 15 for each slot of a service),
-  except for ICMP, ARP and neighbour discovery, whose megaflows match all of these headers anyway. Idle ones expire (`max-idle`), and
-  `flow-limit` bounds their number.
-- Pools with other numbers of slots have masks of their own, one for each number and family. A spec with NAT VIPs and queries
-  of several sorts in both families (source-port and dp-hash, or the extension as well) matches whole destination ports at
-  once, to stay within 16: then a VIP may have 65,535 such megaflows for each transport.
+- Masks no longer depend on the traffic: `dnsteer` computes all that the flows can make.
+- What is dropped would make more megaflows, one for each whole port or address. So ports and addresses are looked at a few
+  bits at a time (*windows*), before anything else: `protect` matches the low 8 bits of the port and `port` all of it,
+  at most 255 megaflows each for a transport and a family; then `address1` to `address7` match the VIPs' addresses by their
+  prefixes, 8 to 10 bits more in each, at most 1,023 megaflows each. Somebody who knows a VIP can walk all windows: for the
+  host part of a /64 that makes 4,089 megaflows, in place of one for each of 2^64 addresses. A mask is the price of each.
+- The first window has all bits that a router chooses and nobody behind it: those of the prefixes in `switch.routed`. With
+  wider prefixes the windows are wider too, since there are seven at most.
+- Gateways and the port for probes get answers of backends, whose source address is matched whole. What a router (`next_hop`)
+  sends there is dropped by its MAC address.
+- Idle megaflows expire (`max-idle`), and `flow-limit` bounds their number.
+- Pools with other numbers of slots have masks of their own, one for each number and family.
 """
 
 
@@ -168,8 +172,7 @@ def pipeline_page() -> str:
         "its template in `templates/tables/`; its rows, registers and place are in `generator/dnsteer/tables/`.\n"
     )
     out.append("## Tables\n\n| number | name | matches | does | leads to |\n|---|---|---|---|---|")
-    for t in TABLES:
-        out.append(f"| {t.number} | {t.name} | {t.matches} | {t.does} | {', '.join(leads_to(t.name)) or 'out'} |")
+    out += tables.table_rows()
     out.append("\n## Registers\n\n| register | name | live in tables | meaning |\n|---|---|---|---|")
     for r in sorted(PIPELINE.registers.values(), key=lambda r: r.number):
         out.append(
@@ -215,8 +218,8 @@ def _one_of_each() -> Iterator[tuple[str, Flow]]:
         shape = _shape(table.name, flow)
         if shape not in table.flows:
             raise SystemExit(f"{table.file}: flows= has no explanation for {shape!r}: {flow.line()}")
-        if (table.name, shape) not in seen:
-            seen.add((table.name, shape))
+        if (table.template_file, shape) not in seen:
+            seen.add((table.template_file, shape))
             yield table.flows[shape], flow
 
 
@@ -242,8 +245,10 @@ def _shape(table: str, flow: Flow) -> str:
     if table == "forward":
         numbers = {f"{PIPELINE.registers['transport'].field}=0x{n:x}": name for name, n in TRANSPORT.items()}
         return f"{first} {numbers[flow.match.split(',')[-1]]}"
-    if table == "protect":
+    if table in ("protect", "port"):
         return "port"
+    if table == "return" and "dl_src" in flow.match:
+        return "router"
     if first.startswith("reg"):
         return "register"
     parts = flow.match.split(",")

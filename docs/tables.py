@@ -19,8 +19,10 @@ import yaml
 from dnsteer.events.event import KINDS
 from dnsteer.metrics.families import FAMILIES
 from dnsteer.metrics.family import ROWS
+from dnsteer.render.templates import leads_to
 from dnsteer.switch.settings import SETTINGS
 from dnsteer.tables.order import TABLES
+from dnsteer.tables.table import Table
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CODE = _ROOT / "generator" / "dnsteer"
@@ -274,12 +276,37 @@ def modules_page() -> str:
     return "\n\n".join(out) + "\n"
 
 
+def table_groups() -> list[list[Table]]:
+    """The tables of the pipeline; those that share a template together."""
+    groups: dict[str, list[Table]] = {}
+    for table in TABLES:
+        groups.setdefault(table.template_file, []).append(table)
+    return list(groups.values())
+
+
+def _number(group: list[Table]) -> str:
+    return str(group[0].number) if len(group) == 1 else f"{group[0].number} to {group[-1].number}"
+
+
+def _names(group: list[Table]) -> str:
+    return group[0].name if len(group) == 1 else f"{group[0].name} to {group[-1].name}"
+
+
+def table_rows() -> list[str]:
+    """The tables of the pipeline as rows of a page."""
+    return [
+        f"| {_number(group)} | {_names(group)} | {group[0].matches} | {group[0].does} | "
+        f"{', '.join(leads_to(group[-1].name)) or 'out'} |"
+        for group in table_groups()
+    ]
+
+
 def architecture_page(text: str) -> str:
     """docs/architecture.md with its tables made anew."""
     rows = [f"| `{package}/` | {purpose(package)} |" for layer in layers() for package in layer]
     made = "\n".join(["| package | what it is for |", "|---|---|", *rows])
     text = _PACKAGES.sub(lambda m: f"{m[1]}\n{made}\n\n{m[2]}", text)
-    pipeline = "\n".join(f"{t.number:>4} {t.name:<10} {t.does}" for t in TABLES)
+    pipeline = "\n".join(f"{_number(group):>8} {_names(group):<20} {group[0].does}" for group in table_groups())
     return _PIPELINE.sub(lambda m: f"{m[1]}\n```\n{pipeline}\n```\n\n{m[2]}", text)
 
 

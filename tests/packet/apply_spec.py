@@ -10,12 +10,12 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.loaded import Loaded
-from tests.packet.switches import BRIDGE
+from tests.packet.switches import BRIDGE, VIP_TABLE
 from tests.packet.switches import Switch as Private
 
 FOREIGN_FLOWS = (
-    "cookie=0x5, table=20, idle_timeout=900, send_flow_rem priority=9,icmp,in_port=1 actions=drop",
-    "cookie=0x6, table=20, hard_timeout=900, importance=3, priority=8,udp,tp_dst=99 actions=output:1",
+    f"cookie=0x5, {VIP_TABLE}, idle_timeout=900, send_flow_rem priority=9,icmp,in_port=1 actions=drop",
+    f"cookie=0x6, {VIP_TABLE}, hard_timeout=900, importance=3, priority=8,udp,tp_dst=99 actions=output:1",
     "cookie=0x7, table=200, priority=5,tcp actions=group:7",
 )
 FOREIGN_GROUP = "group_id=7,type=all,bucket=bucket_id:0,actions=output:1"

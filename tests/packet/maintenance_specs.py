@@ -17,7 +17,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from tests.packet.command import Ran, on
-from tests.packet.switches import BRIDGE, ROOT, Switch
+from tests.packet.switches import BRIDGE, ROOT, SLOT_TABLE, Switch
 
 
 def overlay(switch: Switch) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def make_overdue(switch: Switch) -> None:
 
 
 def slots(switch: Switch) -> set[str]:
-    return {f for f in switch.tables()[0] if "table=30" in f}
+    return {f for f in switch.tables()[0] if SLOT_TABLE in f}
 
 
 def states(switch: Switch, pool: str = "farm") -> dict[str, str]:

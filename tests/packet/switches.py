@@ -24,6 +24,14 @@ EXAMPLES = ROOT / "examples"
 STATE_TABLE = f"table={PIPELINE.holding('state').number}"
 """How a flow of table state begins its match, as ovs-ofctl prints and takes it."""
 NEIGHBOR_TABLE = f"table={PIPELINE.holding('addresses').number}"
+NUMBER = {table.name: table.number for table in PIPELINE.tables.values()}
+"""The number of each table."""
+PROTECT_TABLE = f"table={NUMBER['protect']}"
+VIP_TABLE = f"table={NUMBER['vip']}"
+SLOT_TABLE = f"table={NUMBER['slot']}"
+FORWARD_TABLE = f"table={NUMBER['forward']}"
+RETURN_TABLE = f"table={NUMBER['return']}"
+EGRESS_TABLE = f"table={NUMBER['egress']}"
 BRIDGE = "br-dns"
 
 # Two specs of one bridge: many objects and a group, and few.

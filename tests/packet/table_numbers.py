@@ -11,41 +11,53 @@ from dnsteer.tables.order import PIPELINE
 from tests.packet.switches import BRIDGE, Switch
 
 NUMBERS = {name: table.number for name, table in PIPELINE.tables.items()}
-WITH_GAPS = {
-    "ingress": 0,
-    "neighbor": 5,
-    "advertise": 6,
-    "echo": 8,
-    "protect": 10,
-    "vip": 20,
-    "slot": 30,
-    "forward": 40,
-    "return": 50,
-    "fragment": 55,
-    "extension": 58,
-    "egress": 60,
-    "state": 63,
-}
+
+
+def _with_the_rest(numbers: dict[str, int]) -> dict[str, int]:
+    """All tables: those that are not named get numbers above the others, in their order."""
+    rest = [name for name in NUMBERS if name not in numbers]
+    return {**numbers, **{name: 120 + n for n, name in enumerate(rest)}}
+
+
+WITH_GAPS = _with_the_rest(
+    {
+        "ingress": 0,
+        "neighbor": 5,
+        "advertise": 6,
+        "echo": 8,
+        "protect": 10,
+        "vip": 20,
+        "slot": 30,
+        "forward": 40,
+        "return": 50,
+        "fragment": 55,
+        "extension": 58,
+        "egress": 60,
+        "state": 63,
+    }
+)
 """Numbers of builds before the order gave them: none belongs to another table now."""
 ONE_BY_ONE = {name: number for number, name in enumerate(NUMBERS)}
 """Numbers of which some belong to other tables now."""
-IN_PLACE_OF_OTHERS = {
-    "ingress": 0,
-    "neighbor": 1,
-    "advertise": 2,
-    "echo": 3,
-    "protect": 50,
-    "vip": 51,
-    "slot": 60,
-    "forward": 61,
-    "return": 70,
-    "fragment": 71,
-    "extension": 72,
-    "egress": 80,
-    "state": 81,
-}
+IN_PLACE_OF_OTHERS = _with_the_rest(
+    {
+        "ingress": 0,
+        "neighbor": 1,
+        "advertise": 2,
+        "echo": 3,
+        "protect": 50,
+        "vip": 51,
+        "slot": 60,
+        "forward": 61,
+        "return": 70,
+        "fragment": 71,
+        "extension": 72,
+        "egress": 80,
+        "state": 81,
+    }
+)
 """Tables that queries pass have the numbers that tables have now which answers pass."""
-ALL_ABOVE = {name: number + (100 if number else 0) for name, number in NUMBERS.items()}
+ALL_ABOVE = {name: number + (120 if number else 0) for name, number in NUMBERS.items()}
 """All numbers but the first are others."""
 _TO_TABLE = re.compile(r"\b(table=|goto_table:|resubmit\(,)(\d+)")
 _OURS = (COOKIE_TAG, COOKIE_TAG + 1)  # the tables', and those of a switch on standby

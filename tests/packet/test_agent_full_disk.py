@@ -28,7 +28,7 @@ from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import FARM, SLOW, on, spec_file
 from tests.packet.full_disk import REFUSED, enduring, leave
 from tests.packet.maintenance_specs import overlay
-from tests.packet.switches import BRIDGE, Switch, unexpected
+from tests.packet.switches import BRIDGE, SLOT_TABLE, Switch, unexpected
 
 ENDED = [
     "Connection reset by peer",
@@ -212,7 +212,7 @@ def test_foreign_changes_are_repaired_without_the_record(farm: Farm, tmp_path: P
         leave(farm.switch, 0)
         (farm.marks / "ns1").unlink()
         wait(lambda: farm.switch.tables() == out, running.said)
-        farm.switch.ofctl("del-flows", "table=30")
+        farm.switch.ofctl("del-flows", SLOT_TABLE)
         running.waits_for("repaired: missing flow")
         wait(lambda: farm.switch.tables() == out, running.said)
         farm.switch.kill_switch()

@@ -16,7 +16,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.switch.control_socket import folder_of
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
-from tests.packet.switches import BRIDGE, LARGE, NEIGHBOR_TABLE, Switch
+from tests.packet.switches import BRIDGE, EGRESS_TABLE, LARGE, NEIGHBOR_TABLE, VIP_TABLE, Switch
 
 ENDED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
 """What the switch says of a monitor that ends with its agent."""
@@ -31,10 +31,10 @@ def _hashed(switch: Switch) -> str:
 TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
     "a flow is deleted": (lambda s: s.ofctl("del-flows", f"{NEIGHBOR_TABLE},arp,arp_tpa=10.53.0.1"), "missing flow:"),
     "a flow is replaced": (
-        lambda s: s.ofctl("add-flow", "table=60,priority=0,actions=NORMAL"),
+        lambda s: s.ofctl("add-flow", f"{EGRESS_TABLE},priority=0,actions=NORMAL"),
         "changed flow: ",
     ),
-    "actions are changed": (lambda s: s.ofctl("mod-flows", "table=20,udp actions=drop"), "changed flow:"),
+    "actions are changed": (lambda s: s.ofctl("mod-flows", f"{VIP_TABLE},udp actions=drop"), "changed flow:"),
     "a flow is added with our cookie": (
         lambda s: s.ofctl("add-flow", "cookie=0xd453020000000001,table=0,priority=9,udp,actions=drop"),
         "is not planned",
@@ -104,8 +104,8 @@ def test_a_setting_of_others_is_named(shared: Switch, watched: Agent) -> None:
 
 
 def test_a_flow_of_others_in_the_place_of_ours_is_left_and_named(shared: Switch, watched: Agent, spec: Path) -> None:
-    shared.ofctl("add-flow", "cookie=0x77,table=60,priority=0,actions=NORMAL")
-    watched.waits_for("have the table, priority and match of its own flows: cookie=0x77, table=60")
+    shared.ofctl("add-flow", f"cookie=0x77,{EGRESS_TABLE},priority=0,actions=NORMAL")
+    watched.waits_for(f"have the table, priority and match of its own flows: cookie=0x77, {EGRESS_TABLE}")
     assert any("cookie=0x77" in flow for flow in shared.flows())
     shared.ofctl("del-flows", "cookie=0x77/-1")
     wait(lambda: on(shared)("verify", spec).code == 0, lambda: watched.said())

@@ -22,7 +22,7 @@ from dnsteer.switch.tools import SwitchError
 from tests.packet.agents import PATIENCE, agent
 from tests.packet.announcing import kill_database, start_database
 from tests.packet.command import on, spec_file
-from tests.packet.switches import BRIDGE, LARGE, Switch
+from tests.packet.switches import BRIDGE, LARGE, SLOT_TABLE, Switch
 from tests.packet.test_agent_repair import ENDED
 
 DRAINED = take_out("direct/a", "drain")
@@ -66,7 +66,7 @@ def test_the_agents_own_changes_trigger_no_check(switch: Switch, tmp_path: Path)
             assert change.moves and not change.repaired
             await asyncio.sleep(REST)
             assert held.memory.events == before
-        slot = next(flow for flow in switch.flows() if "table=30" in flow and "reg1=0x2 " in flow)
+        slot = next(flow for flow in switch.flows() if SLOT_TABLE in flow and "reg1=0x2 " in flow)
         switch.ofctl("mod-flows", f"{slot.partition(', ')[2].partition(' actions=')[0]} actions=drop")
         await asyncio.sleep(REST)
         assert held.memory.events > before

@@ -26,7 +26,7 @@ from tests.packet.announcing import (
 )
 from tests.packet.birds import bird, needs_bird
 from tests.packet.command import FARM, nothing_changes, on, spec_file
-from tests.packet.switches import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, SLOT_TABLE, Switch
 
 __all__ = ["EXPECTED", "folder"]  # for pytest
 pytestmark = needs_bird
@@ -91,7 +91,7 @@ def test_a_switch_that_dies_or_hangs_is_not_announced(shared: Switch, folder: Pa
 def test_differences_that_are_left_are_not_announced(shared: Switch, folder: Path) -> None:
     text = spec(folder).replace("  bridge: br-dns\n", "  bridge: br-dns\n  repair: report\n")
     with announced(shared, folder, text) as (own, running):
-        shared.ofctl("del-flows", "table=30")
+        shared.ofctl("del-flows", SLOT_TABLE)
         announces(own, set())
         running.waits_for("differences from the record")
         assert on(shared)("restore").code == 0

@@ -30,7 +30,7 @@ from tests.packet.announcing import EXPECTED as ALWAYS
 from tests.packet.birds import Bird, bird, needs_bird
 from tests.packet.command import on, spec_file
 from tests.packet.scraping import METRICS, address, get
-from tests.packet.switches import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, SLOT_TABLE, Switch
 
 __all__ = ["folder"]  # for pytest
 EXPECTED = [*ALWAYS, "Connection refused"]
@@ -78,7 +78,7 @@ def test_tables_that_cannot_be_repaired_are_not_announced(switch: Switch, folder
     with announced(switch, folder, spec(folder)) as (own, running):
         limit = ["--id=@limit", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
         switch.vsctl("--", *limit, "--", "set", "Bridge", BRIDGE, "flow_tables:30=@limit")
-        switch.ofctl("del-flows", "table=30")
+        switch.ofctl("del-flows", SLOT_TABLE)
         announces(own, set())
         running.waits_for("VIP dns is withdrawn: its tables cannot be made as they were applied: the switch refused")
         time.sleep(1)  # it is tried again, and said once

@@ -22,6 +22,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.read import parse_document
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.order import PIPELINE
+from tests.packet.switches import EGRESS_TABLE, NUMBER, SLOT_TABLE, VIP_TABLE
 from tests.strategies import specs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,12 +114,12 @@ BREAKS = {
     "answers keep the backend's address": (
         "one-armed-nat",
         lambda f: f.table in _tables("return") and f.match.startswith("udp,nw_src=10.53.0.11,nw_frag=no,"),
-        lambda f: replace(f, actions="goto_table:60"),
+        lambda f: replace(f, actions=f"goto_table:{NUMBER['egress']}"),
     ),
     "fragments are rewritten without the connection tracker": (
         "one-armed-nat",
         lambda f: "ct(" in f.actions,
-        lambda f: replace(f, actions="set_field:198.51.100.53->ip_src,goto_table:60"),
+        lambda f: replace(f, actions=f"set_field:198.51.100.53->ip_src,goto_table:{NUMBER['egress']}"),
     ),
     "IPv6 later fragments are forgotten": ("one-armed-nat", lambda f: "nw_proto=44" in f.match, None),
     "the target port is forgotten": (
@@ -128,8 +129,8 @@ BREAKS = {
     ),
     "queries are let in at a backend's port": (
         "own-ports",
-        lambda f: f.match == f"in_port=vf0{_UNTAGGED},dl_dst=02:00:00:00:00:52",
-        lambda f: replace(f, match="in_port=vf0", actions="set_field:0x1->reg4,goto_table:10"),
+        lambda f: f.match == f"ip,in_port=vf0{_UNTAGGED},dl_dst=02:00:00:00:00:52",
+        lambda f: replace(f, match="in_port=vf0", actions=f"set_field:0x1->reg4,goto_table:{NUMBER['protect']}"),
     ),
     "answers leave by the wrong MAC": (
         "two-uplinks",
@@ -138,8 +139,8 @@ BREAKS = {
     ),
     "ports are told apart by their low bits alone": (
         "quickstart",
-        lambda f: f.table in _tables("vip") and f.match == "udp,nw_dst=192.0.2.53,tp_dst=53",
-        lambda f: replace(f, match="udp,nw_dst=192.0.2.53,tp_dst=0x35/0xfff"),
+        lambda f: f.match in ("udp,tp_dst=53", "udp,nw_dst=192.0.2.53,tp_dst=53"),
+        lambda f: replace(f, match=f.match.replace("tp_dst=53", "tp_dst=0x35/0xff")),
     ),
     "what the connection tracker did not translate goes on": (
         "one-armed-nat",
@@ -147,7 +148,7 @@ BREAKS = {
         lambda f: (
             replace(f, actions=f.actions.replace(",nat(src=198.51.100.53)", ""))
             if "ct(" in f.actions
-            else replace(f, actions="goto_table:60")
+            else replace(f, actions=f"goto_table:{NUMBER['egress']}")
         ),
     ),
     "probes go where clients' queries go": (
@@ -158,26 +159,28 @@ BREAKS = {
     "probes go to another backend": (
         "authoritative",
         lambda f: f.table in _tables("slot") and "reg8=0x996" in f.match,
-        lambda f: replace(f, actions="set_field:0x1c19cd->reg2,goto_table:40"),
+        lambda f: replace(f, actions=f"set_field:0x1c19cd->reg2,goto_table:{NUMBER['forward']}"),
     ),
     "clients choose their backend as probes do": (
         "authoritative",
         lambda f: (
             (f.table in _tables("slot") and "reg8=" in f.match)
-            or f.match == f"in_port=p0{_UNTAGGED},dl_dst=02:00:00:00:00:53"
+            or f.match == f"ip,in_port=p0{_UNTAGGED},dl_dst=02:00:00:00:00:53"
         ),
         lambda f: (
             replace(f, match=f.match.replace(",reg4=0x3", ""))
             if "reg8=" in f.match
             else replace(
-                f, match="udp," + f.match, actions="move:NXM_OF_UDP_SRC[4..15]->NXM_NX_REG8[0..11]," + f.actions
+                f,
+                match=f"udp{f.match.removeprefix('ip')}",
+                actions="move:NXM_OF_UDP_SRC[4..15]->NXM_NX_REG8[0..11]," + f.actions,
             )
         ),
     ),
     "answers to probes keep the backend's address": (
         "authoritative",
         lambda f: f.table in _tables("return") and f.match.startswith("udp,nw_src=10.53.0.11,nw_frag=no,"),
-        lambda f: replace(f, actions="goto_table:60"),
+        lambda f: replace(f, actions=f"goto_table:{NUMBER['egress']}"),
     ),
     "the port for probes gets what is sent to any address": (
         "authoritative",
@@ -201,8 +204,23 @@ BREAKS = {
     ),
     "unknown ports are let through": (
         "quickstart",
-        lambda f: f.table in _tables("vip") and f.match == "udp,nw_dst=192.0.2.53,tp_dst=53",
-        lambda f: replace(f, match="udp,nw_dst=192.0.2.53"),
+        lambda f: f.table in _tables("protect", "port", "vip") and f.match.startswith("udp,") and "tp_dst=" in f.match,
+        lambda f: replace(f, match=f.match.partition(",tp_dst=")[0]),
+    ),
+    "a window has other bits than the VIP": (
+        "quickstart",
+        lambda f: f.table in _tables("address3") and f.match == "ipv6,ipv6_dst=2001:db8::/92",
+        lambda f: replace(f, match="ipv6,ipv6_dst=2001:db8::10:0:0/92"),
+    ),
+    "addresses beside a VIP are let through": (
+        "quickstart",
+        lambda f: f.table in _tables("address7", "vip") and "2001:db8::53" in f.match,
+        lambda f: replace(f, match=f.match.replace("2001:db8::53", "2001:db8::/119")),
+    ),
+    "a router's packets are taken for answers": (
+        "one-armed-nat",
+        lambda f: f.table in _tables("return") and "dl_src=" in f.match,
+        None,
     ),
 }
 
@@ -262,7 +280,7 @@ def test_failures_that_are_not_kept_are_counted_alike(monkeypatch: pytest.Monkey
 
 def test_a_failure_shows_the_trace_of_its_packet(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queries to one backend are dropped, those to another leave with a wrong MAC: neither is shown for the other."""
-    rewrite = "actions=set_field:02:00:00:00:01:0{}->eth_dst,set_field:0->reg5,goto_table:60"
+    rewrite = f"actions=set_field:02:00:00:00:01:0{{}}->eth_dst,set_field:0->reg5,goto_table:{NUMBER['egress']}"
     broken = {rewrite.format(2): "actions=drop", rewrite.format(3): rewrite.format(9)}
     touched = break_flows(
         monkeypatch,
@@ -334,23 +352,23 @@ def test_a_failure_names_the_lines_of_the_spec(
     ("added", "why"),
     [
         (
-            ", table=20, priority=0 actions=goto_table:30",
+            f", {VIP_TABLE}, priority=0 actions=goto_table:{NUMBER['slot']}",
             "tables/vip.j2: two flows of one table have the same priority and match: ",
         ),
         (
-            ", table=20, priority=9,ip,nw_dst=10.0.0.0/8,tp_dst=0/0 actions=drop",
+            f", {VIP_TABLE}, priority=9,ip,nw_dst=10.0.0.0/8,tp_dst=0/0 actions=drop",
             r"(?s)vip.j2: the switch shows a flow otherwise .*or add .*rendered: .*/8,tp_dst=0/0 .*shown: .*/8 actions=drop",
         ),
         (
-            ", table=30, priority=9,ip,reg0=0x1,reg9=0x5 actions=set_field:5->reg2,goto_table:40",
+            f", {SLOT_TABLE}, priority=9,ip,reg0=0x1,reg9=0x5 actions=set_field:5->reg2,goto_table:{NUMBER['forward']}",
             r"(?s)tables/slot.j2: .*rendered: .*set_field:5->reg2.*shown: .*set_field:0x5->reg2",
         ),
         (
-            ", table=60, priority=9,udp,tp_srcc=53 actions=IN_PORT",
+            f", {EGRESS_TABLE}, priority=9,udp,tp_srcc=53 actions=IN_PORT",
             "tables/egress.j2: the private switch refuses a flow: .*unknown keyword tp_srcc: .*tp_srcc=53",
         ),
         (
-            ", table=60, priority=9 actions=dec_ttl,IN_PORT",
+            f", {EGRESS_TABLE}, priority=9 actions=dec_ttl,IN_PORT",
             "the private switch refuses what the templates make: .* whose protocol it does not match",
         ),
     ],

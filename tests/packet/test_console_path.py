@@ -19,7 +19,7 @@ from tests.packet.agents import agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.scraping import get, get_read, shows
 from tests.packet.status_cases import insert_by_start
-from tests.packet.switches import LARGE, Switch
+from tests.packet.switches import LARGE, SLOT_TABLE, Switch
 from tests.unit.console_cases import words_of
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
@@ -194,7 +194,7 @@ def test_a_broken_flow_is_seen(shared: Switch, console: str) -> None:
     stream = Stream(console, key_of(page))
     try:
         stream.update()
-        flow = f"table=30,priority=101,{match},actions=drop"
+        flow = f"{SLOT_TABLE},priority=101,{match},actions=drop"
         shared.ofctl("add-flow", flow)
         wait(
             lambda: "The switch does not do what was applied" in stream.update()["parts"].get("summary", ""),
@@ -202,7 +202,7 @@ def test_a_broken_flow_is_seen(shared: Switch, console: str) -> None:
         )
     finally:
         stream.close()
-        shared.ofctl("del-flows", f"table=30,{match},cookie=0/-1")
+        shared.ofctl("del-flows", f"{SLOT_TABLE},{match},cookie=0/-1")
     _, page = asked(console, client="198.51.100.7", port=1002, vip="198.51.100.54", service="53/udp")
     assert "does not do what was applied" not in words_of(page)
 

@@ -17,7 +17,7 @@ from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import SLOW, fresh, on, spec_file
 from tests.packet.maintenance_specs import make_overdue
 from tests.packet.scraping import OPENMETRICS, get
-from tests.packet.switches import BRIDGE, LARGE, Switch
+from tests.packet.switches import BRIDGE, LARGE, VIP_TABLE, Switch
 from tests.unit.test_events import read_journal, read_logfmt
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
@@ -146,7 +146,7 @@ def test_a_panic_and_a_repair_have_ids(served: Agent, shared: Switch, folder: Pa
             (folder / name).touch()
     over = wait_for(served, "panic_over")
     assert over["decision"] > panic["decision"]
-    shared.ofctl("del-flows", "table=20,udp,nw_dst=198.51.100.54")
+    shared.ofctl("del-flows", f"{VIP_TABLE},udp,nw_dst=198.51.100.54")
     repaired = wait_for(served, "repaired")
     assert "198.51.100.54" in repaired["difference"]
     wait(

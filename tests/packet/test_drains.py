@@ -17,7 +17,7 @@ import pytest
 from dnsteer.cli.output import Exit
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import in_terminal, make_overdue, overlay, slots, states
-from tests.packet.switches import ROOT, Switch
+from tests.packet.switches import ROOT, SLOT_TABLE, Switch
 
 DROP = FARM.replace("  spare:\n", "  spare:\n    on_all_down: drop\n")
 
@@ -28,7 +28,7 @@ def test_a_drain_moves_only_its_own_slots_and_undrain_restores_them(applied: Swi
     done = on(applied)(out, "farm/ns1", "--json")
     assert (done.code, done.json["ok"], done.json["changed"]) == (0, True, True)
     assert (
-        len(slots(applied) - {f for f in base[0] if "table=30" in f})
+        len(slots(applied) - {f for f in base[0] if SLOT_TABLE in f})
         == sum(m["moved"] for m in done.json["moves"])
         == 8
     )

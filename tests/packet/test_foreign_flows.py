@@ -21,7 +21,7 @@ from tests.packet.agents import wait
 from tests.packet.apply_spec import apply
 from tests.packet.command import SLOW, on
 from tests.packet.setting_cases import QUERY, SPEC, passes
-from tests.packet.switches import BRIDGE, LARGE, Switch, unexpected
+from tests.packet.switches import BRIDGE, LARGE, NUMBER, PROTECT_TABLE, VIP_TABLE, Switch, unexpected
 
 TAKES_ALL = "table=0,priority=400,ip,actions=drop"
 LINE = "cookie=0x0, table=0, priority=400,ip actions=drop"
@@ -91,18 +91,18 @@ STRAIGHT = "VIP straight 198.51.100.54 port 53/udp"
     ("flow", "effect"),
     [
         (
-            "table=20,priority=999,udp,nw_dst=198.51.100.54,actions=drop",
+            f"{VIP_TABLE},priority=999,udp,nw_dst=198.51.100.54,actions=drop",
             f"{BEFORE} {STRAIGHT} and drops all of their packets",
         ),
         (
-            "table=20,priority=999,udp,nw_dst=198.51.100.54,nw_src=198.18.0.0/15,actions=goto_table:30",
+            f"{VIP_TABLE},priority=999,udp,nw_dst=198.51.100.54,nw_src=198.18.0.0/15,actions=goto_table:{NUMBER['slot']}",
             f"{BEFORE} {STRAIGHT} and does something else with the packets that it matches",
         ),
         (
-            "table=20,priority=100,udp,nw_src=198.18.0.0/15,nw_dst=198.51.100.54,actions=drop",
+            f"{VIP_TABLE},priority=100,udp,nw_src=198.18.0.0/15,nw_dst=198.51.100.54,actions=drop",
             f"it has the priority of the flows of {STRAIGHT}: of packets that match both either flow may get them",
         ),
-        ("table=10,priority=999,actions=drop", f"{BEFORE} the pipeline and drops all of their packets"),
+        (f"{PROTECT_TABLE},priority=999,actions=drop", f"{BEFORE} the pipeline and drops all of their packets"),
         ("table=0,priority=999,in_port=p0,udp6,actions=drop", f"{BEFORE} uplink p0 and drops"),
     ],
 )
@@ -122,9 +122,9 @@ def test_the_effect_of_a_foreign_flow_is_named(applied: Switch, flow: str, effec
 @pytest.mark.parametrize(
     "flow",
     [
-        "table=20,priority=999,udp,nw_dst=198.51.100.99,actions=drop",
+        f"{VIP_TABLE},priority=999,udp,nw_dst=198.51.100.99,actions=drop",
         "table=0,priority=999,in_port=vf9,ip,actions=drop",
-        "table=20,priority=999,udp,nw_dst=198.51.100.99,actions=goto_table:30",
+        f"{VIP_TABLE},priority=999,udp,nw_dst=198.51.100.99,actions=goto_table:{NUMBER['slot']}",
         "table=200,priority=999,actions=drop",
     ],
 )
@@ -154,8 +154,8 @@ def test_a_flow_that_only_takes_what_would_be_dropped_is_named_once_it_has_packe
 
 def test_the_busiest_foreign_flows_are_named(applied: Switch) -> None:
     for number in range(8):
-        applied.ofctl("add-flow", f"table=10,priority=900,ip,nw_src=203.0.113.{number},actions=drop")
-    applied.ofctl("add-flow", "table=20,priority=999,udp,nw_dst=198.51.100.99,actions=drop")
+        applied.ofctl("add-flow", f"{PROTECT_TABLE},priority=900,ip,nw_src=203.0.113.{number},actions=drop")
+    applied.ofctl("add-flow", f"{VIP_TABLE},priority=999,udp,nw_dst=198.51.100.99,actions=drop")
     warnings = preview(FileSource(SPEC), TargetSwitch(applied.database), Options()).warnings
     assert len(warnings) == 4
     assert warnings[-1] == "5 more foreign flows take packets; see all: dnsteer verify SPEC"

@@ -27,7 +27,7 @@ from dnsteer.status.verify import find_drift
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.restart_fence import FENCE
 from tests.packet import command
-from tests.packet.switches import BRIDGE, LARGE, SMALL, STATE_TABLE, Switch, spec_of
+from tests.packet.switches import BRIDGE, LARGE, SLOT_TABLE, SMALL, STATE_TABLE, Switch, spec_of
 from tests.strategies import specs
 
 # Without shrinking, which would take minutes.
@@ -264,7 +264,7 @@ def test_a_quick_verb_on_drifted_tables_mends_them(shared: Switch) -> None:
     spec = spec_of(LARGE)
     down = Overlay((Maintenance("direct", "a", "down", stamp(NOW), "op@host"),))
     expected = fresh(shared, spec, down)
-    for spoil in (("del-flows", "table=30"), ("del-flows", STATE_TABLE), ("del-flows",), ("del-groups",)):
+    for spoil in (("del-flows", SLOT_TABLE), ("del-flows", STATE_TABLE), ("del-flows",), ("del-groups",)):
         fresh(shared, spec)
         shared.ofctl(*spoil)
         done = set_overlay(shared, down)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dnsteer.cli.output import Exit
 from tests.packet.command import FARM, on, spec_file
-from tests.packet.switches import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, SLOT_TABLE, VIP_TABLE, Switch
 
 HEAVIER = FARM.replace("mac: '02:00:00:00:01:01'}", "mac: '02:00:00:00:01:01', weight: 3}")
 
@@ -36,7 +36,7 @@ def test_without_a_file_verify_compares_with_the_record(applied: Switch, tmp_pat
     (tmp_path / "spec.yaml").unlink()
     assert do("drain", "farm/ns1", "--yes").code == 0
     assert do("verify", "--bridge", BRIDGE).out.splitlines()[-1] == f"{as_recorded} with what is in force"
-    applied.ofctl("add-flow", "table=20,priority=7,actions=drop")
+    applied.ofctl("add-flow", f"{VIP_TABLE},priority=7,actions=drop")
     found = do("verify", "--json")
     assert found.code == Exit.DIFFERENT and len(found.json["drift"]) == 1
     assert do("verify", "--ignore-foreign").code == Exit.OK
@@ -58,7 +58,9 @@ def test_a_weight_of_the_spec_that_a_given_one_overrides_moves_nothing(applied: 
     (change,) = do("plan", heavier, "--json").json["changes"]
     assert change["text"].startswith(f"backend farm/ns1: {stays}")
     assert do("apply", heavier, "--yes").code == 0
-    assert [flow for flow in applied.flows() if "table=30," in flow] == [flow for flow in before if "table=30," in flow]
+    assert [flow for flow in applied.flows() if f"{SLOT_TABLE}," in flow] == [
+        flow for flow in before if f"{SLOT_TABLE}," in flow
+    ]
     assert do("weight", "farm/ns1", "--undo", "--yes").code == 0
     assert "in force" not in do("plan", spec_file(tmp_path)).out
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.packet.agents import agent
 from tests.packet.command import on
-from tests.packet.switches import BRIDGE, Switch, cli
+from tests.packet.switches import BRIDGE, VIP_TABLE, Switch, cli
 
 SITES = Path(__file__).resolve().parents[2] / "examples" / "two-sites"
 SPEC = "site/ams-1.yaml"
@@ -55,7 +55,7 @@ def test_the_record_needs_no_file(switch: Switch, site: Path) -> None:
     assert run("verify").code == 0
     assert run("rollback", "--yes").code == 0 and switch.tables() == before
     assert run("show").out == shown
-    switch.ofctl("del-flows", "table=20,udp")
+    switch.ofctl("del-flows", f"{VIP_TABLE},udp")
     drift = run("verify")
     assert drift.code == 2 and "port 53/udp (site/shared/vips.yaml:5): cookie=" in drift.out
     assert "site/shared/vips.yaml" in {each["file"] for each in run("verify", "--json").json["drift"]}

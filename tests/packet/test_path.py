@@ -21,6 +21,7 @@ from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.read import parse_document
 from dnsteer.status.path import PathQuery, PathTracer, PathView
 from dnsteer.switch.openflow import OpenFlow
+from tests.packet.switches import FORWARD_TABLE, RETURN_TABLE, SLOT_TABLE
 from tests.unit.extension_cases import SPEC
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -139,10 +140,10 @@ def test_a_trace_continues_into_the_extension() -> None:
 @pytest.mark.parametrize(
     ("change", "problem", "last"),
     [
-        (("del-flows", "table=30"), "it should leave to ", "(no flow)"),
-        (("add-flow", "table=40,priority=999,ip,actions=output:p0"), "it should leave to ", "ip"),
+        (("del-flows", SLOT_TABLE), "it should leave to ", "(no flow)"),
+        (("add-flow", f"{FORWARD_TABLE},priority=999,ip,actions=output:p0"), "it should leave to ", "ip"),
         (("add-flow", "table=0,priority=999,udp,actions=drop"), "it should leave to ", "udp"),
-        (("mod-flows", "table=50,actions=drop"), "", ""),
+        (("mod-flows", f"{RETURN_TABLE},actions=drop"), "", ""),
     ],
     ids=["slots are gone", "another port", "dropped at once", "answers are dropped"],
 )

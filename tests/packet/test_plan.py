@@ -15,7 +15,7 @@ import yaml
 
 from dnsteer.cli.output import Exit
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file
-from tests.packet.switches import Switch
+from tests.packet.switches import FORWARD_TABLE, SLOT_TABLE, VIP_TABLE, Switch
 
 PORTS = 65536
 BASE: dict[str, Any] = yaml.safe_load(FARM)
@@ -33,7 +33,7 @@ def owners(switch: Switch, address: str) -> list[str]:
     flows = switch.flows()
     family = "ipv6_dst" if ":" in address else "nw_dst"
     vip = next(
-        f for f in flows if "table=20" in f and f"{family}={address}," in f and re.search(r"\budp", f) and "=53 " in f
+        f for f in flows if VIP_TABLE in f and f"{family}={address}," in f and re.search(r"\budp", f) and "=53 " in f
     )
     pool = re.search(r"set_field:(0x[0-9a-f]+)->reg0", vip)
     bits = re.search(r"UDP_SRC\[(\d+)\.\.(\d+)\]->NXM_NX_REG1", vip)
@@ -41,10 +41,10 @@ def owners(switch: Switch, address: str) -> list[str]:
     assert bits
     slots, macs = dict[int, str](), dict[str, str]()
     for f in flows:
-        m = re.search(rf"table=30,.*reg0={pool[1]},reg1=(\w+) actions=set_field:(0x[0-9a-f]+)->reg2", f)
+        m = re.search(rf"{SLOT_TABLE},.*reg0={pool[1]},reg1=(\w+) actions=set_field:(0x[0-9a-f]+)->reg2", f)
         if m:
             slots[int(m[1], 0)] = m[2]
-        m = re.search(rf"table=40,.*reg0={pool[1]},reg2=(0x[0-9a-f]+),.*set_field:([0-9a-f:]+)->eth_dst", f)
+        m = re.search(rf"{FORWARD_TABLE},.*reg0={pool[1]},reg2=(0x[0-9a-f]+),.*set_field:([0-9a-f:]+)->eth_dst", f)
         if m:
             macs[m[1]] = m[2]
     low, high = int(bits[1]), int(bits[2])
@@ -175,7 +175,7 @@ def test_plan_prints_changes_as_sentences(applied: Switch, tmp_path: Path) -> No
     assert done.out.index("weight 2 -> 3") < done.out.index("on the switch:")
     assert "table=" not in done.out
     assert more.out.startswith(done.out.rstrip("\n"))
-    flows = [line for line in more.out.splitlines() if "table=30" in line]
+    flows = [line for line in more.out.splitlines() if SLOT_TABLE in line]
     moved = re.search(r"(\d+) of 32 slots", done.out)
     assert moved
     assert len(flows) == int(moved[1])
@@ -203,7 +203,7 @@ def test_json_and_exit_codes(applied: Switch, tmp_path: Path) -> None:
 
 
 def test_plan_changes_nothing(applied: Switch, tmp_path: Path) -> None:
-    applied.ofctl("del-flows", "table=40")
+    applied.ofctl("del-flows", FORWARD_TABLE)
     text = spec_file(tmp_path, text_of(EDITS["several"]))
     conf, tables = applied.conf(), applied.tables()
     looks: list[tuple[object, ...]] = [
@@ -241,7 +241,7 @@ def test_a_dry_run_of_a_gradual_drain_says_what_will_move(applied: Switch) -> No
 
 
 def test_a_switch_that_has_drifted_is_corrected(applied: Switch, tmp_path: Path) -> None:
-    applied.ofctl("del-flows", "table=40")
+    applied.ofctl("del-flows", FORWARD_TABLE)
     done = on(applied)("plan", spec_file(tmp_path))
     assert done.code == Exit.DIFFERENT
     assert "the switch has drifted" in done.out

@@ -15,7 +15,7 @@ from dnsteer.cli.output import Exit
 from dnsteer.deploy import plan_file
 from dnsteer.deploy.summary import hash_of
 from tests.packet.command import FARM, all_of, fresh, nothing_changes, on, run, spec_file
-from tests.packet.switches import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, FORWARD_TABLE, SLOT_TABLE, Switch
 
 HEAVIER = {"old": "'02:00:00:00:01:03'", "new": "'02:00:00:00:01:03', weight: 3"}
 
@@ -244,10 +244,10 @@ MOVES: dict[str, Callable[[Switch, Path], object]] = {
         on(s)("apply", spec_file(d, old="weight: 2", new="weight: 3")),
         on(s)("rollback", "--yes"),
     ),
-    "flow removed": lambda s, d: s.ofctl("del-flows", "table=40"),
-    "flow changed": lambda s, d: s.ofctl("mod-flows", "table=30 actions=drop"),
+    "flow removed": lambda s, d: s.ofctl("del-flows", FORWARD_TABLE),
+    "flow changed": lambda s, d: s.ofctl("mod-flows", f"{SLOT_TABLE} actions=drop"),
     "a flow of ours more": lambda s, d: s.ofctl(
-        "add-flow", "cookie=0xd453070000000001,table=30,priority=3,tcp,actions=drop"
+        "add-flow", f"cookie=0xd453070000000001,{SLOT_TABLE},priority=3,tcp,actions=drop"
     ),
     "port removed": lambda s, d: s.vsctl("del-port", BRIDGE, "p1"),
     "port of others added": lambda s, d: s.vsctl(

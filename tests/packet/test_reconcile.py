@@ -22,7 +22,7 @@ from dnsteer.status.verify import find_drift
 from dnsteer.switch.session import Session
 from tests.packet.command import FARM, nothing_changes, on, spec_file, state_rows
 from tests.packet.maintenance_specs import make_overdue, overlay
-from tests.packet.switches import BRIDGE, Switch, spec_of
+from tests.packet.switches import BRIDGE, SLOT_TABLE, VIP_TABLE, Switch, spec_of
 
 SECOND = FARM.replace("br-dns", "br-two").replace("    p0:\n    p1:\n", "    q0:\n")
 
@@ -75,7 +75,7 @@ def test_tables_of_another_spec_are_restored(applied: Switch) -> None:
 def test_a_dry_restore_compares_all_tables(applied: Switch) -> None:
     value = on(applied)("restore", "--dry-run", "--json")
     assert (value.json["dry_run"], value.json["changed"]) == (True, False)
-    applied.ofctl("del-flows", "table=20")
+    applied.ofctl("del-flows", VIP_TABLE)
     with nothing_changes(applied):
         done = on(applied)("restore", "--dry-run")
     assert "state 1 would be restored (" in done.out
@@ -151,7 +151,7 @@ def test_tables_of_another_version_are_worked_on_where_they_are_the_same(
     with monkeypatch.context() as patch:
         patch.setattr("dnsteer.deploy.overlay_change.__version__", "99.0")
         assert not change_overlay(target, None, take_out("farm/ns1", "down"), progress=said.append).repaired
-        applied.ofctl("del-flows", "table=30")
+        applied.ofctl("del-flows", SLOT_TABLE)
         assert change_overlay(target, None, take_out("farm/ns3", "down"), progress=said.append).repaired
     assert f"dnsteer {__version__} made the tables, and this is 99.0: applying the whole recorded state" in said
     assert find_drift(spec_of(FARM), applied.database) == []

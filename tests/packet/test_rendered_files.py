@@ -17,7 +17,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.database import Database
 from tests.packet.apply_spec import apply
-from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, Running, Switch, spec_of, unexpected
+from tests.packet.switches import BRIDGE, EXAMPLES, LARGE, SMALL, VIP_TABLE, Running, Switch, spec_of, unexpected
 
 SPECS = {**{f.stem: load_spec(f) for f in sorted(EXAMPLES.glob("*.yaml"))}, "large": spec_of(LARGE)}
 # Values as people write them for DPDK and DOCA, and worse.
@@ -95,7 +95,7 @@ def test_the_bundle_makes_the_same_as_often_as_it_is_loaded(switch: Switch, tmp_
 def test_the_bundle_replaces_only_dnsteers_flows(switch: Switch, tmp_path: Path) -> None:
     small, large = spec_of(SMALL), SPECS["large"]
     apply(large, switch.database)
-    switch.ofctl("add-flow", "cookie=0x5,table=20,priority=9,icmp,actions=drop")
+    switch.ofctl("add-flow", f"cookie=0x5,{VIP_TABLE},priority=9,icmp,actions=drop")
     folder = written(small, tmp_path)
     ofctl(switch, folder, "bundle", "bundle.txt")
     assert any("cookie=0x5," in flow for flow in switch.flows())

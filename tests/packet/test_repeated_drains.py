@@ -25,7 +25,7 @@ from dnsteer.deploy.times import now, stamp
 from dnsteer.switch.state import FAILURES_KEY, KNOWN_KEY
 from tests.packet.command import Ran, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import in_terminal, make_overdue, overlay, states
-from tests.packet.switches import BRIDGE, ROOT, Switch
+from tests.packet.switches import BRIDGE, ROOT, SLOT_TABLE, Switch
 
 # Repeated
 
@@ -197,7 +197,7 @@ def test_a_drain_expiring_before_its_end_is_refused(applied: Switch) -> None:
 def test_already_drained_refers_to_the_tables_not_the_record(applied: Switch, tmp_path: Path, verb: str) -> None:
     assert on(applied)(verb, "farm/ns1").code == 0
     right = applied.tables()
-    applied.ofctl("del-flows", "table=30")
+    applied.ofctl("del-flows", SLOT_TABLE)
     with nothing_changes(applied):
         dry = on(applied)(verb, "farm/ns1", "--dry-run")
     assert "the tables would be corrected" in dry.out

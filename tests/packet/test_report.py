@@ -14,7 +14,7 @@ import pytest
 from tests.packet.browser import SIZES, chromium, overflow, refuse_axe_findings
 from tests.packet.command import SLOW, fresh, nothing_changes, on, run
 from tests.packet.status_cases import GONE, deployed, load, out
-from tests.packet.switches import BRIDGE, Switch
+from tests.packet.switches import BRIDGE, VIP_TABLE, Switch
 from tests.unit.test_report import Page
 
 EXPECTED = ["Connection reset by peer", "connection dropped", "Broken pipe", *SLOW]
@@ -72,7 +72,7 @@ def test_notes_are_escaped(loaded: str) -> None:
 
 
 def test_differences_are_listed_with_the_exit_code_of_status(drained: Switch, tmp_path: Path) -> None:
-    drained.ofctl("del-flows", "table=20,udp,nw_dst=192.0.2.54")
+    drained.ofctl("del-flows", f"{VIP_TABLE},udp,nw_dst=192.0.2.54")
     drained.ofctl("mod-port", "p1", "down")
     text = text_of(written(drained, tmp_path, code=2))
     assert on(drained)("status", "--no-rates").code == 2

@@ -22,7 +22,7 @@ from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.command import on
 from tests.packet.status_cases import NOW, backends, deployed, insert_by_start, load, out, status
-from tests.packet.switches import BRIDGE, LARGE, Switch, cli, spec_of
+from tests.packet.switches import BRIDGE, LARGE, SLOT_TABLE, VIP_TABLE, Switch, cli, spec_of
 
 MANY = spec_of(LARGE)
 KEYS = {
@@ -141,10 +141,10 @@ def test_rates_are_those_of_the_load(switch: Switch) -> None:
 def test_flows_that_were_loaded_anew_give_no_rate(switch: Switch) -> None:
     client = deployed(switch).client(BRIDGE)
     before = counters.take_counters(client)
-    lines = [f for f in switch.flows() if "table=20," in f and "udp,nw_dst=198.51.100.54" in f]
+    lines = [f for f in switch.flows() if f"{VIP_TABLE}," in f and "udp,nw_dst=198.51.100.54" in f]
     assert len(lines) == 1
     head, actions = lines[0].split(" actions=")
-    switch.ofctl("del-flows", "table=20,udp,nw_dst=198.51.100.54")
+    switch.ofctl("del-flows", f"{VIP_TABLE},udp,nw_dst=198.51.100.54")
     switch.ofctl("add-flow", head.replace(", ", ",") + ",actions=" + actions)
     rates = rates_between(before, counters.take_counters(client)).by_key
     unknown = [key for key, rate in rates.items() if rate is None]
@@ -181,7 +181,9 @@ def test_status_shows_backends_out_of_service_and_slots_of_the_tables(switch: Sw
     assert "@" in here["a"]["by"]
     # What the switch itself has: the register's value that the flow of each slot sets.
     chosen = Counter(
-        int(m[1], 16) for f in switch.flows() if "table=30," in f and (m := re.search(r"set_field:(0x\w+)->reg2", f))
+        int(m[1], 16)
+        for f in switch.flows()
+        if f"{SLOT_TABLE}," in f and (m := re.search(r"set_field:(0x\w+)->reg2", f))
     )
     assert sorted(chosen.values()) == sorted(b["slots"] for b in here.values() if b["slots"])
     assert sum(chosen.values()) == 32

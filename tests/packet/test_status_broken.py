@@ -12,16 +12,16 @@ from dnsteer.switch.session import Session
 from dnsteer.tables.cookies import Category, cookie
 from tests.packet.command import on, run
 from tests.packet.status_cases import GONE, NOW, backends, deployed, out, status
-from tests.packet.switches import BRIDGE, STATE_TABLE, Switch, cli
+from tests.packet.switches import BRIDGE, SLOT_TABLE, STATE_TABLE, VIP_TABLE, Switch, cli
 
 
 def test_drift_is_counted_and_shown(switch: Switch) -> None:
     deployed(switch)
-    switch.ofctl("del-flows", "table=20,udp,nw_dst=198.51.100.54")
+    switch.ofctl("del-flows", f"{VIP_TABLE},udp,nw_dst=198.51.100.54")
     found = status(switch, code=2)
     assert (found["drift_count"], found["drift"][0]["kind"], found["tables"]) == (1, "flow missing", "recorded")
     assert found["vips"][1]["packets_per_second"] is None
-    switch.ofctl("del-flows", "table=30")
+    switch.ofctl("del-flows", SLOT_TABLE)
     found = status(switch, code=2)
     assert len(found["drift"]) == 10
     assert found["drift_count"] == 1 + 32 + 1 + 1

@@ -15,7 +15,7 @@ from dnsteer.cli.output import Exit
 from tests.packet.agents import agent, checked_by_files, wait
 from tests.packet.command import SLOW, on, spec_file
 from tests.packet.status_cases import backends, load, status
-from tests.packet.switches import LARGE, Switch, unexpected
+from tests.packet.switches import LARGE, VIP_TABLE, Switch, unexpected
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_family_that_a_backend_is_not_in_is_not_shown(shared: Switch, tmp_path
 
 
 def test_wait_ends_when_status_is_in_order(large: Switch) -> None:
-    large.ofctl("del-flows", "table=20")
+    large.ofctl("del-flows", VIP_TABLE)
     done = on(large)("status", "--wait", "0.1s", "--no-rates")
     assert done.code == Exit.DIFFERENT and "not in order after 0.1 s: " in done.err
     argv = [sys.executable, "-m", "dnsteer", "status", "--wait", "60s", "--no-rates", "--json", "--db", large.database]

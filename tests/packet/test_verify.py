@@ -20,7 +20,7 @@ from dnsteer.switch.tools import UnavailableError
 from dnsteer.tables.slot import GroupRow
 from tests.packet.apply_spec import apply
 from tests.packet.command import on
-from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, cli, line_of, spec_of, unexpected
+from tests.packet.switches import BRIDGE, LARGE, SMALL, VIP_TABLE, Switch, cli, line_of, spec_of, unexpected
 
 SPEC = spec_of(LARGE)
 PLAN = build_plan(SPEC)
@@ -88,14 +88,14 @@ CASES = {
         "services: [dns]",
     ),
     "a foreign flow is added to a table of ours": Case(
-        lambda s: s.ofctl("add-flow", "cookie=0x8,table=20,priority=7,icmp,actions=drop"),
+        lambda s: s.ofctl("add-flow", f"cookie=0x8,{VIP_TABLE},priority=7,icmp,actions=drop"),
         "foreign flow",
         "table vip",
-        "not dnsteer's: cookie=0x8, table=20, priority=7,icmp actions=drop",
+        f"not dnsteer's: cookie=0x8, {VIP_TABLE}, priority=7,icmp actions=drop",
         "",
     ),
     "a flow is added with the tag of a known object": Case(
-        lambda s: s.ofctl("add-flow", f"cookie=0x{SERVICE.cookie:x},table=20,priority=7,icmp,actions=drop"),
+        lambda s: s.ofctl("add-flow", f"cookie=0x{SERVICE.cookie:x},{VIP_TABLE},priority=7,icmp,actions=drop"),
         "flow added",
         "VIP straight 198.51.100.54 port 53/udp",
         "priority=7,icmp actions=drop",
@@ -333,7 +333,7 @@ def test_verify_names_what_an_apply_would_leave(switch: Switch, tmp_path: Path) 
         assert last == "br-dns: 1 difference that apply leaves"
         (found,) = run("verify", file, "--left-by-apply", "--json").json["drift"]
         ids.append(found["id"])
-    assert ids == ["foreign flow, table vip, cookie=0x8, table=20, priority=7,icmp actions=drop"] * 2
+    assert ids == [f"foreign flow, table vip, cookie=0x8, {VIP_TABLE}, priority=7,icmp actions=drop"] * 2
     both = run("verify", large, "--left-by-apply", "--offload")
     assert both.code == 64 and "found --left-by-apply and --offload; expected one of them" in both.err
 

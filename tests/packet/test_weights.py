@@ -15,7 +15,7 @@ import pytest
 from dnsteer.cli.output import Exit
 from tests.packet.command import FARM, fresh, nothing_changes, on, spec_file
 from tests.packet.maintenance_specs import make_overdue, overlay, slots, states
-from tests.packet.switches import ROOT, Switch
+from tests.packet.switches import ROOT, SLOT_TABLE, Switch
 
 
 def given(switch: Switch, pool: str = "farm") -> dict[str, tuple[int | None, int]]:
@@ -47,7 +47,7 @@ def test_a_weight_moves_only_its_slots_and_undo_restores_them(
     done = on(applied)("weight", "farm/ns1", "3", *over, "--json")
     assert (done.code, done.json["changed"]) == (0, True)
     heavy = slots(applied)
-    changed = len(heavy - {f for f in base[0] if "table=30" in f})
+    changed = len(heavy - {f for f in base[0] if SLOT_TABLE in f})
     assert moved(done) == changed > 0
     (found,) = overlay(applied)
     assert (found["kind"], found["backend"], found["weight"], found.get("gone", 1000)) == ("weight", "ns1", 3, 1000)

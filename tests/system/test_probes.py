@@ -32,6 +32,7 @@ from dnsteer.plan.pool_slots import slots_of
 from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from tests import worker_machine
+from tests.packet.switches import SLOT_TABLE
 
 pytestmark = pytest.mark.system
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
@@ -216,12 +217,12 @@ def change_slot_flows(state: lab.LabState, names: tuple[str, ...], slots: tuple[
     """Give *slots* to the backend *target* by hand, by the actions that its own slots have."""
     flows = {
         int(found[2], 16): (found[1], found[3])
-        for line in openvswitch.ofctl(state.bridge, "dump-flows", "table=30").splitlines()
+        for line in openvswitch.ofctl(state.bridge, "dump-flows", SLOT_TABLE).splitlines()
         if (found := re.search(r"priority=\d+,(\S*?reg1=(0x[0-9a-f]+|0)\S*) actions=(\S+)$", line))
     }
     assert sorted(flows) == list(range(SLOTS))
     actions = flows[names.index(target)][1]
-    lines = [f"table=30,{flows[slot][0]},actions={actions}" for slot in slots]
+    lines = [f"{SLOT_TABLE},{flows[slot][0]},actions={actions}" for slot in slots]
     openvswitch.ofctl(state.bridge, "mod-flows", "-", stdin="\n".join(lines) + "\n")
 
 
@@ -234,7 +235,7 @@ def in_the_datapath() -> None:
 def dropping(state: lab.LabState, slot: int) -> Iterator[None]:
     """Drop the queries of *slot* by a flow put in by hand."""
     cookie = "0x1ab0000000000001"
-    openvswitch.ofctl(state.bridge, "add-flow", f"cookie={cookie},table=30,priority=200,reg1={slot},actions=drop")
+    openvswitch.ofctl(state.bridge, "add-flow", f"cookie={cookie},{SLOT_TABLE},priority=200,reg1={slot},actions=drop")
     try:
         yield
     finally:

@@ -20,13 +20,14 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.slots.maintenance import Kind
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.switch.openflow import PROTOCOL
+from tests.packet.switches import VIP_TABLE
 from tests.packet.test_bringup import Running
 from tests.system.playbooks import Played, Site
 from tests.system.runbook_machine import SPEC, machine
 
 pytestmark = [pytest.mark.system, pytest.mark.root("network and mount namespaces")]
 POLICED = "port changed: port p0"
-FOREIGN = "cookie=0x8,table=20,priority=65000,udp,actions=drop"
+FOREIGN = f"cookie=0x8,{VIP_TABLE},priority=65000,udp,actions=drop"
 REFUSED = "dpu-1: this differs already, and a deploy does not put it right; nothing was changed."
 NO_ANSWER = "{query: {name: example.com, type: SOA}}"
 _numbers = count(2)
@@ -123,7 +124,7 @@ def test_deploy_tolerates_earlier_differences(bench: Bench) -> None:
 
 
 def test_deploy_repairs_dnsteer_settings(bench: Bench) -> None:
-    bench.ofctl("del-flows", "table=20")
+    bench.ofctl("del-flows", VIP_TABLE)
     bench.running.vsctl("set", "Bridge", "br-dns", "stp_enable=true")
     good = another()
     played = bench.deploy(good)

@@ -74,7 +74,9 @@ def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, ren
 @pytest.mark.parametrize(
     ("table", "kind", "follower"),
     [
-        ("protect", "", "vip"),
+        ("protect", "", "port"),
+        ("port", "", "address1"),
+        ("address7", "", "vip"),
         ("forward", "", "egress"),
         ("return", "", "egress"),
         ("return", "fragments", "fragment"),
@@ -195,7 +197,7 @@ def test_a_table_is_added_in_two_files_and_a_line(templates: Path) -> None:
 @pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
 def test_the_miss_flow_goes_where_the_table_says(table: Table) -> None:
     """The flow for it is added unless the template has its own."""
-    source = (templates_dir() / "tables" / f"{table.name}.j2").read_text()
+    source = (templates_dir() / table.template_file).read_text()
     own = "priority=0 actions=" in source
     assert own == (table.name in ("ingress", "state"))
     assert with_miss(source, table).count("priority=0 actions=") == 1

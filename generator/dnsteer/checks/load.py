@@ -20,6 +20,7 @@ from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health, check_judgement, check_probe
 from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
+from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers
@@ -51,6 +52,7 @@ _CHECKS: Sequence[Check] = (
     check_backups,
     check_balance,
     check_announce,
+    check_routed,
 )
 _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
 _SKIPPED_FOR_RECORDED = (
@@ -61,6 +63,7 @@ _SKIPPED_FOR_RECORDED = (
     check_judgement,
     check_balance,
     check_announce,
+    check_routed,
 )
 """What finds mistakes that keep nobody from making the tables."""
 _OF_SLOT_NUMBERS: Sequence[Check] = (check_pools, check_extension)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dnsteer.metrics.family import CHECKS, EXTENDED, NONE_IS_GOOD, SOME_ARE_DOUBTFUL, Family, Panel
+from dnsteer.tables.order import TABLES
 
 _SERVICE = ("vip", "service", "pool")
 _SERVICES = "services of all VIPs"
 _BACKEND = ("pool", "backend", "protocol")
 _BACKENDS = "2 for each backend of a pool (protocol: udp, tcp)"
 _DROP = ("table", "reason")
-_TABLES = "tables of the pipeline (13)"
+_TABLES = f"tables of the pipeline ({len(TABLES)})"
 _PORT = ("port",)
 _PORTS = "ports of the spec"
 _COUNTED = "a spec is applied and the device counts them"

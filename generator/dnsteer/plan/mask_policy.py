@@ -9,22 +9,21 @@ above match, what passes and what is dropped make one mask.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from dnsteer.plan.plan import Plan
-from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.tables.address import FAMILY_BITS, AddressRow
 from dnsteer.tables.egress import EgressRow
 from dnsteer.tables.ingress import QUERY
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, TranslatedRow
+from dnsteer.tables.table import Table
 from dnsteer.tables.vip import ServiceRow
 
-LOW_BITS = 12
-"""Bits of the destination port that are looked at before the address. A flow for every port would be as many as there are
-ports; so there is one for 4,095 of the low bits, and for those of a service's port 15 for each slot."""
-
-_MAX_QUERY_KINDS = 5
-"""Sorts of queries with which NAT and a look at low bits of ports stay within 16 masks; the hash counts as two more."""
+LOW_BITS = 8
+"""Bits of the destination port that are looked at first; then the other 8: 255 megaflows each, in place of 65,535."""
 
 
 class TrafficKind(NamedTuple):
@@ -37,6 +36,7 @@ class TrafficKind(NamedTuple):
     protocol: str
     family: Family
     low_ports: tuple[int, ...]
+    ports: tuple[int, ...]
     slot_bits: int
     router: bool
 
@@ -61,14 +61,20 @@ class MaskPolicy:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
-    @cached_property
-    def port_bits(self) -> int:
-        """Bits of the destination port that are matched before the address; 0 for none."""
-        # Of 16 masks NAT leaves room for one more only where queries are of few sorts: each has one in each family, and more
-        # come with the hash and with translated answers.
-        sorts = {(s.family, _sort(s)) for s in self._plan.rows.of(ServiceRow)}
-        more = any(sort == "hashed" for _, sort in sorts) + self.translates
-        return 0 if self._plan.rows.of(NatReturnRow) and len(sorts) + 2 * more > _MAX_QUERY_KINDS else LOW_BITS
+    port_bits = LOW_BITS
+    """Bits of the destination port that are matched before the others."""
+
+    def windows(self, table: Table) -> Iterator[tuple[Family, str]]:
+        """Yield the families that have a window in a table of addresses.
+
+        With each are the bits of the address that other addresses are dropped by, in brackets; empty for all.
+        """
+        for family in FAMILIES:
+            row = next((r for r in self._plan.rows.of(AddressRow) if (r.table, r.family) == (table.name, family)), None)
+            if row is not None:
+                width = FAMILY_BITS[family]
+                first = width - int(row.prefix.partition("/")[2] or width)
+                yield family, f"[{first}..{width - 1}]" if first else ""
 
     @cached_property
     def source_set(self) -> bool:
@@ -98,13 +104,18 @@ class MaskPolicy:
     @cached_property
     def kinds(self) -> tuple[TrafficKind, ...]:
         """Protocols and families of the services, with the ports that they have."""
-        low = (1 << LOW_BITS) - 1
         ports: dict[tuple[str, Family], dict[int, None]] = {}
         for s in self._plan.rows.of(ServiceRow):
-            ports.setdefault((s.protocol, s.family), {})[s.port & low] = None
+            ports.setdefault((s.protocol, s.family), {})[s.port] = None
         return tuple(
             TrafficKind(
-                protocol if family == "ipv4" else f"{protocol}6", protocol, family, tuple(found), *self._shared(family)
+                match=protocol if family == "ipv4" else f"{protocol}6",
+                protocol=protocol,
+                family=family,
+                low_ports=tuple(dict.fromkeys(port % (1 << LOW_BITS) for port in found)),
+                ports=tuple(found),
+                slot_bits=(shared := self._shared(family))[0],
+                router=shared[1],
             )
             for (protocol, family), found in ports.items()
         )

@@ -11,6 +11,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, Vip
 from dnsteer.spec.workers import has_workers
+from dnsteer.tables.address import prefixes_of
 
 _OF_BACKEND = 4
 """Flows of a backend in a set of slots: forwarding, answers, fragments and probes."""
@@ -43,6 +44,7 @@ def size_of_spec(spec: Spec) -> SpecSize:
             of_service = 2 if has_workers(pool) else 1  # it has a flow for each backend in table forward too
             each = services if MODES[vip.forwarding].owns_vip else services * (1 + of_service * backends)
             flows += len(vip.addresses) * (1 + each)
+    flows += sum(len(prefixes) + 1 for *_, prefixes in prefixes_of(spec))
     return SpecSize(flows, choices)
 
 

@@ -31,7 +31,7 @@ def check_flows(plan: Plan, table: Table, lines: Sequence[str]) -> None:
     Raises TemplateError for a cookie that the plan has no subject for, so that the flow would count as somebody else's; for
     two flows with one match; for a group that no row makes; and for a table without a flow for all other packets.
     """
-    file = f"tables/{table.name}.j2"
+    file = table.template_file
     for cookie in dict.fromkeys([line[: line.index(",")] for line in lines]):
         number = int(cookie.removeprefix("cookie="), 16)
         if not plan.has_subject(number):
@@ -74,7 +74,7 @@ def check_actions(plan: Plan, table: Table, lines: Sequence[str]) -> None:
         actions = line[line.index(" actions=") + 9 :]
         if actions not in checked:
             checked.add(actions)
-            _refuse_unseen(f"tables/{table.name}.j2", line, actions, ACTIONS, ports)
+            _refuse_unseen(table.template_file, line, actions, ACTIONS, ports)
 
 
 def check_buckets(plan: Plan, file: str, groups: Iterable[str]) -> None:

@@ -90,7 +90,7 @@ def render_table(
 
 def _render(template: str, plan: Plan, table: Table, file: str, *, notes: bool, masks: MaskPolicy | None) -> str:
     rows = {name: plan.rows.of(kind) for name, kind in table.uses.items()}
-    return render_template(template, **rows, plan=plan, masks=masks, file=file, notes=notes)
+    return render_template(template, **rows, table=table, plan=plan, masks=masks, file=file, notes=notes)
 
 
 def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
@@ -101,7 +101,7 @@ def render_flows(plan: Plan, file: str = "spec") -> tuple[str, list[str]]:
         leads = ", ".join(f"{n} ({PIPELINE.tables[n].number})" for n in leads_to(table.name)) or "out"
         head = f"# table {table.number} {table.name}: {table.does}; leads to {leads}"
         text = render_table(plan, table, file, masks=masks)
-        lines = flow_lines(text, f"tables/{table.name}.j2")
+        lines = flow_lines(text, table.template_file)
         check_flows(plan, table, lines)
         parts.append(f"{head}\n{text}")
         found += lines
@@ -117,7 +117,7 @@ def lines_of(plan: Plan, *, check: bool = False) -> list[str]:
     masks, found = MaskPolicy(plan), []
     for table in TABLES:
         text = render_table(plan, table, notes=False, masks=masks)
-        lines = flow_lines(text, f"tables/{table.name}.j2")
+        lines = flow_lines(text, table.template_file)
         if check:
             check_flows(plan, table, lines)
             check_actions(plan, table, lines)

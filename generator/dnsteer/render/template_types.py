@@ -235,7 +235,7 @@ def _element(kind: Any, *, by_key: bool = False) -> Any:
     return parts[0] if issubclass(origin, tuple) and len(set(parts)) == 1 else UNKNOWN
 
 
-ALWAYS_GIVEN: dict[str, Any] = {"plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
+ALWAYS_GIVEN: dict[str, Any] = {"table": Table, "plan": Plan, "masks": MaskPolicy, "file": str, "notes": bool}
 """What every template of flows is given besides its rows."""
 
 
@@ -255,15 +255,14 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
                     f"{table.file}: rows cannot be called {name!r}, which every template is given already"
                 )
         rows = {name: list[kind] for name, kind in table.uses.items()}  # type: ignore[valid-type]
-        if not (folder / "tables" / f"{table.name}.j2").exists():
-            raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
+        if not (folder / table.template_file).exists():
+            raise TemplateError(f"table {table.name} has no template {table.template_file}")
         reader = TemplateReader(environment(), {**ALWAYS_GIVEN, **rows}, {"ExtensionPlan": ExtensionPlan})
-        for part in ("tables", "groups"):
-            file = folder / part / f"{table.name}.j2"
+        for name in (table.template_file, f"groups/{table.name}.j2"):
+            file = folder / name
             if file.exists():
-                name = f"{part}/{file.name}"
                 try:
-                    reader.read(environment().tree(resolve(file.read_text(), name)))
+                    reader.read(environment().tree(resolve(file.read_text(), name, own=table)))
                 except jinja2.TemplateSyntaxError as err:
                     raise TemplateError(f"{name}:{err.lineno}: {err.message}") from None
                 if reader.mistakes:
@@ -272,5 +271,5 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
         for name, kind in table.uses.items():
             if name not in reader.used:
                 raise TemplateError(
-                    f"{table.file}: uses has {name!r} ({kind.__name__}), and tables/{table.name}.j2 does not use it"
+                    f"{table.file}: uses has {name!r} ({kind.__name__}), and {table.template_file} does not use it"
                 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ _TABLES = "tables/"
 _FLOWS = (_TABLES, "groups/")
 _TO_TABLE = re.compile(r"((?:goto_table:|\btable=|resubmit\(,))@(\w+)(?:\.(\w+))?")
 _LEADS_TO = re.compile(r"(?:goto_table:|[(,]table=|resubmit\(,)@(\w+)(?:\.(\w+))?")
+_OWN = "own"
+"""In place of a table's name, in a template that several tables share: the table that is rendered."""
 _NEXT = "next"
 """In place of a table's name: the table that follows in the order, `next.KIND` for packets of a kind of `Traffic`."""
 _OWN_MISS = re.compile(r"\bpriority=0 actions=")
@@ -52,9 +54,12 @@ def templates_dir() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "templates"
 
 
-def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
-    """Return the source of a flow template with every `@name` replaced. Raises TemplateError with file and line."""
-    template = _FlowTemplate(source, file, pipeline)
+def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE, own: Table | None = None) -> str:
+    """Return the source of a flow template with every `@name` replaced, for the table *own* where several share it.
+
+    Raises TemplateError with file and line.
+    """
+    template = _FlowTemplate(source, file, pipeline, own or next(iter(_tables_of(file, pipeline)), None))
     template.check_numbers()
     # Line breaks stay where they are, so that the lines of errors are those of the file.
     text = _NAME.sub(template.replace_name, _TO_TABLE.sub(template.replace_table, source))
@@ -63,18 +68,20 @@ def resolve(source: str, file: str, pipeline: Pipeline = PIPELINE) -> str:
     return _COMMENT.sub(r'{% if notes %}# \1{{ "\\n" }}{% endif %}', text)
 
 
+def _tables_of(file: str, pipeline: Pipeline) -> list[Table]:
+    """Return the tables that a template is for: several where they share it, and for a group the table of its name."""
+    stem = Path(file).stem
+    return [table for table in pipeline.tables.values() if (table.template or table.name) == stem]
+
+
 @dataclass(frozen=True)
 class _FlowTemplate:
-    """The *source* of the template *file*, whose names are those of a *pipeline*."""
+    """The *source* of the template *file* of the table *own*, whose names are those of a *pipeline*."""
 
     source: str
     file: str
     pipeline: Pipeline
-
-    @cached_property
-    def own(self) -> Table | None:
-        """The table of the template's name."""
-        return self.pipeline.tables.get(Path(self.file).stem)
+    own: Table | None
 
     def replace_table(self, m: re.Match[str]) -> str:
         """Return a jump to a table with its number."""
@@ -83,6 +90,8 @@ class _FlowTemplate:
     def _target(self, at: int, name: str, kind: str) -> Table:
         """The table that a jump at character *at* leads to: by its name, or the next one for a *kind* of packets."""
         own, tables = self.own, self.pipeline.tables
+        if name == _OWN and own is not None and own.template:
+            return own
         if name != _NEXT or own is None:
             if name not in tables or kind:
                 what = f"no table @{name}{f'.{kind}' if kind else ''}"
@@ -170,7 +179,7 @@ class _FlowTemplate:
         if own is None:
             return
         for flow in _FLOW_OF.finditer(self.source):
-            if flow[1] != own.name:
+            if flow[1] != (_OWN if own.template else own.name):
                 what = f"a flow of table {flow[1]}; here are those of table {own.name}"
                 raise self._mistake(flow.start(), what)
         for jump in _LEADS_TO.finditer(self.source):
@@ -191,31 +200,31 @@ def with_miss(source: str, table: Table) -> str:
         return source
     what, actions = ("dropped", "drop") if table.miss == "drop" else ("to the next table", f"goto_table:@{_NEXT}")
     end = "" if not source or source.endswith("\n") else "\n"
-    head = f"cookie={{{{ plan.pipeline.cookie | hex }}}}, table=@{table.name}, priority=0"
+    own = _OWN if table.template else table.name
+    head = f"cookie={{{{ plan.pipeline.cookie | hex }}}}, table=@{own}, priority=0"
     return f"{source}{end}# what no other flow matches: {what}\n{head} actions={actions}\n"
 
 
-def _source(folder: Path, template: str, pipeline: Pipeline) -> str:
-    """Return the source of a template of flows or groups as it is rendered, with its names."""
-    source, name = (folder / template).read_text(), Path(template).stem
-    return (
-        with_miss(source, pipeline.tables[name]) if template.startswith(_TABLES) and name in pipeline.tables else source
-    )
+def _source(folder: Path, template: str, own: Table) -> str:
+    """Return the source of a template of flows or groups of the table *own* as it is rendered, with its names."""
+    source = (folder / template).read_text()
+    return with_miss(source, own) if template.startswith(_TABLES) else source
 
 
 def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELINE) -> tuple[str, ...]:
     """Return the names of the tables that the flows and groups of a table jump to, in pipeline order."""
     found: set[str] = set()
-    folder = folder or templates_dir()
+    folder, own = folder or templates_dir(), pipeline.tables[table]
     for part in _FLOWS:
-        if (folder / part / f"{table}.j2").exists():
-            found |= _targets(_source(folder, f"{part}{table}.j2", pipeline), table, pipeline)
+        file = f"{part}{own.template or own.name}.j2"
+        if (folder / file).exists():
+            found |= _targets(_source(folder, file, own), own, pipeline)
     return tuple(name for name in pipeline.tables if name in found)
 
 
-def _targets(source: str, table: str, pipeline: Pipeline) -> set[str]:
-    """Return the names of the tables that a source of a table leads to."""
-    own, found = pipeline.tables[table], set[str]()
+def _targets(source: str, own: Table, pipeline: Pipeline) -> set[str]:
+    """Return the names of the tables that a source of the table *own* leads to."""
+    found: set[str] = set()
     for name, kind in _LEADS_TO.findall(source):
         follower = pipeline.next_table(own, kind) if name == _NEXT else pipeline.tables.get(name)
         if follower is not None:
@@ -233,20 +242,20 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
     reached, named = {pipeline.first.name}, set[str]()
     for part in _FLOWS:
         for file in sorted((folder / part).glob("*.j2")):
-            if file.stem not in pipeline.tables:
+            name, owners = f"{part}{file.name}", _tables_of(file.name, pipeline)
+            if not owners:
                 where = "add its line to ORDER in dnsteer/tables/order.py"
-                raise TemplateError(f"{part}{file.name}: no table {file.stem}; {where}")
-            if part == "groups/" and GroupRow not in pipeline.tables[file.stem].uses.values():
-                raise TemplateError(
-                    f"{part}{file.name}: table {file.stem} has no GroupRow in its uses, so it has no groups"
-                )
-            source = _source(folder, f"{part}{file.name}", pipeline)
-            resolve(source, f"{part}{file.name}", pipeline)
-            reached |= _targets(source, file.stem, pipeline)
-            named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
+                raise TemplateError(f"{name}: no table {file.stem}; {where}")
+            if part == "groups/" and GroupRow not in owners[0].uses.values():
+                raise TemplateError(f"{name}: table {file.stem} has no GroupRow in its uses, so it has no groups")
+            for own in owners:
+                source = _source(folder, name, own)
+                resolve(source, name, pipeline, own)
+                reached |= _targets(source, own, pipeline)
+                named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))
     for table in pipeline.tables.values():
-        if not (folder / "tables" / f"{table.name}.j2").exists():
-            raise TemplateError(f"table {table.name} has no template tables/{table.name}.j2")
+        if not (folder / table.template_file).exists():
+            raise TemplateError(f"table {table.name} has no template {table.template_file}")
         if table.traffic and table.name not in reached:
             tables = list(pipeline.tables)
             raise TemplateError(
@@ -264,15 +273,22 @@ def check_own_templates() -> None:
     check_templates()
 
 
+def _file_of(template: str) -> str:
+    """Return the file of a template: that of a table by the table's name, as it may be one that several share."""
+    own = PIPELINE.tables.get(Path(template).stem) if template.startswith(_TABLES) else None
+    return own.template_file if own is not None else template
+
+
 class _Loader(jinja2.FileSystemLoader):
-    """Loads templates; in those of flows every `@name` is replaced."""
+    """Loads templates, those of tables by the tables' names; in those of flows every `@name` is replaced."""
 
     def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        source, file, fresh = super().get_source(environment, template)
+        own = PIPELINE.tables.get(Path(template).stem)
+        name = _file_of(template)
+        source, file, fresh = super().get_source(environment, name)
         if template.startswith(_FLOWS):
-            own = PIPELINE.tables.get(Path(template).stem)
             whole = with_miss(source, own) if own is not None and template.startswith(_TABLES) else source
-            source = resolve(whole, template)
+            source = resolve(whole, name, own=own)
         return source, file, fresh
 
 
@@ -323,18 +339,21 @@ def environment() -> _Environment:
 
 def render_template(template: str, **values: Any) -> str:
     """Render one template. Raises TemplateError with file and line for what Jinja2 refuses."""
+    file = _file_of(template)
     try:
         return environment().get_template(template).render(**values)
     except jinja2.TemplateSyntaxError as err:
-        raise TemplateError(f"{err.name or template}:{err.lineno}: {err.message}") from None
+        raise TemplateError(
+            f"{file if err.name == template else err.name or file}:{err.lineno}: {err.message}"
+        ) from None
     except (jinja2.TemplateError, AttributeError, LookupError, TypeError, ValueError) as err:
         import traceback  # here, since the quick verbs do without
 
         # The template's own frame is among those of the traceback, unless the mistake is elsewhere.
-        lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename.endswith(template)]
+        lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename.endswith(file)]
         if not lines:
             raise
-        raise TemplateError(f"{template}:{lines[-1]}: {_mistake(err, values)}") from None
+        raise TemplateError(f"{file}:{lines[-1]}: {_mistake(err, values)}") from None
 
 
 def _mistake(err: Exception, given: Iterable[str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import ip_network
 from typing import Literal
 
+from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
@@ -23,7 +24,7 @@ from dnsteer.spec.model.spec import (
     Switch,
     Vip,
 )
-from dnsteer.spec.model.types import Address
+from dnsteer.spec.model.types import Address, Network
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,48 @@ def answers_leave_by(switch: Switch, ingress: str) -> str | None:
     return next((name for name, up in switch.uplinks.items() if up.next_hop is not None), None)
 
 
+def routed_prefixes(spec: Spec) -> list[Network]:
+    """What routers send here: `switch.routed`; left out, the VIPs' own routes where announced, else their /24 and /64."""
+    if spec.switch.routed is not None:
+        return list(spec.switch.routed)
+    announced = announced_vips(spec)
+    found: dict[Network, None] = {}
+    for name, vip in spec.vips.items():
+        for address in vip.addresses:
+            length = address.max_prefixlen if name in announced else 24 if address.version == 4 else 64
+            found[ip_network((address, length), strict=False)] = None
+    # A route within another one adds nothing that somebody could choose.
+    return [own for own in found if not any(own != other and contains(other, own) for other in found)]
+
+
+def contains(outer: Network, inner: Network) -> bool:
+    """Whether *inner* is within *outer*, or the same."""
+    return outer.version == inner.version and inner.subnet_of(outer)  # type: ignore[arg-type] # of one family
+
+
+def routed_bits(spec: Spec) -> dict[Family, int]:
+    """By family, the length of the shortest prefix that is routed here: nobody behind a router chooses these bits."""
+    found: dict[Family, int] = {"ipv4": 32, "ipv6": 128}
+    for prefix in routed_prefixes(spec):
+        family: Family = "ipv4" if prefix.version == 4 else "ipv6"
+        found[family] = min(found[family], prefix.prefixlen)
+    return found
+
+
+def leads_to_backends(spec: Spec, mac: str) -> bool:
+    """Whether a router's *mac* is also that of a backend: then answers of backends behind it come from there."""
+    return any(backend.mac == mac for pool in spec.pools.values() for backend in pool.backends)
+
+
+def probes_are_on_link(spec: Spec) -> bool:
+    """Whether backends answer probes without a router: each has its addresses in networks of the port for probes."""
+    if spec.switch.probe is None:
+        return False
+    networks = [own.network for own in spec.switch.probe.addresses]
+    addresses = [a for pool in spec.pools.values() for b in pool.backends for a in (b.ipv4, b.ipv6) if a is not None]
+    return all(any(a.version == n.version and a in n for n in networks) for a in addresses)
+
+
 def pair_name(spec: Spec) -> str:
     """What switches that stand in for each other have in common: `switch.pair`, else the lowest address of the VIPs.
 
@@ -193,13 +236,3 @@ def pair_name(spec: Spec) -> str:
         return spec.switch.pair
     addresses = [address for vip in spec.vips.values() for address in vip.addresses]
     return str(min(addresses, key=lambda a: (a.version, int(a)))) if addresses else ""
-
-
-def routed_prefixes(spec: Spec) -> list[IPv4Network | IPv6Network]:
-    """Return the prefixes that routers send to the switch: the /24 or /64 around each address of a VIP, sorted."""
-    found = {
-        ip_network((address, 24 if address.version == 4 else 64), strict=False)
-        for vip in spec.vips.values()
-        for address in vip.addresses
-    }
-    return sorted(found, key=lambda network: (network.version, network.network_address, network.prefixlen))

@@ -56,7 +56,7 @@ _IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps
 """Keys that change no flow."""
 _AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_LATER_SWITCH_KEYS = ("probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
+_LATER_SWITCH_KEYS = ("routed", "probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _AGENT_VIP_KEYS = ("announce",)
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")

@@ -7,6 +7,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dnsteer.tables.cookies import COOKIE_TAG
+from dnsteer.tables.order import TABLES
+
+_PASSING = frozenset(table.number for table in TABLES if table.miss == "next")
 _FLOW = re.compile(r"^\s*(\d+)\. (.*)$")
 _PRIORITY = re.compile(r"(?:, )?priority (\d+)")
 _COOKIE = re.compile(r", cookie (0x[0-9a-f]+)")
@@ -56,7 +60,10 @@ class Trace:
 
 
 def read_trace(text: str) -> Trace:
-    """Read what `ofproto/trace` printed of the bridge that it was asked about."""
+    """Read what `ofproto/trace` printed of the bridge that it was asked about.
+
+    Tables that only pass the packet on, since they have no window of its family's addresses, are left out.
+    """
     flows: list[tuple[re.Match[str], list[str]]] = []
     ends: dict[str, str] = {}
     onward: list[str] = []
@@ -71,7 +78,9 @@ def read_trace(text: str) -> Trace:
         elif flows and line.strip():
             flows[-1][1].append(line.strip())
     final, datapath = ends.get("Final flow: ", ""), ends.get("Datapath actions: ", "")
-    return Trace(tuple(_flow(*found) for found in flows), final, datapath, tuple(dict.fromkeys(onward)))
+    return Trace(
+        tuple(flow for flow in map(_flow, flows) if not _passes(flow)), final, datapath, tuple(dict.fromkeys(onward))
+    )
 
 
 def _of_first_bridge(lines: Iterable[str], onward: list[str]) -> Iterator[str]:
@@ -97,7 +106,14 @@ def _of_first_bridge(lines: Iterable[str], onward: list[str]) -> Iterator[str]:
             started = True
 
 
-def _flow(found: re.Match[str], actions: list[str]) -> TracedFlow:
+def _passes(flow: TracedFlow) -> bool:
+    """Whether a flow is a table's own for all that it does not look at."""
+    own = flow.table in _PASSING and (flow.match, flow.priority) == (ANY, 0) and flow.cookie >> 48 == COOKIE_TAG
+    return own and len(flow.actions) == 1 and flow.actions[0].startswith("goto_table:")
+
+
+def _flow(traced: tuple[re.Match[str], list[str]]) -> TracedFlow:
+    found, actions = traced
     text = found[2]
     priority, cookie = _PRIORITY.search(text), _COOKIE.search(text)
     match = text[: priority.start()] if priority else NO_FLOW

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.tables import (
+    address,
     advertise,
     echo,
     egress,
@@ -15,6 +16,7 @@ from dnsteer.tables import (
     fragment,
     ingress,
     neighbor,
+    port,
     protect,
     return_,
     slot,
@@ -26,7 +28,7 @@ from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffi
 _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
-    (protect.TABLE,),
+    (protect.TABLE, port.TABLE, *address.TABLES),
     (vip.TABLE,),
     (slot.TABLE,),
     (forward.TABLE,),

@@ -8,13 +8,13 @@ from dnsteer.tables.table import Table
 TABLE = Table(
     name="protect",
     matches="protocol, low bits of the destination port",
-    does="drops ports that no service has before anything else is matched (the place for deny lists)",
+    does="drops ports that no service has before anything else is matched",
     traffic=("queries",),
     drops="port or protocol of no service",
     flows={
-        "port": "The low 12 bits of a service's port: only those go on. A deny list would be here too.",
-        "low": "Other ports are dropped by these 12 bits: one mask for both families, and at most 4,095 megaflows for "
-        "each transport and MAC.",
+        "port": "The low 8 bits of a service's port: only those go on.",
+        "low": "Other ports are dropped by these 8 bits: one mask for both families, and at most 255 megaflows for each "
+        "transport and MAC.",
         "miss": "Fragments and other protocols are dropped by protocol.",
     },
 )

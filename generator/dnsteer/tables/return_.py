@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table return: rewrites answers to come from the VIP. The forwarding modes make its rows. (`return` is a keyword.)"""
+"""Table return: rewrites answers to come from the VIP. The forwarding modes make those rows. (`return` is a keyword.)"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.cookies import Subject
-from dnsteer.tables.table import Table, rows_of_modes
+from dnsteer.tables.cookies import Category, Subject
+from dnsteer.tables.table import Table
+
+if TYPE_CHECKING:
+    from dnsteer.tables.context import Context
 
 PREFIX = "64:ff9b::/96"
 """IPv6 prefix under which backends see IPv4 clients (RFC 6052)."""
@@ -89,8 +93,37 @@ class ProbeReturnRow(NamedTuple):
         return self.vip
 
 
+class RouterRow(NamedTuple):
+    """A router, which sends no answers of backends: somebody behind it could make one megaflow for each source address.
+
+    *gateways* and *probe*: whether it is a router only, and no way to backends, for answers to gateways and to probes.
+    """
+
+    subject: Subject
+    mac: str
+    gateways: bool
+    probe: bool
+
+
 ReturnRow = NatReturnRow | FragmentRow | OwnReturnRow | TranslatedRow
 """What forwarding modes add to the table."""
+
+
+def rows(ctx: Context) -> Iterator[RouterRow]:
+    """Yield the routers whose packets are no answers, each MAC address once."""
+    from dnsteer.spec import derived  # here, since the quick verbs do without it
+
+    switch, seen = ctx.spec.switch, set[str]()
+    for name, uplink in switch.uplinks.items():
+        mac = uplink.next_hop
+        if mac is None or mac in seen or derived.leads_to_backends(ctx.spec, mac):
+            continue
+        seen.add(mac)
+        gateways, probe = bool(switch.gateways), derived.probes_are_on_link(ctx.spec)
+        if gateways or probe:
+            subject = ctx.subject(Category.PORT, ctx.ports[name], f"uplink {name}", ("switch", "uplinks", name))
+            yield RouterRow(subject, mac, gateways, probe)
+
 
 TABLE = Table(
     name="return",
@@ -108,6 +141,8 @@ TABLE = Table(
         "udp6 frag": "First fragment of a large IPv6 answer.",
         "ipv6 frag": "Later fragments of a large IPv6 answer carry protocol 44 and are known by their source alone.",
         "low": "What is no answer is dropped. It unwildcards the same fields as an answer.",
+        "router": "A router sends no answers of backends: what it sends to gateways is dropped by its MAC address, so that "
+        "nobody behind it makes a megaflow for each source address.",
         "miss": "The same for fragments and other protocols, which have no port.",
     },
     uses={
@@ -116,6 +151,7 @@ TABLE = Table(
         "fragments": FragmentRow,
         "own_returns": OwnReturnRow,
         "probe_returns": ProbeReturnRow,
+        "routers": RouterRow,
     },
-    rows=rows_of_modes,
+    rows=rows,
 )

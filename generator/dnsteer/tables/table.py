@@ -118,9 +118,16 @@ class Table:
     uses: Mapping[str, type[object]] = field(default_factory=dict)
     rows: Callable[[Context], Iterable[object]] = no_rows
     registers: tuple[Register, ...] = ()
+    template: str = ""
+    """Name of its template where several tables share one; else the template has the table's own name."""
     number: int = -1
     file: str = field(default_factory=_file_of_caller)
     """The module that makes it."""
+
+    @property
+    def template_file(self) -> str:
+        """Its template, below the folder of all templates."""
+        return f"tables/{self.template or self.name}.j2"
 
     def __post_init__(self) -> None:
         """Refuse a table that lacks what documents it, or has a type of rows of its own and makes none.

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.spec.derived import routed_prefixes
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.model.types import Network
 from dnsteer.switch.masks import prefix
 
 _BY_EXTENSION = (ICMP, 4, TCP, UDP, 41, 44, ICMPV6)
@@ -82,7 +82,7 @@ def network_attacker(spec: Spec) -> Attacker:
     return Attacker("on the network itself", (Sender(ports), *_extension(spec)))
 
 
-def _destinations(prefixes: list[IPv4Network | IPv6Network]) -> Mapping[str, FieldChoice]:
+def _destinations(prefixes: Iterable[Network]) -> Mapping[str, FieldChoice]:
     found: dict[str, FieldChoice] = {}
     for name, version in (("nw_dst", 4), ("ipv6_dst", 6)):
         here = [each for each in prefixes if each.version == version]

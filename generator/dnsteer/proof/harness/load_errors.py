@@ -74,7 +74,7 @@ def _alike(flow: Flow, shown: Iterable[Flow]) -> Flow | None:
 
 def _template(table: int, words: Iterable[str]) -> str:
     """Return the template of a table, with the line that has one of *words* where only one has."""
-    name = next((f"tables/{t.name}.j2" for t in TABLES if t.number == table), f"table {table}")
+    name = next((t.template_file for t in TABLES if t.number == table), f"table {table}")
     file = templates_dir() / name
     text = file.read_text().splitlines() if file.exists() else []
     for word in words:

@@ -37,6 +37,7 @@ class Reference:
         self.unserved: dict[ServiceKey, AddressService] = {}
         """The services that have no backend in service."""
         self.probes = ProbeReference(self.topology, self.modes.values())
+        self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():
             for address in vip.addresses:
@@ -81,6 +82,8 @@ class Reference:
         if data[0:6] == topology.gateway_mac:
             return self._answer(port, packet)
         if topology.probe_port is not None and data[0:6] == topology.probe_mac:
+            if data[6:12] in self._no_probe_answers_from:
+                return expect_drop("to the port for probes, but from a router")
             return self.probes.answer(packet)
         return expect_drop("for another destination MAC")
 
@@ -177,6 +180,8 @@ class Reference:
                     port, neighbors.echo_reply(packet, self.topology.gateway_mac), "echo reply of a gateway"
                 )
             return expect_drop("echo request for an address that is no gateway's")
+        if packet.data[6:12] in self._no_answers_from:
+            return expect_drop("to the gateways' MAC, but from a router")
         for mode in self.modes.values():
             expectation = mode.answer(packet, port)
             if expectation is not None:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.spec import Switch
+from dnsteer.spec.model.spec import Pool, Switch
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,25 @@ class SwitchTopology:
         ipv4 = [a.ip.packed for a in probe.addresses if a.ip.version == 4] if probe is not None else []
         self.translated_probe = ipv4[0] if ipv4 else None
         """The address of probes whose answers are translated: the first IPv4 address; None: there are no such probes."""
+        self._probe_networks = [a.network for a in probe.addresses] if probe is not None else []
         self.probe_uplink = (probe.uplink if probe is not None else None) or self.uplinks[0]
         """Where backends without a port are probed."""
         self._next_hops = {
             name: packed_mac(uplink.next_hop) for name, uplink in switch.uplinks.items() if uplink.next_hop is not None
         }
         self._answers = {name: port.answers for name, port in [*switch.ports.items(), *switch.uplinks.items()]}
+
+    def routers(self, pools: Iterable[Pool]) -> tuple[frozenset[bytes], frozenset[bytes]]:
+        """The MAC addresses of routers that send no answers of backends to gateways, and none to the port for probes.
+
+        A next hop whose MAC address a backend has is its way here; and where a backend is in no network of the port for
+        probes, its answers to probes come by a router.
+        """
+        backends = [backend for pool in pools for backend in pool.backends]
+        routers = frozenset(self._next_hops.values()) - {packed_mac(backend.mac) for backend in backends}
+        addresses = [address for b in backends for address in (b.ipv4, b.ipv6) if address is not None]
+        on_link = all(any(address in network for network in self._probe_networks) for address in addresses)
+        return routers, routers if on_link else frozenset()
 
     def exit_of(self, ingress: str) -> UplinkExit | None:
         """The uplink and next hop for answers that come in by *ingress*; None when no uplink has a next hop."""

@@ -84,7 +84,10 @@ def _queries(senders: Senders, service: AddressService) -> NamedFrames:
         "to the gateways' MAC": ask(to_mac=senders.gateway_mac),
         "to an address that is no VIP": ask(destination=senders.clients.unused_address(service.version)),
         "with its ports swapped": ask(sport=service.port, dport=senders.unused_port),
+        "to another port with the low bits of its port": ask(dport=senders.port_of_same_low_bits(service.port)),
     }
+    for bit, address in senders.addresses_beside(service.address):
+        found[f"to an address that differs in bit {bit}"] = ask(destination=address)
     for number in (_SCTP, _UDP_LITE, 47):
         headers = senders.query_headers(service, uplink)
         ports = headers.sport.to_bytes(2, "big") + headers.dport.to_bytes(2, "big")
@@ -152,6 +155,12 @@ def _any_answers(senders: Senders, responder: Responder) -> NamedFrames:
     for name, to_mac in (("another MAC", _UNKNOWN_MAC), ("all stations", b"\xff" * 6)):
         data = craft.query(replace(senders.answer_headers(responder, sport), to_mac=to_mac), protocol)
         yield f"answer to {name} {label} by {port}", port, data
+    for uplink in senders.uplinks:
+        data = craft.query(
+            replace(senders.answer_headers(responder, sport), from_mac=senders.neighbor_mac(uplink)), protocol
+        )
+        if not senders.reference.expect(uplink, data).options:
+            yield f"answer {label} from the router of {uplink}", uplink, data
     unknown = senders.clients.unused_address(responder.version)
     data = craft.query(replace(senders.answer_headers(responder, sport), source=unknown), protocol)
     yield f"answer from an unknown address {label} by {port}", port, data

@@ -102,6 +102,22 @@ class Senders:
         candidates = (port ^ bits << 12 for bits in range(1, 16))
         return next((other for other in candidates if other not in self._used_ports), self.unused_port)
 
+    def port_of_same_low_bits(self, port: int) -> int:
+        """A port that no service has and that has the low 8 bits of *port*."""
+        candidates = (port ^ bits << 8 for bits in range(1, 256))
+        return next((other for other in candidates if other not in self._used_ports), self.unused_port)
+
+    def addresses_beside(self, address: bytes) -> Iterator[tuple[int, bytes]]:
+        """Addresses that are no VIP's and differ from one in a single bit of its last 64 (IPv4: 16), with the bit's number.
+
+        Every third bit: tables look at several at a time, and each of them must see its own.
+        """
+        vips = {own.packed for vip in self.spec.vips.values() for own in vip.addresses}
+        for bit in range(0, 64 if len(address) == 16 else 16, 3):
+            other = (int.from_bytes(address, "big") ^ 1 << bit).to_bytes(len(address), "big")
+            if other not in vips:
+                yield bit, other
+
     def query_headers(self, service: AddressService, uplink: str, *, scattered: bool = False) -> Headers:
         """A query of a new client for a service, by *uplink*. *scattered* is as in `Clients.next`."""
         serial, client = self.clients.next(service.version, scattered=scattered)

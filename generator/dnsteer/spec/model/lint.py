@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from dnsteer.spec.model.part import Part, bounds, whole
 from dnsteer.spec.model.types import wrong_value
 
-MASKS = 16
+MASKS = 30
 """Masks that hostile traffic may make of the tables, when the spec sets no budget."""
 CODE = r"DNS[0-9]{3}"
 """The form of a code. Which there are lint knows: it reports an entry for another, and recorded specs may have old ones."""

@@ -28,7 +28,7 @@ from dnsteer.spec.model.part import (
     whole,
 )
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, wrong_value
+from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, Prefix, wrong_value
 
 
 class Backup(Part):
@@ -268,6 +268,13 @@ class Switch(Part):
         default_factory=list,
         description="Virtual gateway addresses, one per backend network and family. Backends whose answers pass the "
         "switch use them as their default route; the switch answers ARP and neighbour solicitations for them.",
+    )
+    routed: Annotated[list[Prefix] | None, Field(min_length=1)] = Field(
+        default=None,
+        examples=[["192.0.2.0/24", "2001:db8:53::/64"]],
+        description="What routers send to the balancer's MAC: the prefixes that hold the VIPs. Somebody behind a router "
+        "chooses only the bits below them, which tables look at a few at a time, so that a scan makes few megaflows. Left "
+        "out: the VIPs' own routes where the agent announces them, else the /24 or /64 around each VIP.",
     )
     vlans: Literal["untagged", "any"] = Field(
         default="untagged",

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_NAME = 63
 """Longest name of an object, in characters."""
@@ -151,6 +152,30 @@ def _read_address(text: str, families: str, kind: str, expected: str) -> Address
     return address
 
 
+def parse_prefix(value: Any) -> Network:
+    """Check a prefix of either family: an address without bits beyond the prefix length."""
+    expected = "a prefix such as 192.0.2.0/24 or 2001:db8::/64"
+    text = _text(value, expected)
+    if "/" not in text:
+        raise wrong_value(expected, "give its length too, after a slash")
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise wrong_value(expected, _no_prefix(*text.split("/", 1))) from None
+    if str(network.network_address) != str(ipaddress.ip_address(text.partition("/")[0])):
+        raise wrong_value(expected, f"bits beyond the length are 0: {network}")
+    return network
+
+
+def _no_prefix(address: str, length: str) -> str:
+    """What is wrong with an address and a length, which are no prefix."""
+    try:
+        most = ipaddress.ip_address(address).max_prefixlen
+    except ValueError:
+        return _no_address(address)
+    return f"the length is a number of bits, from 0 to {most}"
+
+
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")
 TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 """The addresses that NAT64 gives to those of IPv4 (RFC 6052)."""
@@ -223,6 +248,7 @@ Option = Annotated[
     _schema("0000:03:00.0", type=["string", "number", "boolean"], maxLength=MAX_OPTION),
 ]
 IPAny = Annotated[Address, BeforeValidator(lambda v: _address(v, "46")), PlainSerializer(str), _schema("192.0.2.53")]
+Prefix = Annotated[Network, BeforeValidator(parse_prefix), PlainSerializer(str), _schema("192.0.2.0/24")]
 IPv4 = Annotated[
     ipaddress.IPv4Address,
     BeforeValidator(lambda v: _address(v, "4")),
