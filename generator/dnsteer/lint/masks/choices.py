@@ -6,7 +6,7 @@ Bits are packet bits (value_sources.py). All is an upper bound: what is not know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import log2
 from typing import NamedTuple
@@ -188,3 +188,27 @@ def common(found: Iterable[tuple[int, int]]) -> tuple[int, Values]:
     for other, _ in pairs:
         mask &= other
     return mask, frozenset(value & mask for _, value in pairs)
+
+
+def joined(batch: Mapping[Choices, int]) -> Mapping[Choices, int]:
+    """Join packets of one state that differ in the values of the same bits alone, where each choice counts as often."""
+    if len(batch) < 2:
+        return batch
+    common_part = frozenset.intersection(*(choices.allowed for choices in batch))
+    masks = {each.mask for choices in batch for each in choices.allowed - common_part if each.values is not None}
+    for mask in sorted(masks):
+        found: dict[tuple[Choices, int], set[int]] = {}
+        out: dict[Choices, int] = {}
+        for choices, number in batch.items():
+            mine = next((each for each in choices.allowed if each.mask == mask), None)
+            if mine is None or mine.values is None:
+                out[choices] = out.get(choices, 0) + number
+            else:
+                rest = Choices(choices.allowed - {mine}, choices.excluded)
+                found.setdefault((rest, number), set()).update(mine.values)
+        for (rest, number), values in found.items():
+            every = OneOf(mask, frozenset(values), len(values))
+            together = Choices(rest.allowed | {every}, rest.excluded)
+            out[together] = out.get(together, 0) + number
+        batch = out
+    return batch

@@ -17,7 +17,16 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.flow_syntax import FieldBits, FlowAction, Match, parse_actions, parse_match
+from dnsteer.lint.masks.flow_syntax import (
+    Conntrack,
+    FieldBits,
+    FlowAction,
+    GotoTable,
+    Match,
+    SelectBucket,
+    parse_actions,
+    parse_match,
+)
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
@@ -192,6 +201,7 @@ class ClassifierTable:
             shape = tuple(sorted((name, bits.mask) for name, bits in match.items()))
             by_mask[shape].append((match, flow.priority, flow.actions))
         self.matched = frozenset(name for shape in by_mask for name, _ in shape)
+        self.actions = frozenset(actions for rules in by_mask.values() for _, _, actions in rules)
         self._values = [match for rules in by_mask.values() for match, _, _ in rules]
         lengths = {name: self._lengths(name) for name in fields.PREFIX_TREES}
         subtables = [Subtable(dict(shape), rules, lengths) for shape, rules in by_mask.items()]
@@ -242,6 +252,20 @@ class Lookups:
             live |= self._tables[number].matched
             self._live[number] = frozenset(live)
         self._found: dict[tuple[int, frozenset[tuple[str, FieldBits]]], Outcomes] = {}
+
+    @cached_property
+    def _recirculating(self) -> frozenset[int]:
+        found: set[int] = set()
+        for number in sorted(self._tables, reverse=True):
+            actions = [action for text in self._tables[number].actions for action in parse_actions(text)]
+            leads_there = any(isinstance(each, GotoTable) and each.table in found for each in actions)
+            if leads_there or any(isinstance(each, (Conntrack, SelectBucket)) for each in actions):
+                found.add(number)
+        return frozenset(found)
+
+    def recirculates(self, number: int) -> bool:
+        """Whether a table, or one that it leads to, recirculates packets."""
+        return number in self._recirculating
 
     def __contains__(self, number: int) -> bool:
         return number in self._tables

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.attackers import Attacker, Sender
 from dnsteer.lint.masks.bound import BUCKET, foreign_flows
-from dnsteer.lint.masks.choices import Choices, NoneOf, OneOf, Values, common
+from dnsteer.lint.masks.choices import Choices, NoneOf, OneOf, Values, common, joined
 from dnsteer.lint.masks.classifier import Known, Lookups, RuleClass, class_of, is_known
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.lint.masks.flow_syntax import (
@@ -45,7 +45,7 @@ from dnsteer.lint.masks.traversal import (
     move_known,
     write_known,
 )
-from dnsteer.lint.masks.value_sources import Origin, ValueSources, by_field, packet_bits, whole_field
+from dnsteer.lint.masks.value_sources import Origin, ValueSources, fields_in, packet_bits, whole_field
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, groups_of
 from dnsteer.slots.dp_hash import hash_values, hash_values_newer
@@ -141,12 +141,15 @@ class _State(NamedTuple):
     table: int
     known: frozenset[tuple[str, FieldBits]]
     mask_sets: frozenset[MaskSet]
-    choices: Choices
     arrived: ValueSources
     now: ValueSources
     held: int
     recirculations: int
     recirculated_by: str
+
+
+_Batch = Mapping[Choices, int]
+"""Packets of one state: what is known of them, and how many values the fields have that every megaflow matches."""
 
 
 class _Outcome(NamedTuple):
@@ -163,7 +166,7 @@ class _Count:
         self._tables = tables
         self._buckets = buckets
         self._attacker = attacker
-        self._todo: dict[tuple[int, int], dict[_State, int]] = defaultdict(lambda: defaultdict(int))
+        self._todo: dict[tuple[int, int], dict[_State, dict[Choices, int]]] = {}
         self._outcomes: dict[tuple[object, ...], dict[RuleClass | None, _Outcome]] = {}
         self._found: dict[tuple[str, str, bool], int] = defaultdict(int)
         self._many: dict[tuple[str, str, bool], dict[str, int]] = defaultdict(dict)
@@ -171,24 +174,28 @@ class _Count:
     def run(self) -> MegaflowBound:
         """Follow all packets of the attacker, and count."""
         for sender in self._attacker.senders:
-            for state, count in _starts(self._tables, sender):
-                self._enqueue(state, count)
+            for state, choices, count in _starts(self._tables, sender):
+                self._enqueue(state, {choices: count})
         while self._todo:
-            for state, count in self._todo.pop(min(self._todo)).items():
-                self._step(state, count)
+            for state, batch in self._todo.pop(min(self._todo)).items():
+                self._step(state, batch if self._tables.recirculates(state.table) else joined(batch))
         kinds = (
             MegaflowKind(*key[:2], count, key[2], _most_first(self._many[key])) for key, count in self._found.items()
         )
         return MegaflowBound(self._attacker.name, tuple(sorted(kinds, key=lambda k: (-k.megaflows, k.kind, k.table))))
 
-    def _enqueue(self, state: _State, count: int) -> None:
+    def _enqueue(self, state: _State, batch: _Batch) -> None:
         live = self._tables.live(state.table)
-        state = state._replace(known=frozenset((n, b) for n, b in state.known if n in live))
-        self._todo[state.recirculations, state.table][state] += count
+        known = frozenset(each for each in state.known if each[0] in live)
+        now = state.now if self._tables.recirculates(state.table) else state.now.only(live)
+        state = state._replace(known=known, now=now)
+        found = self._todo.setdefault((state.recirculations, state.table), {}).setdefault(state, {})
+        for choices, count in batch.items():
+            found[choices] = found.get(choices, 0) + count
 
-    def _step(self, state: _State, count: int) -> None:
+    def _step(self, state: _State, batch: _Batch) -> None:
         if state.table not in self._tables:
-            self._end(state, state.mask_sets, count, served=False)
+            self._end(state, state.mask_sets, batch, served=False)
             return
         known, now = dict(state.known), state.now
         if state.kind.fragment:  # flows see the ports of fragments as 0
@@ -197,16 +204,14 @@ class _Count:
                 now = now.written(port, fields.full_mask(port), 0)
         found = self._outcomes_of(state.table, known, now)
         for rule_class, unwildcards in self._tables.lookup(state.table, known).items():
-            choices = _narrowed(state.choices, found[rule_class]) if rule_class in found else None
-            if choices is None:
+            left = _narrowed(batch, found[rule_class]) if rule_class in found else {}
+            if not left:
                 continue  # no packet ends with these flows
             mask_sets = merged_masks(combined(one, more) for one in state.mask_sets for more in unwildcards)
-            after = state._replace(choices=choices)
             if rule_class is None:
-                self._end(after, mask_sets, count, served=False)
+                self._end(state, mask_sets, left, served=False)
             else:
-                after = after._replace(known=frozenset({**dict(state.known), **dict(rule_class.values)}.items()))
-                self._apply(after, rule_class.actions, mask_sets, count)
+                self._apply(state, rule_class.actions, dict((*state.known, *rule_class.values)), mask_sets, left)
 
     def _outcomes_of(self, table: int, known: Known, now: ValueSources) -> Mapping[RuleClass | None, _Outcome]:
         """What ending with each class of a table's flows tells of a packet."""
@@ -246,8 +251,15 @@ class _Count:
             hit = (0, frozenset((0,))) if rule_class is None else common(hits[rule_class])
             yield rule_class, _Outcome(hit, tuple(each for each in missed if each[1]))
 
-    def _apply(self, state: _State, actions: tuple[FlowAction, ...], mask_sets: set[MaskSet], count: int) -> None:
-        unwildcards, known, now, sent = EMPTY, dict(state.known), state.now, False
+    def _apply(
+        self,
+        state: _State,
+        actions: tuple[FlowAction, ...],
+        known: dict[str, FieldBits],
+        mask_sets: set[MaskSet],
+        batch: _Batch,
+    ) -> None:
+        unwildcards, now, sent = EMPTY, state.now, False
         for action in actions:
             if isinstance(action, SetField):
                 write_known(action, known)
@@ -266,18 +278,18 @@ class _Count:
                 sent = True
             else:
                 after = state._replace(known=frozenset(known.items()), now=now)
-                self._follow(after, action, {combined(each, unwildcards) for each in mask_sets}, count)
+                self._follow(after, action, {combined(each, unwildcards) for each in mask_sets}, batch)
                 return
         served = sent and state.table in _GOOD
-        self._end(state, {combined(each, unwildcards) for each in mask_sets}, count, served=served)
+        self._end(state, {combined(each, unwildcards) for each in mask_sets}, batch, served=served)
 
     def _follow(
-        self, state: _State, action: GotoTable | Conntrack | SelectBucket, mask_sets: set[MaskSet], count: int
+        self, state: _State, action: GotoTable | Conntrack | SelectBucket, mask_sets: set[MaskSet], batch: _Batch
     ) -> None:
         if isinstance(action, GotoTable):
-            self._enqueue(state._replace(table=action.table, mask_sets=frozenset(mask_sets)), count)
+            self._enqueue(state._replace(table=action.table, mask_sets=frozenset(mask_sets)), batch)
             return
-        self._end(state, mask_sets, count, served=self._sends_on(action))
+        self._end(state, mask_sets, batch, served=self._sends_on(action))
         if state.recirculations == _DEEPEST:
             raise fields.UnknownError(f"table {state.table} recirculates packets more than {_DEEPEST} times")
         by = "the connection tracker" if isinstance(action, Conntrack) else "the datapath's hash"
@@ -286,25 +298,23 @@ class _Count:
             held=held, recirculations=state.recirculations + 1, recirculated_by=by, mask_sets=_NO_BITS
         )
         if isinstance(action, Conntrack):
-            self._track(again, action, count)
+            self._track(again, action, batch)
         elif action.group in self._buckets:
-            self._select(again, self._buckets[action.group], count)
+            self._select(again, self._buckets[action.group], batch)
 
-    def _track(self, state: _State, action: Conntrack, count: int) -> None:
+    def _track(self, state: _State, action: Conntrack, batch: _Batch) -> None:
         """Go on after the connection tracker, which may have put fragments together, or passed one on."""
         rewritten = REWRITTEN if action.rewrites else ()
         now = state.now.chosen_by_switch((*rewritten, *_TRACKED, "nw_frag"))
         kept = {n: b for n, b in state.known if n not in rewritten}
         for fragment in FRAGMENTS:
-            choices = state.choices.with_one_of(*_packet_values(now, "nw_frag", {fragment}))
-            if choices is None:
-                continue
+            left = _narrowed(batch, _Outcome(_packet_values(now, "nw_frag", {fragment}), ()))
             kind = PacketKind(state.kind.ethertype, state.kind.protocol, fragment)
             known = frozenset({**kept, "nw_frag": FieldBits(fragment, 3)}.items())
-            again = state._replace(kind=kind, table=action.table, known=known, choices=choices, arrived=now, now=now)
-            self._enqueue(again, count)
+            again = state._replace(kind=kind, table=action.table, known=known, arrived=now, now=now)
+            self._enqueue(again, left)
 
-    def _select(self, state: _State, buckets: list[str], count: int) -> None:
+    def _select(self, state: _State, buckets: list[str], batch: _Batch) -> None:
         """Go on in each bucket of a group. All have one weight, so none gets more hash values than its share, rounded up."""
         values = max(hash_values(len(buckets)), hash_values_newer(len(buckets)))
         now = state.now.chosen_by_switch(("dp_hash",))
@@ -312,25 +322,28 @@ class _Count:
         for bucket, times in Counter(buckets).items():
             most = times * -(-values // len(buckets))
             allowed = OneOf(now.origin("dp_hash", values - 1).mask, None, most)
-            choices = Choices(state.choices.allowed | {allowed}, state.choices.excluded)
-            again = state._replace(choices=choices, arrived=now, now=now)
-            self._apply(again, parse_actions(bucket), {hashed}, count)
+            left = {Choices(each.allowed | {allowed}, each.excluded): count for each, count in batch.items()}
+            again = state._replace(arrived=now, now=now)
+            self._apply(again, parse_actions(bucket), dict(state.known), {hashed}, left)
 
     def _sends_on(self, action: Conntrack | SelectBucket) -> bool:
         """Whether what a flow recirculates is good traffic: that of a service whose backend the hash selects."""
         return isinstance(action, SelectBucket)
 
-    def _end(self, state: _State, mask_sets: Iterable[MaskSet], count: int, *, served: bool) -> None:
+    def _end(self, state: _State, mask_sets: Iterable[MaskSet], batch: _Batch, *, served: bool) -> None:
         key = _label(state), _NAMES.get(state.table, str(state.table)), served
         for mask, times in _distinct_masks(in_datapath(state.kind, each) for each in mask_sets).items():
             bits = state.arrived.of_mask(mask) | state.held
-            most = count * times * state.choices.count(bits)
-            if not most:
-                continue
-            self._found[key] += most
-            many = self._many[key]
-            for name, _ in by_field(bits):
-                many[name] = max(many.get(name, 0), state.choices.count(bits & whole_field(name)))
+            for choices, count in batch.items():
+                most = count * times * choices.count(bits)
+                if most:
+                    self._found[key] += most
+                    self._note_many(key, choices, bits)
+
+    def _note_many(self, key: tuple[str, str, bool], choices: Choices, bits: int) -> None:
+        many = self._many[key]
+        for name in fields_in(bits):
+            many[name] = max(many.get(name, 0), choices.count(bits & whole_field(name)))
 
 
 def _distinct_masks(mask_sets: Iterable[MaskSet]) -> dict[Mask, int]:
@@ -356,7 +369,7 @@ def _union(masks: Iterable[int]) -> int:
     return found
 
 
-def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, int]]:
+def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, Choices, int]]:
     """Yield what a sender's packets are told apart by from the start, and how many values the always matched fields have."""
     named: dict[str, set[int | str]] = defaultdict(set)
     partial: set[str] = set()
@@ -394,8 +407,8 @@ def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, int]]:
                 kind = PacketKind(ethertype, int(protocol or 0), fragment or 0)
                 sources = ValueSources()
                 found = frozenset(known.items())
-                state = _State(kind, tables.first, found, _NO_BITS, choices, sources, sources, 0, 0, "")
-                yield state, ports * types * tags
+                state = _State(kind, tables.first, found, _NO_BITS, sources, sources, 0, 0, "")
+                yield state, choices, ports * types * tags
 
 
 def _told_apart(choices: Choices, name: str, value: int | str, named: set[int | str]) -> Choices | None:
@@ -483,13 +496,16 @@ def _as_packet_bits(match: Match, origins: Mapping[str, Origin], now: ValueSourc
     return found
 
 
-def _narrowed(choices: Choices, outcome: _Outcome) -> Choices | None:
-    found = choices.with_one_of(*outcome.hit)
-    for missed in outcome.missed:
-        if found is None:
-            return None
-        found = found.with_none_of(*missed)
-    return found
+def _narrowed(batch: _Batch, outcome: _Outcome) -> dict[Choices, int]:
+    """Return the packets that have such an outcome."""
+    left: dict[Choices, int] = {}
+    for choices, count in batch.items():
+        found = choices.with_one_of(*outcome.hit)
+        for missed in outcome.missed:
+            found = found and found.with_none_of(*missed)
+        if found is not None:
+            left[found] = left.get(found, 0) + count
+    return left
 
 
 def _packet_values(now: ValueSources, name: str, values: Iterable[int]) -> tuple[int, Values]:

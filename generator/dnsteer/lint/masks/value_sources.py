@@ -8,7 +8,8 @@ addresses that NAT wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
+from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -62,14 +63,12 @@ def packet_bits(field: str, bits: int) -> int:
     return bits << _FIRST[field]
 
 
-def by_field(mask: int) -> Iterator[tuple[str, int]]:
-    """Yield the fields of packet bits, and which bits of each; what the switch chose counts as the field it is in."""
-    for name, width in WIDTHS.items():
-        bits = (mask >> _FIRST[name] | mask >> _ALL + _FIRST[name]) & (1 << width) - 1
-        if bits:
-            yield name, bits
+def fields_in(mask: int) -> Iterator[str]:
+    """Yield the fields that packet bits are of; what the switch chose counts as the field it is in."""
+    return (name for name in WIDTHS if mask & whole_field(name))
 
 
+@cache
 def whole_field(name: str) -> int:
     """Return all packet bits of a field, and those that the switch chose."""
     return packet_bits(name, (1 << WIDTHS[name]) - 1) * (1 + (1 << _ALL))
@@ -99,6 +98,12 @@ class ValueSources:
             for name in names
             if name in self._copied or name in self._written
         )
+
+    def only(self, names: Container[str]) -> ValueSources:
+        """Return the sources without what was changed of other fields."""
+        copied = {name: found for name, found in self._copied.items() if name in names}
+        written = {name: found for name, found in self._written.items() if name in names}
+        return ValueSources(copied, written)
 
     def origin(self, field: str, mask: int) -> Origin:
         """Return what the bits *mask* of a field are."""
