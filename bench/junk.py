@@ -8,13 +8,18 @@ makes can be compared with those computed for it.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+
+from tests.mask_attack import inject
 
 from dnsteer.lint.masks import fields
 from dnsteer.lint.masks.attackers import Attacker, FieldChoice, Sender
 from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, SOLICITATION, TCP, UDP
 from dnsteer.lint.masks.traversal import LATER
+from dnsteer.proof.harness.switch import Harness
 from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.loaded import Loaded
 
@@ -23,6 +28,7 @@ _CLIENTS = {IPV4: 0xC6120001, IPV6: 0x20010002 << 96 | 1}
 _TAGS = (0x8100, 0x88A8)
 _HEADERS = (*_TAGS, ARP, IPV4, IPV6, 0x8847, 0x8848, 0x894F)
 """Ethertypes that Open vSwitch reads on behind: VLAN tags, ARP, IP, MPLS, NSH."""
+_BATCH = 100  # a dummy device queues 100 packets and drops any more
 _PROTOCOLS = tuple(n for n in range(256) if n not in (0, 43, 44, 51, 60))
 """Protocols but for the extension headers of IPv6, which say themselves what follows."""
 
@@ -157,7 +163,7 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
             ("IPv4", "nw_src", "nw_dst", 8) if kind == IPV4 else ("IPv6", "ipv6_src", "ipv6_dst", 64)
         )
         base: dict[str, Values] = {**macs, source: (_CLIENTS[kind],), target: (vip,), "nw_ttl": (64,), "nw_tos": (0,)}
-        base |= {"nw_proto": (UDP,), "tp_src": (4242,), "tp_dst": (53,)}
+        base |= {"nw_proto": (UDP,), "tp_src": (142,), "tp_dst": (53,)}
         icmp = {
             **base,
             "nw_proto": (ICMP if kind == IPV4 else ICMPV6,),
@@ -239,3 +245,21 @@ def _backends(loaded: Loaded, kind: int) -> tuple[int, ...]:
     backends = [backend for pool in loaded.spec.pools.values() for backend in pool.backends]
     found = [backend.ipv4 if kind == IPV4 else backend.ipv6 for backend in backends]
     return tuple(int(address) for address in found if address is not None)[:2]
+
+
+def send_junk(harness: Harness, kind: JunkKind, packets: int, seed: int) -> int:
+    """Send packets of a kind, half of them drawn by somebody who knows the spec; return the megaflows that they made.
+
+    Megaflows that were there before are removed. Raises SwitchError if the switch does not keep up.
+    """
+    harness.switch.appctl("upcall/set-flow-limit", "1000000")
+    harness.forget_megaflows()
+    for knowing in (False, True):
+        frames = kind.frames(random.Random(seed), knowing=knowing)
+        left = packets // 2
+        while left > 0:
+            batch: dict[str, list[str]] = defaultdict(list)
+            for port, frame in islice(frames, min(left, _BATCH)):
+                batch[port].append(frame.hex())
+            left -= inject(harness, batch)
+    return sum("recirc_id(" in line for line in harness.switch.dump("dpctl/dump-flows", "-m").splitlines())
