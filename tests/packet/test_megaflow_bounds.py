@@ -38,7 +38,7 @@ def test_junk_makes_the_computed_megaflows() -> None:
     assert len(found) > 24
     assert [kind for kind, (made, computed) in found.items() if made > computed] == []
     exact = {kind: each for kind, each in found.items() if kind.endswith(EXACT)}
-    assert len(exact) >= 11
+    assert len(exact) == 10
     assert [kind for kind, (made, computed) in exact.items() if made != computed] == []
 
 

@@ -150,7 +150,14 @@ class Output:
     """Send out of a port."""
 
 
-FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output
+@dataclass(frozen=True)
+class Meter:
+    """Drop what comes faster than a meter allows. This looks at no field."""
+
+    number: int
+
+
+FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | Meter
 
 
 _RESERVED_PORTS = ("IN_PORT", "LOCAL")
@@ -181,6 +188,8 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
         yield SelectBucket(int(value))
     elif name == "ct" and "table" in value:
         yield Conntrack(int(value["table"]), "nat" in value)
+    elif name == "meter":
+        yield Meter(int(value))
     elif name == "output" and _is_output(value, text):
         yield Output()
     else:

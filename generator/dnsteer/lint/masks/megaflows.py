@@ -12,21 +12,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.attackers import Attacker, Sender
+from dnsteer.lint.masks.arrivals import arrivals
+from dnsteer.lint.masks.attackers import Attacker
 from dnsteer.lint.masks.bound import BUCKET, foreign_flows
-from dnsteer.lint.masks.choices import Choices, NoneOf, OneOf, Values, common, joined
+from dnsteer.lint.masks.choices import Choices, OneOf, Values, common, joined
 from dnsteer.lint.masks.classifier import Known, Lookups, RuleClass, class_of, is_known
-from dnsteer.lint.masks.fields import ARP, ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
+from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.lint.masks.flow_syntax import (
     Conntrack,
     FieldBits,
     FlowAction,
     GotoTable,
     Match,
+    Meter,
     MoveBits,
     Output,
     SelectBucket,
@@ -45,27 +46,19 @@ from dnsteer.lint.masks.traversal import (
     move_known,
     write_known,
 )
-from dnsteer.lint.masks.value_sources import Origin, ValueSources, fields_in, packet_bits, whole_field
+from dnsteer.lint.masks.value_sources import Origin, ValueSources, fields_in, whole_field
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, groups_of
 from dnsteer.slots.dp_hash import hash_values, hash_values_newer
-from dnsteer.switch.masks import WIDTHS, Mask
+from dnsteer.switch.masks import Mask
 from dnsteer.tables.order import PIPELINE, TABLES
 
-_ETHERTYPES = (1 << 16) - 0x600 + 1
-"""Values of an ethertype: those from 0x600 on, and one for frames that have a length instead (0x05ff in Open vSwitch)."""
-_TAGS = 2 * 8
-"""Tags with one VLAN identifier: two tag protocols (0x8100, 0x88a8), eight priorities."""
-_VLANS = 1 << 12
-_FRAGMENT_HEADER = 44
-_SKIPPED_HEADERS = (43, _FRAGMENT_HEADER, 51, 60)
-"""Routing, fragment, authentication and destination options; 0, hop-by-hop options, is also what broken packets have."""
 _MOST_MASKS = 4096
 """If a path has more masks than this, each is counted as all of them together, which has no fewer values."""
 _DEEPEST = 8
 """Recirculations that are followed. More would be a loop of the tables."""
 _NO_BITS = frozenset((EMPTY,))
-_BY_SWITCH = ("ct_state", "ct_zone", "ct_mark", "ct_label", "dp_hash", "pkt_mark", "skb_priority")
+_AS_SENT = ValueSources()
 _TRACKED = ("ct_state", "ct_zone", "ct_mark", "ct_label")
 _GOOD = frozenset(PIPELINE.tables[name].number for name in ("egress", "extension"))
 """Tables that send queries and answers on."""
@@ -122,11 +115,20 @@ def megaflow_bounds(plan: Plan, attackers: Iterable[Attacker]) -> list[MegaflowB
     return bounds_of(foreign_flows(plan), groups_of(plan), attackers)
 
 
-def bounds_of(flows: Iterable[Flow], groups: Iterable[Group], attackers: Iterable[Attacker]) -> list[MegaflowBound]:
-    """Return the bound of flows and groups for each attacker. Raises UnknownError as megaflow_bounds does."""
+def bounds_of(
+    flows: Iterable[Flow],
+    groups: Iterable[Group],
+    attackers: Iterable[Attacker],
+    passed: Mapping[int, int] | None = None,
+) -> list[MegaflowBound]:
+    """Return the bound of flows and groups for each attacker. Raises UnknownError as megaflow_bounds does.
+
+    *passed*: how many packets a meter lets pass, by its number, while a megaflow stays that nothing uses. Behind a
+    recirculation these make at most one megaflow each.
+    """
     tables = Lookups(flows)
     buckets = {group.number: BUCKET.findall(group.text) for group in groups}
-    return [_Count(tables, buckets, attacker).run() for attacker in attackers]
+    return [_Count(tables, buckets, attacker, passed or {}).run() for attacker in attackers]
 
 
 class _State(NamedTuple):
@@ -135,6 +137,7 @@ class _State(NamedTuple):
     *arrived* and *now*: sources of fields as this pass began, and as actions left them.
 
     *held*: packet bits that were in registers when the packets were recirculated: each value of them has an identifier.
+    *meters*: those that packets passed in this pass and, as *limits*, in earlier ones.
     """
 
     kind: PacketKind
@@ -146,10 +149,23 @@ class _State(NamedTuple):
     held: int
     recirculations: int
     recirculated_by: str
+    meters: frozenset[int] = frozenset()
+    limits: frozenset[int] = frozenset()
 
 
+_Buckets = Mapping[int, list[str]]
 _Batch = Mapping[Choices, int]
 """Packets of one state: what is known of them, and how many values the fields have that every megaflow matches."""
+
+
+class _Key(NamedTuple):
+    """What megaflows are counted by."""
+
+    kind: str
+    table: str
+    served: bool
+    recirculations: int
+    limits: frozenset[int]
 
 
 class _Outcome(NamedTuple):
@@ -162,27 +178,49 @@ class _Outcome(NamedTuple):
 class _Count:
     """The traversal for one attacker."""
 
-    def __init__(self, tables: Lookups, buckets: Mapping[int, list[str]], attacker: Attacker) -> None:
+    def __init__(
+        self, tables: Lookups, buckets: Mapping[int, list[str]], attacker: Attacker, passed: Mapping[int, int]
+    ) -> None:
         self._tables = tables
         self._buckets = buckets
         self._attacker = attacker
+        self._passed = passed
         self._todo: dict[tuple[int, int], dict[_State, dict[Choices, int]]] = {}
         self._outcomes: dict[tuple[object, ...], dict[RuleClass | None, _Outcome]] = {}
-        self._found: dict[tuple[str, str, bool], int] = defaultdict(int)
-        self._many: dict[tuple[str, str, bool], dict[str, int]] = defaultdict(dict)
+        self._found: dict[_Key, int] = defaultdict(int)
+        self._many: dict[_Key, dict[str, int]] = defaultdict(dict)
 
     def run(self) -> MegaflowBound:
         """Follow all packets of the attacker, and count."""
         for sender in self._attacker.senders:
-            for state, choices, count in _starts(self._tables, sender):
-                self._enqueue(state, {choices: count})
+            for kind, known, choices, times in arrivals(self._tables, sender):
+                state = _State(kind, self._tables.first, known, _NO_BITS, _AS_SENT, _AS_SENT, 0, 0, "")
+                self._enqueue(state, {choices: times})
         while self._todo:
             for state, batch in self._todo.pop(min(self._todo)).items():
                 self._step(state, batch if self._tables.recirculates(state.table) else joined(batch))
-        kinds = (
-            MegaflowKind(*key[:2], count, key[2], _most_first(self._many[key])) for key, count in self._found.items()
-        )
-        return MegaflowBound(self._attacker.name, tuple(sorted(kinds, key=lambda k: (-k.megaflows, k.kind, k.table))))
+        kinds = sorted(self._limited_kinds(), key=lambda k: (-k.megaflows, k.kind, k.table))
+        return MegaflowBound(self._attacker.name, tuple(kinds))
+
+    def _limited_kinds(self) -> Iterator[MegaflowKind]:
+        """Yield the kinds. Where a meter lets fewer packets pass than would make all of them, one kind stands for them."""
+        behind: dict[tuple[int, int], list[MegaflowKind]] = defaultdict(list)
+        for key, count in self._found.items():
+            kind = MegaflowKind(key.kind, key.table, count, key.served, _most_first(self._many[key]))
+            meter = min((n for n in key.limits if n in self._passed), key=lambda n: (self._passed[n], n), default=None)
+            if meter is None:
+                yield kind
+            else:
+                behind[meter, key.recirculations].append(kind)
+        for (meter, _), kinds in behind.items():
+            most = self._passed[meter]
+            if sum(kind.megaflows for kind in kinds) <= most:
+                yield from kinds
+            else:
+                largest = max(kinds, key=lambda kind: kind.megaflows)
+                yield MegaflowKind(
+                    f"{largest.kind}, as meter {meter} lets pass", largest.table, most, served=False, many=()
+                )
 
     def _enqueue(self, state: _State, batch: _Batch) -> None:
         live = self._tables.live(state.table)
@@ -276,6 +314,8 @@ class _Count:
                 unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
             elif isinstance(action, Output):
                 sent = True
+            elif isinstance(action, Meter):
+                state = state._replace(meters=state.meters | {action.number})
             else:
                 after = state._replace(known=frozenset(known.items()), now=now)
                 self._follow(after, action, {combined(each, unwildcards) for each in mask_sets}, batch)
@@ -331,7 +371,8 @@ class _Count:
         return isinstance(action, SelectBucket)
 
     def _end(self, state: _State, mask_sets: Iterable[MaskSet], batch: _Batch, *, served: bool) -> None:
-        key = _label(state), _NAMES.get(state.table, str(state.table)), served
+        table = _NAMES.get(state.table, str(state.table))
+        key = _Key(_label(state), table, served, state.recirculations, state.limits)
         for mask, times in _distinct_masks(in_datapath(state.kind, each) for each in mask_sets).items():
             bits = state.arrived.of_mask(mask) | state.held
             for choices, count in batch.items():
@@ -340,7 +381,7 @@ class _Count:
                     self._found[key] += most
                     self._note_many(key, choices, bits)
 
-    def _note_many(self, key: tuple[str, str, bool], choices: Choices, bits: int) -> None:
+    def _note_many(self, key: _Key, choices: Choices, bits: int) -> None:
         many = self._many[key]
         for name in fields_in(bits):
             many[name] = max(many.get(name, 0), choices.count(bits & whole_field(name)))
@@ -367,116 +408,6 @@ def _union(masks: Iterable[int]) -> int:
     for mask in masks:
         found |= mask
     return found
-
-
-def _starts(tables: Lookups, sender: Sender) -> Iterator[tuple[_State, Choices, int]]:
-    """Yield what a sender's packets are told apart by from the start, and how many values the always matched fields have."""
-    named: dict[str, set[int | str]] = defaultdict(set)
-    partial: set[str] = set()
-    for name, bits in tables.named():
-        named[name].add(bits.value)
-        if bits.mask != fields.full_mask(name):
-            partial.add(name)
-    zero = {f"reg{n}": FieldBits(0, fields.full_mask(f"reg{n}")) for n in range(fields.REGISTERS)}
-    at_first = _first_choices(sender)
-    for (port, ports), (ethertype, types), (vlan, tags) in product(
-        _ports(sender, named["in_port"]), _ethertypes(sender, named["dl_type"]), _vlans(sender, named["vlan_tci"])
-    ):
-        ip = ethertype in (IPV4, IPV6)
-        macs = [None] if "dl_dst" in partial else [*named["dl_dst"], OTHER]
-        protocols = [None] if "nw_proto" in partial or not ip else [*named["nw_proto"], OTHER]
-        for mac, protocol, fragment in product(macs, protocols, sender.fragments if ip else [None]):
-            known = {**zero, "in_port": FieldBits(port, fields.full_mask("in_port"))}
-            choices: Choices | None = at_first
-            told_apart: dict[str, int | str | None] = {
-                "dl_type": ethertype,
-                "vlan_tci": vlan,
-                "dl_dst": mac,
-                "nw_proto": protocol,
-                "nw_frag": fragment,
-            }
-            for name, value in told_apart.items():
-                if value is not None and choices is not None:
-                    known[name] = FieldBits(value, fields.full_mask(name))
-                    choices = _told_apart(choices, name, value, named[name])
-            if choices is not None and (ethertype, protocol) in ((IPV4, ICMP), (IPV6, ICMPV6)):
-                choices = _type_and_code(choices)
-            if choices is not None and ethertype == IPV6:
-                choices = _next_headers(choices, fragment or 0)
-            if choices is not None:
-                kind = PacketKind(ethertype, int(protocol or 0), fragment or 0)
-                sources = ValueSources()
-                found = frozenset(known.items())
-                state = _State(kind, tables.first, found, _NO_BITS, sources, sources, 0, 0, "")
-                yield state, choices, ports * types * tags
-
-
-def _told_apart(choices: Choices, name: str, value: int | str, named: set[int | str]) -> Choices | None:
-    """Packets whose field has a *value*, or, for OTHER, none of those that flows name. None if there are none."""
-    if name not in WIDTHS:
-        return choices
-    mask = packet_bits(name, fields.full_mask(name))
-    if value == OTHER:
-        return choices.with_none_of(mask, frozenset(packet_bits(name, int(each)) for each in named))
-    return choices.with_one_of(mask, frozenset((packet_bits(name, int(value)),)))
-
-
-def _type_and_code(choices: Choices) -> Choices | None:
-    """Packets of ICMP, whose type and code take 8 bits of the fields of ports."""
-    return choices.with_one_of(sum(packet_bits(port, 0xFF00) for port in fields.PORTS), frozenset((0,)))
-
-
-def _next_headers(choices: Choices, fragment: int) -> Choices | None:
-    """Packets over IPv6: the switch reads past extension headers, but for that of a later fragment."""
-    mask = packet_bits("nw_proto", fields.full_mask("nw_proto"))
-    if fragment == LATER:
-        return choices.with_one_of(mask, frozenset((packet_bits("nw_proto", _FRAGMENT_HEADER),)))
-    return choices.with_none_of(mask, frozenset(packet_bits("nw_proto", each) for each in _SKIPPED_HEADERS))
-
-
-def _first_choices(sender: Sender) -> Choices:
-    """What the sender chooses. What only the switch sets has one value in the first pass."""
-    allowed = {OneOf(packet_bits(name, fields.full_mask(name)), None, 1) for name in _BY_SWITCH}
-    for name, choice in sender.choices.items():
-        values = choice.values
-        known = None if values is None else frozenset(packet_bits(name, value) for value in values)
-        allowed.add(OneOf(packet_bits(name, choice.mask), known, choice.count))
-    excluded = {
-        NoneOf(packet_bits(name, fields.full_mask(name)), frozenset(packet_bits(name, value) for value in values))
-        for name, values in sender.never.items()
-    }
-    return Choices(frozenset(allowed), frozenset(excluded))
-
-
-def _ports(sender: Sender, named: set[int | str]) -> Iterator[tuple[str, int]]:
-    yield from ((port, 1) for port in sender.ports if port in named)
-    others = sum(port not in named for port in sender.ports)
-    if others:
-        yield "", others
-
-
-def _ethertypes(sender: Sender, named: set[int | str]) -> Iterator[tuple[int, int]]:
-    known = {ARP, IPV4, IPV6, *(int(each) for each in named)}
-    wanted = sender.ethertypes
-    yield from ((each, 1) for each in sorted(known) if wanted is None or each in wanted)
-    others = _ETHERTYPES - len(known) if wanted is None else len(wanted - known)
-    if others:
-        yield OTHER, others
-
-
-def _vlans(sender: Sender, named: set[int | str]) -> Iterator[tuple[int | None, int]]:
-    """Yield VLAN identifiers that flows tell apart, and how many tags have each; none counts as a tag."""
-    tags = _TAGS if sender.tags else 0
-    if not named:
-        yield None, 1 + tags * _VLANS
-        return
-    for each in sorted(map(int, named)):
-        found = tags + (each == 0)
-        if found:
-            yield each, found
-    others = tags * (_VLANS - len(named))
-    if others:
-        yield OTHER, others
 
 
 def _most_first(many: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

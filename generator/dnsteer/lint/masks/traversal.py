@@ -22,6 +22,7 @@ from dnsteer.lint.masks.flow_syntax import (
     FieldBits,
     FlowAction,
     GotoTable,
+    Meter,
     MoveBits,
     Output,
     SelectBucket,
@@ -168,7 +169,7 @@ class Traversal:
                     continue  # a later fragment has no ports, so nothing is copied
                 move_known(action, known)
                 unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
-            elif not isinstance(action, Output):
+            elif not isinstance(action, Output | Meter):
                 if nth != len(actions) - 1:
                     raise fields.UnknownError(
                         "a flow goes on after it sent the packet elsewhere, which the model does not cover"
