@@ -333,9 +333,13 @@ class _Count:
         if state.recirculations == _DEEPEST:
             raise fields.UnknownError(f"table {state.table} recirculates packets more than {_DEEPEST} times")
         by = "the connection tracker" if isinstance(action, Conntrack) else "the datapath's hash"
-        held = state.held | state.now.held()
         again = state._replace(
-            held=held, recirculations=state.recirculations + 1, recirculated_by=by, mask_sets=_NO_BITS
+            mask_sets=_NO_BITS,
+            held=state.held | state.now.held(),
+            recirculations=state.recirculations + 1,
+            recirculated_by=by,
+            meters=frozenset(),
+            limits=state.limits | state.meters,
         )
         if isinstance(action, Conntrack):
             self._track(again, action, batch)
@@ -347,7 +351,7 @@ class _Count:
         rewritten = REWRITTEN if action.rewrites else ()
         now = state.now.chosen_by_switch((*rewritten, *_TRACKED, "nw_frag"))
         kept = {n: b for n, b in state.known if n not in rewritten}
-        for fragment in FRAGMENTS:
+        for fragment in FRAGMENTS if state.kind.fragment else (0,):
             left = _narrowed(batch, _Outcome(_packet_values(now, "nw_frag", {fragment}), ()))
             kind = PacketKind(state.kind.ethertype, state.kind.protocol, fragment)
             known = frozenset({**kept, "nw_frag": FieldBits(fragment, 3)}.items())
