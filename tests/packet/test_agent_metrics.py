@@ -95,13 +95,13 @@ def test_packets_and_bytes_are_counted_by_vip_backend_port_and_drop(served: tupl
     def more(now: Scraped, name: str, **labels: str) -> float:
         return (value(now, name, **labels) or 0) - (value(before, name, **labels) or 0)
 
-    found = until(at, lambda now: more(now, "dnsteer_dropped_packets_total", table="vip") >= 7)
+    found = until(at, lambda now: more(now, "dnsteer_dropped_packets_total", table="address1") >= 7)
     found = until(at, lambda now: more(now, "dnsteer_service_packets_total", vip="straight") >= 60)
     assert more(found, "dnsteer_service_packets_total", **SERVICE) == 40
     assert more(found, "dnsteer_backend_packets_total", pool="direct", protocol="udp") == 40
     assert more(found, "dnsteer_backend_packets_total", pool="direct", protocol="tcp") == 20
     assert (
-        more(found, "dnsteer_dropped_packets_total") == more(found, "dnsteer_dropped_packets_total", table="vip") == 7
+        more(found, "dnsteer_dropped_packets_total") == more(found, "dnsteer_dropped_packets_total", table="address1") == 7
     )
     assert more(found, "dnsteer_service_bytes_total", **SERVICE) >= 40 * 42
     assert more(found, "dnsteer_port_receive_packets_total", port="p0") == 67

@@ -81,7 +81,7 @@ def _table(number: int) -> Table:
         matches="destination address, a few bits more in each table",
         does="drops addresses that are no VIP's, by a few bits at a time",
         traffic=("queries",),
-        drops=f"address of no VIP, by window {number}",
+        drops="address of no VIP",
         miss="next",
         flows={
             "ip": "The first bits of a VIP's address, or of several. A family with fewer windows passes the last tables.",

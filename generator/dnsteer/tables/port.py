@@ -10,7 +10,7 @@ TABLE = Table(
     matches="protocol, destination port",
     does="drops other ports with the low bits of a service's, before the address is matched",
     traffic=("queries",),
-    drops="port of no service, with the low bits of one",
+    drops="port of no service",
     flows={
         "port": "The whole port of a service. IPv4 and IPv6 share the mask, and no address is matched yet.",
         "miss": "Ports that have only their low 8 bits in common with a service's: at most 255 megaflows for each of these, "
