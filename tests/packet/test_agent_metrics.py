@@ -101,7 +101,9 @@ def test_packets_and_bytes_are_counted_by_vip_backend_port_and_drop(served: tupl
     assert more(found, "dnsteer_backend_packets_total", pool="direct", protocol="udp") == 40
     assert more(found, "dnsteer_backend_packets_total", pool="direct", protocol="tcp") == 20
     assert (
-        more(found, "dnsteer_dropped_packets_total") == more(found, "dnsteer_dropped_packets_total", table="address1") == 7
+        more(found, "dnsteer_dropped_packets_total")
+        == more(found, "dnsteer_dropped_packets_total", table="address1")
+        == 7
     )
     assert more(found, "dnsteer_service_bytes_total", **SERVICE) >= 40 * 42
     assert more(found, "dnsteer_port_receive_packets_total", port="p0") == 67

@@ -46,7 +46,7 @@ from dnsteer.lint.masks.traversal import (
     move_known,
     write_known,
 )
-from dnsteer.lint.masks.value_sources import Origin, ValueSources, fields_in, whole_field
+from dnsteer.lint.masks.value_sources import BitOrigin, ValueSources, fields_in, whole_field
 from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, groups_of
 from dnsteer.slots.dp_hash import hash_values, hash_values_newer
@@ -418,7 +418,7 @@ def _most_first(many: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(((n, c) for n, c in many.items() if c > 1), key=lambda item: (-item[1], item[0])))
 
 
-def _as_packet_bits(match: Match, origins: Mapping[str, Origin], now: ValueSources) -> int | None:
+def _as_packet_bits(match: Match, origins: Mapping[str, BitOrigin], now: ValueSources) -> int | None:
     """Return what a flow matches as a value of packet bits; None if it does not match what actions wrote."""
     found = 0
     for name, origin in origins.items():

@@ -20,7 +20,7 @@ _FIRST = dict(zip(WIDTHS, accumulate(WIDTHS.values(), initial=0), strict=False))
 _ALL = sum(WIDTHS.values())
 
 
-class Segment(NamedTuple):
+class BitSegment(NamedTuple):
     """*bits* bits of a field, from bit *low* on, are those of the packet bits from bit *first* on."""
 
     low: int
@@ -33,7 +33,7 @@ class Segment(NamedTuple):
         return (1 << self.bits) - 1 << self.low
 
 
-class Origin(NamedTuple):
+class BitOrigin(NamedTuple):
     """What bits of a field are: *mask* has packet bits. Of the *written* bits of the field the value is *value*.
 
     *whole*: all of them are one or the other; else some are unknown.
@@ -52,7 +52,7 @@ class Written(NamedTuple):
     value: int
 
 
-Segments = tuple[Segment, ...]
+Segments = tuple[BitSegment, ...]
 _CLEARED = Written((1 << 32) - 1, 0)
 """What registers have as packets arrive."""
 _NOTHING = Written(0, 0)
@@ -105,7 +105,7 @@ class ValueSources:
         written = {name: found for name, found in self._written.items() if name in names}
         return ValueSources(copied, written)
 
-    def origin(self, field: str, mask: int) -> Origin:
+    def origin(self, field: str, mask: int) -> BitOrigin:
         """Return what the bits *mask* of a field are."""
         bits, covered = 0, 0
         for low, count, first in self._segments(field):
@@ -114,7 +114,7 @@ class ValueSources:
             covered |= here << low
         constant = self._constant(field)
         written = constant.mask & mask
-        return Origin(bits, written, constant.value & mask, covered | written == mask)
+        return BitOrigin(bits, written, constant.value & mask, covered | written == mask)
 
     def of_mask(self, mask: Iterable[tuple[str, int]]) -> int:
         """Return the packet bits that a mask looks at."""
@@ -147,7 +147,7 @@ class ValueSources:
         for low, count, first in self._segments(source.field):
             begin, end = max(low, source.low), min(low + count, source.low + source.bits)
             if begin < end:
-                moved.append(Segment(begin - source.low + target.low, end - begin, first + begin - low))
+                moved.append(BitSegment(begin - source.low + target.low, end - begin, first + begin - low))
         kept = _without(self._segments(target.field), target.mask)
         constant, before = self._constant(source.field), self._constant(target.field)
         copied = (constant.mask & source.mask) >> source.low << target.low & target.mask
@@ -159,13 +159,13 @@ class ValueSources:
         """After the switch itself chose the values of fields."""
         found = self
         for name in names:
-            found = found._with(name, (Segment(0, WIDTHS[name], _ALL + _FIRST[name]),), _NOTHING)
+            found = found._with(name, (BitSegment(0, WIDTHS[name], _ALL + _FIRST[name]),), _NOTHING)
         return found
 
     def _segments(self, field: str) -> Segments:
         found = self._copied.get(field)
         if found is None:
-            found = (Segment(0, WIDTHS[field], _FIRST[field]),) if field in WIDTHS else ()
+            found = (BitSegment(0, WIDTHS[field], _FIRST[field]),) if field in WIDTHS else ()
         return found
 
     def _constant(self, field: str) -> Written:
@@ -180,7 +180,7 @@ class ValueSources:
         return self if copied is self._copied and written is self._written else ValueSources(copied, written)
 
 
-def _without(segments: Segments, mask: int) -> Iterator[Segment]:
+def _without(segments: Segments, mask: int) -> Iterator[BitSegment]:
     """Yield the segments but for the bits *mask*."""
     for segment in segments:
         low, count, first = segment
@@ -193,5 +193,5 @@ def _without(segments: Segments, mask: int) -> Iterator[Segment]:
             if kept and begin is None:
                 begin = at
             elif not kept and begin is not None:
-                yield Segment(begin, at - begin, first + begin - low)
+                yield BitSegment(begin, at - begin, first + begin - low)
                 begin = None
