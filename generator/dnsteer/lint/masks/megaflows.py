@@ -187,6 +187,7 @@ class _Count:
         self._passed = passed
         self._todo: dict[tuple[int, int], dict[_State, dict[Choices, int]]] = {}
         self._outcomes: dict[tuple[object, ...], dict[RuleClass | None, _Outcome]] = {}
+        self._of_actions: dict[tuple[PacketKind, int], tuple[tuple[FlowAction, ...], MaskSet]] = {}
         self._found: dict[_Key, int] = defaultdict(int)
         self._many: dict[_Key, dict[str, int]] = defaultdict(dict)
 
@@ -264,7 +265,8 @@ class _Count:
     def _compare(self, table: int, known: Known, now: ValueSources) -> Iterator[tuple[RuleClass | None, _Outcome]]:
         later = self._tables.later(table)
         hits: dict[RuleClass, list[tuple[int, int]]] = defaultdict(list)
-        flows: list[tuple[int, bool, list[tuple[int, int]]]] = []
+        flows: list[tuple[int, list[tuple[int, int]]]] = []
+        certain = -1
         for subtable in self._tables.table(table).subtables:
             origins = {name: now.origin(name, mask) for name, mask in subtable.masks.items()}
             bits = 0
@@ -278,13 +280,16 @@ class _Count:
                 if value is not None:
                     values.append((rule[1], value))
                     hits[class_of(rule, later)].append((bits, value))
-            flows.append((bits, sure, values))
+            if sure and bits:
+                flows.append((bits, values))
+            elif sure:  # whatever the packet, it matches one of these
+                certain = max([certain, *(priority for priority, _ in values)])
         for rule_class in (*hits, None):
             least = -1 if rule_class is None else rule_class.priority
+            if least < certain:
+                continue
             missed = [
-                (bits, frozenset(value for priority, value in values if priority > least))
-                for bits, sure, values in flows
-                if sure
+                (bits, frozenset(value for priority, value in values if priority > least)) for bits, values in flows
             ]
             hit = (0, frozenset((0,))) if rule_class is None else common(hits[rule_class])
             yield rule_class, _Outcome(hit, tuple(each for each in missed if each[1]))
@@ -297,21 +302,22 @@ class _Count:
         mask_sets: set[MaskSet],
         batch: _Batch,
     ) -> None:
-        unwildcards, now, sent = EMPTY, state.now, False
+        unwildcards, now, sent = self._unwildcards(state.kind, actions), state.now, False
+        later = None if self._tables.recirculates(state.table) else self._tables.later(state.table)
         for action in actions:
             if isinstance(action, SetField):
                 write_known(action, known)
-                now = now.written(action.field, action.mask, action.value)
-                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
+                if later is None or action.field in later:
+                    now = now.written(action.field, action.mask, action.value)
             elif isinstance(action, MoveBits):
-                from_port = action.source.field in fields.PORTS
+                source, target = action.source, action.target
+                from_port = source.field in fields.PORTS
                 if from_port and state.kind.fragment == LATER:
                     continue  # a later fragment has no ports, so nothing is copied
                 move_known(action, known)
-                source, target = action.source, action.target
                 pretended = from_port and state.kind.fragment  # a first fragment's are 0
-                now = now.written(target.field, target.mask, 0) if pretended else now.moved(source, target)
-                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
+                if later is None or target.field in later:
+                    now = now.written(target.field, target.mask, 0) if pretended else now.moved(source, target)
             elif isinstance(action, Output):
                 sent = True
             elif isinstance(action, Meter):
@@ -322,6 +328,20 @@ class _Count:
                 return
         served = sent and state.table in _GOOD
         self._end(state, {combined(each, unwildcards) for each in mask_sets}, batch, served=served)
+
+    def _unwildcards(self, kind: PacketKind, actions: tuple[FlowAction, ...]) -> MaskSet:
+        """What actions unwildcard that read or write fields."""
+        found = self._of_actions.get((kind, id(actions)))
+        if found is None:
+            unwildcards = EMPTY
+            for action in actions:
+                missing = (
+                    kind.fragment == LATER and isinstance(action, MoveBits) and action.source.field in fields.PORTS
+                )
+                if isinstance(action, SetField | MoveBits) and not missing:
+                    unwildcards = combined(unwildcards, action_unwildcards(kind, action))
+            found = self._of_actions[kind, id(actions)] = actions, unwildcards  # kept, so that no others get their id
+        return found[1]
 
     def _follow(
         self, state: _State, action: GotoTable | Conntrack | SelectBucket, mask_sets: set[MaskSet], batch: _Batch

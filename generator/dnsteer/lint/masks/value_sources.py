@@ -101,6 +101,8 @@ class ValueSources:
 
     def only(self, names: Container[str]) -> ValueSources:
         """Return the sources without what was changed of other fields."""
+        if all(name in names for name in (*self._copied, *self._written)):
+            return self
         copied = {name: found for name, found in self._copied.items() if name in names}
         written = {name: found for name, found in self._written.items() if name in names}
         return ValueSources(copied, written)
