@@ -31,10 +31,11 @@ class NoneOf(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What is known of the packets of a path."""
+    """What is known of the packets of a path, which an attacker sends: those of several are followed together."""
 
     allowed: frozenset[OneOf] = frozenset()
     excluded: frozenset[NoneOf] = frozenset()
+    attacker: int = 0
 
     def with_one_of(self, mask: int, values: Values) -> Choices | None:
         """These packets, with bits that have one of *values*. None if no packet is left."""
@@ -49,7 +50,7 @@ class Choices(NamedTuple):
             return None
         kept = {each for each in self.allowed if each.mask & ~mask}
         left = frozenset(each for each in self.excluded if each.mask & ~mask)
-        return Choices(frozenset({*kept, OneOf(mask, values, len(values))}), left)
+        return Choices(frozenset({*kept, OneOf(mask, values, len(values))}), left, self.attacker)
 
     def with_none_of(self, mask: int, values: Values) -> Choices | None:
         """These packets, with bits that have none of *values*. None if no packet is left."""
@@ -62,17 +63,11 @@ class Choices(NamedTuple):
                 kept = _not_excluded(each.values, NoneOf(mask, values))
                 if not kept:
                     return None
-                return Choices(self.allowed - {each} | {OneOf(each.mask, kept, len(kept))}, self.excluded)
+                allowed = self.allowed - {each} | {OneOf(each.mask, kept, len(kept))}
+                return Choices(allowed, self.excluded, self.attacker)
         same = {each for each in self.excluded if each.mask == mask}
         every = values.union(*(each.values for each in same))
-        return Choices(self.allowed, self.excluded - same | {NoneOf(mask, every)})
-
-    def without(self, mask: int) -> Choices:
-        """What is still known when these bits get other values."""
-        return Choices(
-            frozenset(each for each in self.allowed if not each.mask & mask),
-            frozenset(each for each in self.excluded if not each.mask & mask),
-        )
+        return Choices(self.allowed, self.excluded - same | {NoneOf(mask, every)}, self.attacker)
 
     def count(self, mask: int) -> int:
         """Return how many values the bits *mask* can have, at most."""
@@ -194,6 +189,16 @@ def joined(batch: Mapping[Choices, int]) -> Mapping[Choices, int]:
     """Join packets of one state that differ in the values of the same bits alone, where each choice counts as often."""
     if len(batch) < 2:
         return batch
+    by_attacker: dict[int, dict[Choices, int]] = {}
+    for choices, number in batch.items():
+        by_attacker.setdefault(choices.attacker, {})[choices] = number
+    out: dict[Choices, int] = {}
+    for one in by_attacker.values():
+        out |= _joined(one) if len(one) > 1 else one
+    return out
+
+
+def _joined(batch: dict[Choices, int]) -> dict[Choices, int]:
     common_part = frozenset.intersection(*(choices.allowed for choices in batch))
     masks = {each.mask for choices in batch for each in choices.allowed - common_part if each.values is not None}
     for mask in sorted(masks):
@@ -204,11 +209,11 @@ def joined(batch: Mapping[Choices, int]) -> Mapping[Choices, int]:
             if mine is None or mine.values is None:
                 out[choices] = out.get(choices, 0) + number
             else:
-                rest = Choices(choices.allowed - {mine}, choices.excluded)
+                rest = choices._replace(allowed=choices.allowed - {mine})
                 found.setdefault((rest, number), set()).update(mine.values)
         for (rest, number), values in found.items():
             every = OneOf(mask, frozenset(values), len(values))
-            together = Choices(rest.allowed | {every}, rest.excluded)
+            together = rest._replace(allowed=rest.allowed | {every})
             out[together] = out.get(together, 0) + number
         batch = out
     return batch

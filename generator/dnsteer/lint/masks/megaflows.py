@@ -128,7 +128,7 @@ def bounds_of(
     """
     tables = Lookups(flows)
     buckets = {group.number: BUCKET.findall(group.text) for group in groups}
-    return [_Count(tables, buckets, attacker, passed or {}).run() for attacker in attackers]
+    return _Count(tables, buckets, list(attackers), passed or {}).run()
 
 
 class _State(NamedTuple):
@@ -161,6 +161,7 @@ _Batch = Mapping[Choices, int]
 class _Key(NamedTuple):
     """What megaflows are counted by."""
 
+    attacker: int
     kind: str
     table: str
     served: bool
@@ -176,14 +177,14 @@ class _Outcome(NamedTuple):
 
 
 class _Count:
-    """The traversal for one attacker."""
+    """The traversal for some attackers, whose packets are followed together."""
 
     def __init__(
-        self, tables: Lookups, buckets: Mapping[int, list[str]], attacker: Attacker, passed: Mapping[int, int]
+        self, tables: Lookups, buckets: Mapping[int, list[str]], attackers: list[Attacker], passed: Mapping[int, int]
     ) -> None:
         self._tables = tables
         self._buckets = buckets
-        self._attacker = attacker
+        self._attackers = attackers
         self._passed = passed
         self._todo: dict[tuple[int, int], dict[_State, dict[Choices, int]]] = {}
         self._outcomes: dict[tuple[object, ...], dict[RuleClass | None, _Outcome]] = {}
@@ -191,22 +192,28 @@ class _Count:
         self._found: dict[_Key, int] = defaultdict(int)
         self._many: dict[_Key, dict[str, int]] = defaultdict(dict)
 
-    def run(self) -> MegaflowBound:
-        """Follow all packets of the attacker, and count."""
-        for sender in self._attacker.senders:
-            for kind, known, choices, times in arrivals(self._tables, sender):
-                state = _State(kind, self._tables.first, known, _NO_BITS, _AS_SENT, _AS_SENT, 0, 0, "")
-                self._enqueue(state, {choices: times})
+    def run(self) -> list[MegaflowBound]:
+        """Follow all packets of the attackers, and count."""
+        for number, attacker in enumerate(self._attackers):
+            for sender in attacker.senders:
+                for kind, known, choices, times in arrivals(self._tables, sender):
+                    state = _State(kind, self._tables.first, known, _NO_BITS, _AS_SENT, _AS_SENT, 0, 0, "")
+                    self._enqueue(state, {choices._replace(attacker=number): times})
         while self._todo:
             for state, batch in self._todo.pop(min(self._todo)).items():
                 self._step(state, batch if self._tables.recirculates(state.table) else joined(batch))
-        kinds = sorted(self._limited_kinds(), key=lambda k: (-k.megaflows, k.kind, k.table))
-        return MegaflowBound(self._attacker.name, tuple(kinds))
+        return [self._bound(number, attacker.name) for number, attacker in enumerate(self._attackers)]
 
-    def _limited_kinds(self) -> Iterator[MegaflowKind]:
+    def _bound(self, number: int, name: str) -> MegaflowBound:
+        kinds = sorted(self._limited_kinds(number), key=lambda k: (-k.megaflows, k.kind, k.table))
+        return MegaflowBound(name, tuple(kinds))
+
+    def _limited_kinds(self, number: int) -> Iterator[MegaflowKind]:
         """Yield the kinds. Where a meter lets fewer packets pass than would make all of them, one kind stands for them."""
         behind: dict[tuple[int, int], list[MegaflowKind]] = defaultdict(list)
         for key, count in self._found.items():
+            if key.attacker != number:
+                continue
             kind = MegaflowKind(key.kind, key.table, count, key.served, _most_first(self._many[key]))
             meter = min((n for n in key.limits if n in self._passed), key=lambda n: (self._passed[n], n), default=None)
             if meter is None:
@@ -386,7 +393,7 @@ class _Count:
         for bucket, times in Counter(buckets).items():
             most = times * -(-values // len(buckets))
             allowed = OneOf(now.origin("dp_hash", values - 1).mask, None, most)
-            left = {Choices(each.allowed | {allowed}, each.excluded): count for each, count in batch.items()}
+            left = {each._replace(allowed=each.allowed | {allowed}): count for each, count in batch.items()}
             again = state._replace(arrived=now, now=now)
             self._apply(again, parse_actions(bucket), dict(state.known), {hashed}, left)
 
@@ -396,12 +403,13 @@ class _Count:
 
     def _end(self, state: _State, mask_sets: Iterable[MaskSet], batch: _Batch, *, served: bool) -> None:
         table = _NAMES.get(state.table, str(state.table))
-        key = _Key(_label(state), table, served, state.recirculations, state.limits)
+        counted = _Key(0, _label(state), table, served, state.recirculations, state.limits)
         for mask, times in _distinct_masks(in_datapath(state.kind, each) for each in mask_sets).items():
             bits = state.arrived.of_mask(mask) | state.held
             for choices, count in batch.items():
                 most = count * times * choices.count(bits)
                 if most:
+                    key = counted._replace(attacker=choices.attacker)
                     self._found[key] += most
                     self._note_many(key, choices, bits)
 
