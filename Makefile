@@ -7,8 +7,9 @@ PYTHON ?= /usr/bin/python3
 SPEC ?= examples/quickstart.yaml
 DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
+RIG ?= --junk all
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-bounds bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-bounds bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers bench-rig ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -139,6 +140,10 @@ bench-spill: setup ## a server and an accelerator: alone, ECMP, WRR and spill, a
 
 bench-workers: setup ## workers of one host: by the kernel (SO_REUSEPORT), and by the switch, static and balanced (root; JSON)
 	$(BIN)/python -m bench.workers
+
+bench-rig: setup ## queries beside junk and lists of denied prefixes: dnsteer, nftables, iptables and dnsdist on the same hops (root; JSON)
+	@scripts/packages.sh peers
+	$(BIN)/python -m bench.rig $(RIG)
 
 bench-announce: setup ## two switches with one VIP behind two BGP routers: time to withdrawal and lost queries by fault (root; JSON)
 	$(BIN)/python -m bench.announce

@@ -9,7 +9,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,15 +65,16 @@ def repeated(name: str, repeat: int, pause: float, measure: Callable[[], dict[st
         print(f"{name}: {runs[-1]}", file=sys.stderr)
     away = [run["away_s"] for run in runs if run["away_s"] is not None]
     return {
-        "away_s": _spread(away) if away else None,
+        "away_s": spread(away) if away else None,
         "away": f"{len(away)} of {len(runs)}",
-        "lost": _spread([run["lost"] for run in runs]),
+        "lost": spread([run["lost"] for run in runs]),
         "sent": sum(run["sent"] for run in runs),
         "runs": runs,
     }
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The middle one of *values*, and their extremes."""
     return {"min": min(values), "median": statistics.median(values), "max": max(values)}
 
 

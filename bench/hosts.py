@@ -18,6 +18,7 @@ from typing import Any
 
 from dnsteer.lab.command import netns_exec, program_environment, run
 from dnsteer.lab.names import ZONE
+from dnsteer.lab.traffic import LoadResult, RunningLoad
 from dnsteer.lab.zone import queries_text, zone_text
 from dnsteer.switch.signals import ends_with_parent
 
@@ -150,29 +151,36 @@ class Servers:
 
 
 class Queries:
-    """Queries (dnsperf) of a namespace to a server for so many seconds. They begin at once."""
+    """Queries (dnsperf) of a namespace to a server for so many seconds. They begin at once.
 
-    def __init__(self, where: str, folder: Path, server: str, seconds: float, qps: int) -> None:
+    *qps* 0 asks as fast as answers come. *outstanding*: how many wait for an answer at most.
+    """
+
+    def __init__(
+        self, where: str, folder: Path, server: str, seconds: float, qps: int, outstanding: int = 20_000
+    ) -> None:
         file = folder / "queries"
         file.write_text(queries_text())
-        how = ["-l", f"{seconds:g}", "-Q", str(qps), "-c", "64", "-T", "1", "-t", "1", "-q", "20000"]
-        self._process = subprocess.Popen(
-            netns_exec(space(where), ["dnsperf", "-s", server, "-d", str(file), *how]),
+        how = ["-l", f"{seconds:g}", "-c", "64", "-T", "1", "-t", "1", "-q", str(outstanding)]
+        argv = ["dnsperf", "-s", server, "-d", str(file), *how, *(["-Q", str(qps)] if qps else [])]
+        process = subprocess.Popen(
+            netns_exec(space(where), argv),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             env=program_environment(),
             preexec_fn=ends_with_parent(signal.SIGKILL),
         )
+        self._load = RunningLoad(process, argv)
+
+    def result(self) -> LoadResult:
+        """Wait for their end, and return what dnsperf reports. A query without an answer within a second is lost."""
+        return self._load.wait(120)
 
     def counted(self) -> tuple[int, int]:
         """Wait for their end, and return how many were sent, and how many of them had no answer within a second."""
-        said, _ = self._process.communicate(timeout=120)
-        found = [re.search(rf"{what}:\s+(\d+)", said) for what in ("Queries sent", "Queries lost")]
-        sent, lost = (int(m[1]) if m is not None else -1 for m in found)
-        if sent < 0 or lost < 0:
-            raise RuntimeError(said)
-        return sent, lost
+        found = self.result()
+        return found.sent, found.lost
 
 
 class SwitchHost:

@@ -35,3 +35,8 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "ovs": ovs,
     }
+
+
+def idle_seconds() -> float:
+    """Seconds that cores were idle since the machine was started, all cores together (proc(5), uptime)."""
+    return float(Path("/proc/uptime").read_text().split()[1])

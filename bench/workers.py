@@ -32,7 +32,7 @@ from typing import Any
 
 from bench import slow_server, zipf_clients
 from bench.balance import zipf
-from bench.machine import machine
+from bench.machine import idle_seconds, machine
 from bench.repeated import repeated
 from dnsteer import lab
 from dnsteer.checks.load import load_spec
@@ -231,18 +231,13 @@ def run(state: lab.LabState, servers: Servers, draw: random.Random, qps: float, 
         clients.stdin.write(json.dumps(given))
         clients.stdin.close()
         time.sleep(settle)
-        before, idle = servers.done(), _idle()
+        before, idle = servers.done(), idle_seconds()
         time.sleep(seconds)
-        after, idle = servers.done(), _idle() - idle
+        after, idle = servers.done(), idle_seconds() - idle
         found = json.load(clients.stdout)
     grown = [(b[0] - a[0], (b[1] - a[1]) / seconds) for a, b in zip(before, after, strict=True)]
     in_use = 1 - idle / seconds / (os.cpu_count() or 1)
     return Seen(found["took"], found["lost"], [queries for queries, _ in grown], [busy for _, busy in grown], in_use)
-
-
-def _idle() -> float:
-    """Seconds that cores were idle since the machine was started."""
-    return float(Path("/proc/uptime").read_text().split()[1])
 
 
 def cv(values: list[float]) -> float:

@@ -131,6 +131,7 @@ LABS = (
         "lab_agent",
         "workers",
         "farms",
+        "bench_rig",
     ),
 )
 """System tests with labs, which measure what is lost: two such labs at a time, as servers and switches need a core."""

@@ -52,6 +52,9 @@ class HostileFrames:
             kind = (*sorted(shape), str(shape.get("dl_type")), str(shape.get("nw_proto")))
             self._kinds[kind].append(shape)
 
+        self._services = [s for s in self._shapes if "tp_dst" in s and not s.keys().isdisjoint(("nw_dst", "ipv6_dst"))]
+        self._stations = [s for s in self._shapes if "dl_dst" in s]
+
     def frame(self) -> bytes:
         """Return the next frame's bytes."""
         draw = self._draw
@@ -61,8 +64,11 @@ class HostileFrames:
         changes = min(int(draw.expovariate(0.9)), 6)
         names = list(packet)
         aims = [name for name in names if name in self._values] or names
+        destinations = [name for name in ("nw_dst", "ipv6_dst") if name in packet]
         for _ in range(changes):
             name = draw.choice(aims if draw.random() < 0.8 else names)
+            if destinations and draw.random() < 0.3:  # most tables look at it, a few bits each
+                name = draw.choice(destinations)
             packet[name] = self._changed(name, packet[name])
         return self._bytes(packet)
 
@@ -71,8 +77,10 @@ class HostileFrames:
         draw = self._draw
         packet: HeaderValues = {}
         kinds = list(self._kinds.values())
-        for _ in range(3):
-            for name, value in draw.choice(draw.choice(kinds)).items():
+        # Else few would be queries of a service but for one field, which alone get through the windows of its address.
+        query = [self._services, self._stations] if draw.random() < 0.4 else []
+        for shapes in [*query, *(draw.choice(kinds) for _ in range(3))]:
+            for name, value in draw.choice(shapes or kinds[0]).items():
                 packet.setdefault(name, value)
         ethertype = packet.setdefault("dl_type", draw.choice(_ETHERTYPES if draw.random() < 0.3 else (IPV4, IPV6)))
         for name in ("dl_dst", "dl_src"):

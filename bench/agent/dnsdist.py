@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -34,14 +34,21 @@ def version() -> str:
     return " ".join(run([program(), "--version"]).split()[:2])
 
 
-def configuration(servers: Mapping[str, str]) -> str:
-    """Its configuration for *servers*, names and addresses."""
+HASHED = "setServerPolicy(chashed)"
+"""A name has one server, as a source port has here; by default it follows the load."""
+
+
+def configuration(
+    servers: Mapping[str, str], listens: Sequence[str] = (f"{ADDRESS}:{PORT}",), more: Sequence[str] = (HASHED,)
+) -> str:
+    """Its configuration for *servers*, names and addresses: it *listens* there, with *more* lines before the servers."""
     lines = [
-        f'setLocal("{ADDRESS}:{PORT}")',
-        'setACL({"0.0.0.0/0"})',
+        f'setLocal("{listens[0]}")',
+        *(f'addLocal("{address}")' for address in listens[1:]),
+        'setACL({"0.0.0.0/0", "::/0"})',
         'setSecurityPollSuffix("")',
         "setMaxUDPOutstanding(65535)",
-        "setServerPolicy(chashed)",  # a name has one server, as a source port has here; by default it follows the load
+        *more,
     ]
     for number, (name, address) in enumerate(servers.items()):
         # A weight of 1000, as its documentation advises for even shares with chashed; equal ones mean nothing otherwise.

@@ -99,7 +99,7 @@ def _own_flows(numbers: Collection[int], lines: Iterable[str]) -> dict[int, list
     return own
 
 
-def _effect(flow: Flow, packets: int | None, own: Iterable[tuple[Flow, Match]], plan: Plan) -> tuple[bool, str]:
+def _effect(flow: Flow, packets: int | None, own: Sequence[tuple[Flow, Match]], plan: Plan) -> tuple[bool, str]:
     """Return whether *flow* takes packets of the spec's traffic, and what it does to packets, in words."""
     match = parse_match(flow.match)
     met = [(mine, its) for mine, its in own if mine.priority <= flow.priority and overlap(match, its)]
@@ -108,9 +108,9 @@ def _effect(flow: Flow, packets: int | None, own: Iterable[tuple[Flow, Match]], 
     before = [(mine, its) for mine, its in serving if mine.priority < flow.priority]
     if before:
         whose = _titles(plan, [mine for mine, _ in before])
-        which = (
-            "all of their packets" if all(covers(match, its) for _, its in before) else "the packets that it matches"
-        )
+        theirs = {mine.cookie for mine, _ in before}
+        whole = all(covers(match, its) for mine, its in own if mine.cookie in theirs and _SENDS_ON.search(mine.actions))
+        which = "all of their packets" if whole else "the packets that it matches"
         verb = "drops" if drops else "does something else with"
         return True, f"it comes before the flows of {whose} and {verb} {which}"
     if serving:

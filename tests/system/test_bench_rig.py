@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rig of comparisons: every peer that is installed balances, and is taken away without a rest; junk makes megaflows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench.hosts import inside
+from bench.rig.__main__ import NEEDED
+from bench.rig.campaign import NONE, Campaign, Wanted, changes, summary
+from bench.rig.junk import built
+from bench.rig.network import FAMILIES, SERVERS, Network, missing, wait_for_answer
+from bench.rig.peers import PEERS, denied_prefixes
+
+from dnsteer.lab.errors import LabCommandError
+from dnsteer.lab.zone import WHOAMI
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.root("network namespaces"),
+    pytest.mark.usefixtures("goes_first"),
+    pytest.mark.skipif(bool(missing(NEEDED)), reason=f"needs {', '.join(missing(NEEDED))}"),
+]
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory, goes_first: None) -> Iterator[Network]:
+    with Network(tmp_path_factory.mktemp("rig")) as found:
+        yield found
+
+
+def who_answers(vip: str, *words: str, patience: int = 5) -> str:
+    return inside(
+        "client", "kdig", f"@{vip}", WHOAMI, "TXT", "+short", f"+timeout={patience}", "+retry=0", *words
+    ).strip()
+
+
+def all_that_answer(vip: str) -> set[str]:
+    """Those of many queries, until there are as many as servers: a hash may leave one out for long."""
+    found: set[str] = set()
+    for _ in range(200):
+        found.add(who_answers(vip))
+        if len(found) == SERVERS:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_balances_and_goes_without_a_rest(network: Network, tmp_path: Path, name: str) -> None:
+    if lacking := missing(PEERS[name].programs):
+        pytest.skip(f"needs {', '.join(lacking)}")
+    before = inside("balancer", "ip", "address") + inside("balancer", "ip", "route")
+    peer = PEERS[name](tmp_path)
+    try:
+        peer.prepare()
+        peer.load(denied_prefixes(100 if peer.lists else 0))
+        for family in FAMILIES.values():
+            wait_for_answer(family.vip)
+            answers = all_that_answer(family.vip)
+            assert len(answers) == SERVERS, answers
+            assert who_answers(family.vip, "+tcp") in answers
+        if peer.lists:
+            peer.deny(f"{FAMILIES[4].client}/32")
+            with pytest.raises(LabCommandError):
+                who_answers(FAMILIES[4].vip, patience=1)
+    finally:
+        peer.stop()
+    with pytest.raises(LabCommandError):
+        who_answers(FAMILIES[4].vip, patience=1)
+    assert inside("balancer", "ip", "address") + inside("balancer", "ip", "route") == before
+
+
+def test_a_campaign_measures_junk_beside_controls(network: Network, tmp_path: Path) -> None:
+    peers = {name: PEERS[name](tmp_path) for name in ("dnsteer", "nftables") if not missing(PEERS[name].programs)}
+    wanted = Wanted((NONE, "destinations"), (0, 100), rate=500, junk_rate=2000, seconds=1, repeat=1, family=4)
+    campaign = Campaign(network, peers, wanted, built(tmp_path), seed=1, say=lambda _: None)
+    campaign.run()
+
+    rows = {(row["peer"], row["list"], row["junk"]): row for row in summary(campaign.runs)}
+    assert campaign.left_out == ["dnsteer with a list of 100: it has no lists yet"]
+    assert len(rows) == 2 + 4 * ("nftables" in peers)
+    for row in rows.values():
+        assert row["control"]["qps"]["median"] > 250 and row["of_control"]["median"] > 0.5, row
+    junk = rows["dnsteer", 0, "destinations"]
+    assert junk["junk_pps"]["median"] > 500 and junk["upcalls"]["max"] >= junk["megaflows"]["max"] > 0
+    assert 0 < junk["cpu_share"]["median"] < 4 and junk["unread"]["min"] >= 0
+    # One megaflow a destination; where the tables bound that, fewer, but more than queries alone.
+    assert junk["megaflows"]["max"] > rows["dnsteer", 0, NONE]["megaflows"]["max"] + 100
+    if "nftables" in peers:
+        assert [(row["peer"], row["list"]) for row in changes(campaign.lists)] == [("nftables", 100)]
+        assert 0 < changes(campaign.lists)[0]["change_s"]["median"] < 5
