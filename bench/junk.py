@@ -29,6 +29,8 @@ _TAGS = (0x8100, 0x88A8)
 _HEADERS = (*_TAGS, ARP, IPV4, IPV6, 0x8847, 0x8848, 0x894F)
 """Ethertypes that Open vSwitch reads on behind: VLAN tags, ARP, IP, MPLS, NSH."""
 _BATCH = 100  # a dummy device queues 100 packets and drops any more
+_NEAR = 10
+"""Bits side by side that somebody changes who knows the spec: no more than a window of the tables looks at."""
 _PROTOCOLS = tuple(n for n in range(256) if n not in (0, 43, 44, 51, 60))
 """Protocols but for the extension headers of IPv6, which say themselves what follows."""
 
@@ -85,7 +87,7 @@ def _drawn(draw: random.Random, values: Values, *, knowing: bool) -> int:
     if not isinstance(values, Free):
         return draw.choice(values)
     width = max(values.mask.bit_length(), 1)
-    change = 1 << draw.randrange(width) | draw.getrandbits(draw.randrange(1, 9)) if knowing else draw.getrandbits(width)
+    change = draw.getrandbits(_NEAR) << draw.randrange(width) if knowing else draw.getrandbits(width)
     return values.base ^ change & values.mask
 
 

@@ -31,6 +31,7 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     vips = draw(_vips(pools, extended))
     _add_health(draw, pools, vips)
     _add_workers(draw, pools, vips)
+    _add_passes(draw, pools, vips)
     switch: dict[str, Any] = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -150,6 +151,14 @@ def _add_health(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) ->
             backend["name"] = f"spare{number}"
         own["slots"] = 16
         own["backup"] = {"pool": "pool1", "below": draw(st.integers(1, takers))}
+
+
+def _add_passes(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:
+    """Say how often queries pass for pools whose slots the switch selects."""
+    for name, pool in pools.items():
+        ways = {vip["forwarding"] for vip in vips.values() if vip["pool"] == name}
+        if pool["selection"] == "source-port" and ways & {"dsr", "nat"}:
+            pool["passes"] = draw(st.sampled_from([1, 2, 2, "auto"]))
 
 
 def _add_workers(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:

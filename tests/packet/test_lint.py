@@ -118,7 +118,9 @@ def by_another_router(flow: DatapathFlow | Unreadable) -> DatapathFlow:
 
 def test_an_exceeded_flow_limit_is_a_finding() -> None:
     services = ", ".join(f"{{protocol: udp, port: {port}}}" for port in range(1000, 1030))
-    loaded = changed("quickstart", ("slots: 64 ", "slots: 4096 "), ("services: [dns]", f"services: [{services}]"))
+    loaded = changed(
+        "quickstart", ("slots: 64 ", "passes: 1\n    slots: 4096 "), ("services: [dns]", f"services: [{services}]")
+    )
     seen = examine(loaded, profile("ovs-doca"), queries=300)
     found = run_finders(seen)
     assert found.flows > FLOW_LIMIT

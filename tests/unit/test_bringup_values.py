@@ -62,6 +62,13 @@ def test_every_setting_has_a_reason_and_a_source() -> None:
             assert script.count(f"\nwant {s.key} ") == 1
 
 
+def test_connection_tracking_is_on_for_a_second_pass() -> None:
+    """Which keeps no connection, so that the least is enough."""
+    twice = ("slots: 128", "slots: 128\n    passes: 2")
+    (tracked,) = [s for s in setup(DOCA, twice, NO_FRAGMENTS).settings if s.key == "hw-offload-ct-size"]
+    assert tracked.value == "4096" and "pool resolvers pass" in tracked.why and "second pass" in tracked.why
+
+
 def test_connection_tracking_is_off_where_the_hash_forbids_it_or_unused() -> None:
     key = "hw-offload-ct-size"
     assert settings(DOCA)[key] == "4096"
@@ -84,7 +91,10 @@ def test_the_hardware_tables_are_as_large_as_the_plan_needs() -> None:
 def test_limits_follow_the_number_of_rules() -> None:
     assert settings(DOCA)["flow-limit"] == "200000"
     assert settings(DOCA)["max-revalidator"] == "2000"
-    large = (("slots: 128", "slots: 4096"), ("198.51.100.53", ", ".join(f"198.51.100.{n}" for n in range(1, 7))))
+    large = (
+        ("slots: 128", "slots: 4096\n    passes: 1"),
+        ("198.51.100.53", ", ".join(f"198.51.100.{n}" for n in range(1, 7))),
+    )
     # 18 services of 4096 slots at 2 uplinks, and their answers.
     with_many = settings(DOCA, *large, (", forwarding: nat", ""))
     assert (with_many["flow-limit"], with_many["max-revalidator"]) == ("300000", "5000")

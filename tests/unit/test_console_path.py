@@ -33,6 +33,7 @@ from dnsteer.slots.maintenance import Overlay
 from dnsteer.status.flow_counts import FlowKey, read_flow_packets
 from dnsteer.status.path import trace_in_words
 from dnsteer.switch.trace import read_trace
+from dnsteer.tables.order import PIPELINE
 from dnsteer.view.snapshot import StateSnapshot
 from tests.unit.console_cases import SCRIPT, SPEC, START, Console, known
 
@@ -58,7 +59,7 @@ Megaflow: recirc_id=0,eth,udp,in_port=p0
 Datapath actions: hash(l4(0)),recirc(0x1)
 
 ===============================================================================
-recirc(0x1) - resume conntrack with default ct_state=trk|new
+recirc(0x1) - resume
 ===============================================================================
 
  0. ip, priority 1
@@ -86,6 +87,54 @@ def test_a_trace_is_read_to_the_end_of_its_first_pass() -> None:
     assert trace_in_words(60, trace.flows[2].actions) == ["drops the packet"]
     assert trace_in_words(0, ["ct(commit)", ">> what it is"]) == ["ct(commit)", ">> what it is"], "as it is"
     assert read_trace("").flows == () and read_trace("").datapath == ""
+
+
+TWO_PASSES = """\
+bridge("br-dns")
+----------------
+20. udp,nw_dst=198.51.100.1,tp_dst=53, priority 100, cookie 0xd4530576c4daa6a9
+    goto_table:21
+21. ip,reg0=0x4131,reg3=0x1, priority 100, cookie 0xd453060000004131
+    set_field:192.0.2.11->ip_dst
+    ct(table=22)
+    drop
+     -> A clone of the packet is forked to recirculate. The forked pipeline will be resumed at table 22.
+     -> Sets the packet to an untracked state, and clears all the conntrack fields.
+
+Final flow: udp,in_port=1,nw_src=203.0.113.1,nw_dst=192.0.2.11,tp_src=40000,tp_dst=53
+Megaflow: recirc_id=0,eth,udp,in_port=1
+Datapath actions: ct,recirc(0x1)
+
+===============================================================================
+recirc(0x1) - resume conntrack with default ct_state=trk|new (use --ct-next to customize)
+===============================================================================
+
+Flow: recirc_id=0x1,ct_state=new|trk,eth,udp,reg0=0x4131,reg3=0x1
+
+bridge("br-dns")
+----------------
+    thaw
+        Resuming from table 22
+22. udp,reg0=0x4131, priority 100, cookie 0xd453060000004131
+    goto_table:30
+
+Final flow: unchanged
+Megaflow: recirc_id=0x1,eth,udp,in_port=1
+Datapath actions: 2
+"""
+
+
+def test_a_trace_goes_on_behind_the_connection_tracker() -> None:
+    names = {name: table.number for name, table in PIPELINE.tables.items()}
+    trace = read_trace(TWO_PASSES)
+    assert [f.table for f in trace.flows] == [names["vip"], names["recirculate"], names["selection"]]
+    assert (trace.recirculates, trace.drops, trace.onward, trace.datapath) == (False, False, (), "2")
+    assert "nw_dst=192.0.2.11" in trace.final
+    assert trace_in_words(names["recirculate"], trace.flows[1].actions) == [
+        "sets destination address to 192.0.2.11",
+        "goes on to table selection in a second pass, by the connection tracker",
+    ]
+    assert trace_in_words(names["selection"], trace.flows[2].actions) == ["goes on to table slot"]
 
 
 PATCHED = """\

@@ -63,7 +63,8 @@ def test_numbers_follow_from_the_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "renumbered"), [("vip", set()), ("echo", set()), ("ingress", {"neighbor", "advertise", "echo"})]
+    ("before", "renumbered"),
+    [("vip", {"recirculate", "selection"}), ("echo", set()), ("ingress", {"neighbor", "advertise", "echo"})],
 )
 def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, renumbered: set[str]) -> None:
     old, new = _numbers(ORDER), _numbers(_after(before, TOY))
@@ -175,7 +176,7 @@ def _edit(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
-AFTER_VIP = leads_to("vip")[0]
+AFTER_VIP = "slot"
 NEXT = PIPELINE.tables["slot"].number
 TOY_ORDER = _after("vip", TOY)
 TOY_NUMBER = PIPELINE.tables["vip"].number + 1
@@ -187,7 +188,7 @@ def test_a_table_is_added_in_two_files_and_a_line(templates: Path) -> None:
     pipeline = build_pipeline(TOY_ORDER)
     check_templates(templates, pipeline)
     assert leads_to("toy", templates, pipeline) == ("slot",)
-    assert leads_to("vip", templates, pipeline) == ("toy", "egress")
+    assert leads_to("vip", templates, pipeline) == ("toy", "recirculate", "egress")
     source = with_miss((templates / "tables" / "toy.j2").read_text(), TOY)
     assert resolve(source, "tables/toy.j2", pipeline).endswith(
         f"table={TOY_NUMBER}, priority=0 actions=goto_table:{NEXT}\n"
@@ -307,7 +308,8 @@ def test_nothing_is_rendered_from_templates_that_contradict_the_list(
 ) -> None:
     """So that `check`, `render` and `apply` refuse them."""
     plan = build_plan(load_spec(Path(__file__).parents[2] / "examples" / "quickstart.yaml"))
-    _edit(templates / "tables" / "vip.j2", "goto_table:@next\n", "goto_table:@forward\n")
+    for name in ("vip", "selection"):
+        _edit(templates / "tables" / f"{name}.j2", "goto_table:@next\n", "goto_table:@forward\n")
     monkeypatch.setattr("dnsteer.render.templates.templates_dir", lambda: templates)
     for render in (lines_of, render_flows):
         check_own_templates.cache_clear()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnsteer.proof.reference import slots as reference
+from dnsteer.proof.reference.spec_services import service_ports
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.slots.owners import owners
 from dnsteer.spec import derived
@@ -64,8 +65,9 @@ def test_the_reference_has_the_owners_of_large_pools(slots: int, backends: int) 
 @given(specs())
 def test_the_reference_has_the_default_slot_count(loaded: Loaded) -> None:
     spec = loaded.spec
-    for pool in spec.pools.values():
-        assert reference.number_of_slots(spec.switch, pool) == derived.slot_count(spec, pool)
+    for name, pool in spec.pools.items():
+        sharing = sum(len(v.addresses) * len(service_ports(v)) for v in spec.vips.values() if v.pool == name)
+        assert reference.number_of_slots(spec.switch, pool, sharing) == derived.slot_count(spec, pool)
 
 
 @settings(max_examples=300, deadline=None)

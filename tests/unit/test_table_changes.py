@@ -49,7 +49,7 @@ def test_only_lines_that_differ_are_added_or_removed(
 
 def test_flows_of_tables_that_answers_pass_wait() -> None:
     numbers = {name: table.number for name, table in PIPELINE.tables.items()}
-    assert waiting(changes(*numbers.values())) == {numbers[name] for name in ANSWERS}
+    assert waiting(changes(*numbers.values())) == {numbers[name] for name in (*ANSWERS, "selection")}
 
 
 @pytest.mark.parametrize("renumbered", [False, True])

@@ -90,7 +90,7 @@ def _broken(templates: Path, file: str, old: str, new: str) -> str:
             "tables/vip",
             "k.destination",
             "k.destinatio",
-            '20: TrafficKind has no destinatio; did you mean "destination"?',
+            '24: TrafficKind has no destinatio; did you mean "destination"?',
         ),
         (
             "tables/vip",

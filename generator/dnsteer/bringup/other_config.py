@@ -121,6 +121,12 @@ def _tracking(sizes: Sizes) -> ConfigKey:
             f"pool {sizes.hashed[0]} selects by dp-hash, whose rules are refused while connection tracking is offloaded"
         )
         return ConfigKey(key, "0", why, f"{sources.SOURCE_2024}; {sources.SUITE}", True)
+    if sizes.recirculated and not sizes.tracked:
+        why = (
+            f"queries to pool {sizes.recirculated[0]} pass the connection tracker, which keeps no connection of them, into "
+            "their second pass (passes: 2); before DOCA 3.0, 0 with such flows can crash Open vSwitch"
+        )
+        return ConfigKey(key, str(_MIN_TRACKED), why, f"{sources.OURS}; {sources.DOCA_ISSUE}", True)
     if not sizes.tracked:
         why = "no flow of this spec tracks connections; the memory is better used"
         return ConfigKey(key, "0", why, f"{sources.OURS}; {sources.BLUEFIELD} says 0 as well", True)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from dnsteer.capacity.frame_sizes import DnsSizes
 from dnsteer.capacity.model import Model, all_rows
+from dnsteer.capacity.paths import rules_together
 from dnsteer.capacity.readings import SwitchState
 from dnsteer.card.published import TrackingBy
 from dnsteer.offload.packet_path import PacketPath
@@ -85,7 +86,8 @@ def card_setup(
         link_gbps=float(switch.link_gbps or LINK_GBPS),
         arm_cores=arm_cores,
         counters=counters,
-        entries=sum(path.rules for path in paths if path.offloaded != "no") + _extension_entries(loaded, paths),
+        entries=rules_together(loaded.spec, (path for path in paths if path.offloaded != "no"))
+        + _extension_entries(loaded, paths),
         sizes=sizes or DnsSizes(),
     )
 

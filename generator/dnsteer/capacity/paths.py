@@ -9,17 +9,21 @@ one has; with those of the first are some that a spec has once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 
+from dnsteer.modes import MODES
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable
 from dnsteer.offload.examine import Examination, JudgedFlow, examine
 from dnsteer.offload.owners import Owner
 from dnsteer.offload.packet_path import PacketPath
+from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Pool, Spec, Vip
+from dnsteer.spec.workers import has_workers
+from dnsteer.tables.passes import with_chosen
 
 _NAMES = {"name", "ipv4", "ipv6", "mac"}
 _OF_AGENT = {"serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "balance", "backup"}
@@ -41,6 +45,7 @@ class ExaminedPaths:
 
 def paths_of(loaded: Loaded, judge: Profile, progress: Callable[[int], None] = lambda _: None) -> ExaminedPaths:
     """Return the packet paths of *loaded*, judged by the profile *judge*. Raises SwitchError as examine does."""
+    loaded = replace(loaded, spec=with_chosen(loaded.spec, MODES))
     alike: dict[Hashable, list[str]] = {}
     for name in loaded.spec.vips:
         alike.setdefault(_shape(loaded.spec, name), []).append(name)
@@ -59,10 +64,34 @@ def _flows_of(found: Examination, vip: str) -> float:
     shared: dict[int, list[JudgedFlow]] = defaultdict(list)
     for judged in found.judged:
         owners = {owner.vip for owner in judged.owners}
-        own = vip in owners and judged.kind in _OF_EACH_VIP
+        # All VIPs of a pool of two passes share the flows of the second.
+        again = len(owners) > 1 and any(map(found.has_two_passes, judged.owners)) and _is_recirculated(judged.flow)
+        own = vip in owners and judged.kind in _OF_EACH_VIP and not again
         if own or (not owners and _is_to(judged.flow, addresses)):
             shared[len(owners) or 1].append(judged)
     return sum(found.flow_count(flows) / vips for vips, flows in shared.items())
+
+
+def _is_recirculated(flow: DatapathFlow | Unreadable) -> bool:
+    return isinstance(flow, DatapathFlow) and flow.recirculated
+
+
+def rules_together(spec: Spec, paths: Iterable[PacketPath]) -> int:
+    """The hardware rules of several paths: those of a second pass count once for all services of a pool that share them."""
+    total, second = 0, dict[Hashable, int]()
+    for path in paths:
+        total += path.rules - path.shared
+        if path.shared:
+            name, protocol = spec.vips[path.vip].pool, path.service.partition("/")[0]
+            apart = has_workers(spec.pools[name]) or _by_port(path.service) in own_slots(spec, name)
+            second[name, path.mode, path.family, path.service if apart else protocol] = path.shared
+    return total + sum(second.values())
+
+
+def _by_port(service: str) -> str:
+    """A service of a path, as `udp/53`, in the words of health checks, `53/udp`."""
+    protocol, _, port = service.partition("/")
+    return f"{port}/{protocol}"
 
 
 def _is_to(flow: DatapathFlow | Unreadable, addresses: Set[int]) -> bool:
@@ -89,7 +118,9 @@ def _shape(spec: Spec, name: str) -> Hashable:
         return name
     vip = spec.vips[name]
     sixes = sum(isinstance(address, IPv6Address) for address in vip.addresses)
-    return len(vip.addresses) - sixes, sixes, _rest(vip), _pool_shape(spec.pools[vip.pool])
+    pool = spec.pools[vip.pool]
+    # VIPs of two pools share no second pass.
+    return len(vip.addresses) - sixes, sixes, _rest(vip), _pool_shape(pool), vip.pool if pool.passes == 2 else ""
 
 
 def _rest(vip: Vip) -> str:

@@ -15,6 +15,7 @@ from dnsteer.capacity.card_setup import CardSetup
 from dnsteer.capacity.estimate import Estimate, worst_kind
 from dnsteer.capacity.frame_sizes import empty_segment, mix
 from dnsteer.capacity.model import line_rate
+from dnsteer.capacity.paths import rules_together
 from dnsteer.capacity.uplinks import UplinkUse, uplink_shares
 from dnsteer.offload.packet_path import PacketPath
 from dnsteer.spec.loaded import Loaded
@@ -118,7 +119,7 @@ class Services:
             Total(
                 pool,
                 len({p.vip for p in paths}),
-                sum(p.rules for p in paths if p.offloaded != "no"),
+                rules_together(self._loaded.spec, (p for p in paths if p.offloaded != "no")),
                 self._of("", None, paths),
             )
             for pool, paths in ((name, of[name]) for name in self._loaded.spec.pools if name in of)

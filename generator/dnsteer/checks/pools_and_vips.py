@@ -10,7 +10,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Conflict, Scope
 from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
-from dnsteer.spec.model.spec import MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
+from dnsteer.spec.model.spec import AUTO, MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
 
 
@@ -41,6 +41,7 @@ def check_pools(scope: Scope) -> Iterator[Finding]:
                 "weight 0 takes none; state: down takes a backend out and keeps its share",
             )
         yield from _selection(scope, base, pool)
+        yield from _passes(scope, name, pool)
 
 
 def _backend(scope: Scope, path: Path, backend: Backend) -> Iterator[Finding]:
@@ -96,6 +97,30 @@ def _selection(scope: Scope, base: Path, pool: Pool) -> Iterator[Finding]:
         "a slot for every backend with a weight",
         hint,
     )
+
+
+_WHY_NO_PASSES = {
+    Selection.DP_HASH: "the group that hashes makes a second pass in any case",
+    Selection.CLIENT: "the extension selects the slot",
+    Selection.SPRAY: "the extension selects the slot",
+}
+
+
+def _passes(scope: Scope, name: str, pool: Pool) -> Iterator[Finding]:
+    """A finding where the switch has no say in the passes of a pool, or none in its slots."""
+    if pool.passes == AUTO:
+        return
+    path: Path = ("pools", name, "passes")
+    word = pool.selection.value
+    if pool.selection in _WHY_NO_PASSES:
+        hint = f"{_WHY_NO_PASSES[pool.selection]}: remove it, or use selection: source-port"
+        yield scope.finding(path, f"{pool.passes} with selection {word}", f"no passes with {word}", hint)
+        return
+    modes = {vip.forwarding for vip in scope.spec.vips.values() if vip.pool == name}
+    if pool.passes == 2 and modes and all(MODES[mode].uses_extension(pool) for mode in modes):
+        words = " and ".join(sorted(mode.value for mode in modes))
+        hint = "the extension's program has the slots of these VIPs, once for all: remove it"
+        yield scope.finding(path, f"2, and all VIPs of the pool with forwarding {words}", "passes: 1, or none", hint)
 
 
 def check_vips(scope: Scope) -> Iterator[Finding]:

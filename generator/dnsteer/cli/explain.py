@@ -164,11 +164,16 @@ def _show_path(path: QueryPath, file: str, base: str) -> None:
         out.print(f"note     {_NOTES[path.selection]}")
 
 
+_LEAST_WIDTH = 9
+"""Columns of the names of tables, as wide as the others."""
+
+
 def _show_steps(steps: tuple[Step, ...], file: str) -> None:
+    width = max(_LEAST_WIDTH, *(len(step.table) for step in steps), 0)
     for step in steps:
         at = f"{file_of_part(file, step.part)}:{step.line}" if step.line else ""
-        out.print(f"  {step.table:<9} {step.match}")
-        out.print(f"            {step.about}  {at}  cookie 0x{step.cookie:x}")
+        out.print(f"  {step.table:<{width}} {step.match}")
+        out.print(f"{'':{width + 3}}{step.about}  {at}  cookie 0x{step.cookie:x}")
 
 
 _Query = tuple["Address", int, "Address", int, str]

@@ -14,7 +14,7 @@ from dnsteer.deploy.decision import decision_id
 from dnsteer.deploy.recorded_spec import is_applied
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted_switch import WantedSwitch
-from dnsteer.plan.pool_slots import describe_kept_slots, keep_slots
+from dnsteer.plan.pool_slots import describe_chosen_slots, describe_kept_slots, keep_slots
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.derived import slot_count
@@ -122,7 +122,8 @@ def make_goal(
     applied = _applied(session, record)
     known = applied.members if applied is not None else ()
     loaded = keep_slots(sourced.loaded, known)
-    kept = tuple(describe_kept_slots(sourced.loaded.spec, known))
+    spec = sourced.loaded.spec
+    kept = (*describe_kept_slots(spec, known), *describe_chosen_slots(spec, known))
     before = record.overlay if record else NO_OVERLAY
     current = expire(before, time)
     # Entries of backends that left the spec end, and those of weights that the spec gives itself; others have no weight.

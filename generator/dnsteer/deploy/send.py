@@ -17,6 +17,7 @@ from dnsteer.switch.restart_fence import RestartedError, send_bundle
 from dnsteer.switch.table_changes import TableChanges
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import Subject
+from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import GroupRow
 
 if TYPE_CHECKING:
@@ -161,8 +162,11 @@ class BundleSender:
     def _send_later(self, todo: TableChanges) -> None:
         if todo:
             what = "in the tables' old numbers" if todo.renumbered else "of the return path"
+            whose = "answers"
+            if any(flow.table == PIPELINE.tables["selection"].number for flow in todo.remove):
+                what, whose = "of the second pass", "packets"
             self.progress(
-                f"waiting {self.grace:g} s for answers in flight; then the {len(todo)} flows {what} are removed"
+                f"waiting {self.grace:g} s for {whose} in flight; then the {len(todo)} flows {what} are removed"
             )
             self._pause(self.grace)
             self._send_bundle(todo.bundle())

@@ -17,6 +17,7 @@ from dnsteer.lint.masks.bound import MaskBound
 from dnsteer.lint.masks.megaflows import MegaflowBound
 from dnsteer.lint.megaflow_count import bound_as_json, megaflow_count
 from dnsteer.lint.other_traffic import other_traffic, software_flavor, unreadable_flows
+from dnsteer.lint.passes import over_budget, second_passes
 from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
 from dnsteer.lint.switch_limits import flow_totals, setup_assumptions
@@ -37,6 +38,8 @@ FINDERS: tuple[Finder, ...] = (
     mask_count,
     megaflow_count,
     slot_numbers,
+    second_passes,
+    over_budget,
     unreadable_flows,
 )
 """All finders. To add one, write a module with a Code and a @finder function, a line here and a page in docs/lint."""

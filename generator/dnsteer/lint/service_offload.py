@@ -91,7 +91,7 @@ def _service_problems(
         because = join_reasons(reasons_of(unknown))
         why = f"nobody has published whether hardware takes {_some(examination, unknown, judged)}: {because}"
         yield _Problem(UNKNOWN, vip, why, _measure(examination, owner, unknown), unknown)
-    if path.passes > 1 and not path.hops:
+    if path.passes > 1 and not path.hops and not examination.has_two_passes(owner):
         hashed = path.selection == "dp-hash"
         text = f"{path.passes} passes for each packet ({'a dp-hash group' if hashed else 'the connection tracker'})"
         at: Path = ("pools", examination.loaded.spec.vips[owner.vip].pool, "selection") if hashed else vip
@@ -116,7 +116,8 @@ def _too_many(
 ) -> Iterator[_Problem]:
     """Report a service with over SPARE_RULES more datapath flows than its slots, or hash values, at all uplinks need."""
     hashed = path.selection == "dp-hash"
-    count = examination.flow_count(j for j in judged if hashed or not _is_recirculated(j))
+    twice = examination.has_two_passes(owner)
+    count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
     uplinks = len(examination.loaded.spec.switch.uplinks)
     part = examination.extension_parts.get(owner)
     if part is not None:
@@ -126,10 +127,10 @@ def _too_many(
         values = examination.hash_values(owner)
         needed, usual, what = uplinks * (1 + values), {*_PORTS}, f"{values} values of the hash"
     else:
-        needed, usual, what = uplinks * path.slots, {*_PORTS}, f"{path.slots} slots"
+        needed, usual, what = uplinks * (path.slots + twice), {*_PORTS}, f"{path.slots} slots"
     if count <= needed + SPARE_RULES:
         return
-    if hashed:
+    if hashed or twice:
         usual = {*_PORTS, "dp_hash", "recirc_id"}
     many = [f"{n} of {key}" for key, n in _matched_values(judged).items() if n > 1 and key not in usual]
     what += f" at {uplinks} uplinks" if uplinks > 1 else ""
@@ -194,6 +195,8 @@ def _names(judged: Sequence[JudgedFlow]) -> set[str]:
 def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -> str:
     """Return which change to the spec would get these flows offloaded."""
     vip = examination.loaded.spec.vips[owner.vip]
+    if examination.has_two_passes(owner) and _names(bad) & {"ct", "recirc_id", "recirc"}:
+        return f"set pools.{vip.pool}.passes: 1, which needs no connection tracker, if its rules fit"
     if _names(bad) & {"dp_hash", "hash", "recirc_id", "recirc", "dp_hash_bits", "dp_hash_with_conntrack"}:
         return f"set pools.{vip.pool}.selection: source-port, which needs no hash"
     if any("another eSwitch" in reason.text for j in bad for reason in j.judgement.reasons):

@@ -10,9 +10,11 @@ from fractions import Fraction
 
 from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
+from dnsteer.modes import MODES
 from dnsteer.plan.pool_slots import used_weights, worst_of
 from dnsteer.spec import derived
 from dnsteer.spec.model.spec import Pool, Spec
+from dnsteer.tables.passes import passes_of, query_rules
 from dnsteer.tables.vip import ServiceRow
 
 MORE_SLOTS = Code("DNS033", Severity.NOTE, "More slots would bring shares nearer to the weights")
@@ -43,9 +45,12 @@ def slot_numbers(context: LintContext) -> Iterator[LintFinding]:
     pools = {members.number: members.pool for members in context.plan.members}
     services = Counter(pools[row.pool] for row in context.plan.rows.of(ServiceRow) if row.pool in pools)
     spec = context.spec
+    twice = {name for name, passes in passes_of(spec, MODES).items() if passes == 2}
+    kinds = {name: len(rules.kinds) for name, rules in query_rules(spec, MODES).items()}
     alike: dict[tuple[int, int], list[_Advice]] = defaultdict(list)
     for name, sets in used_weights(spec).items():
-        slots, rules = derived.slot_count(spec, spec.pools[name]), services[name] * len(spec.switch.uplinks)
+        slots, uplinks = derived.slot_count(spec, spec.pools[name]), len(spec.switch.uplinks)
+        rules = uplinks * (kinds[name] if name in twice else services[name])
         better = _better(spec, spec.pools[name], sets, rules)
         if better is not None:
             alike[slots, better].append(_Advice(name, rules, worst_of(sets, slots), worst_of(sets, better)))

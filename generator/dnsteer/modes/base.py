@@ -93,6 +93,13 @@ class Mode(ABC):
         """Whether packets to a VIP served by *pool* go through the extension."""
         return self.by_extension or pool.selection in (Selection.CLIENT, Selection.SPRAY)
 
+    def stand_in(self, pool: Pool, family: Family) -> str:
+        """Return the destination that queries have between two passes, for all VIPs; empty if theirs stays.
+
+        A mode that writes the destination needs one: what is written is matched, and would tell VIPs apart.
+        """
+        return ""
+
     def answers_pass(self, switch: Switch, backend: Backend) -> bool:
         """Whether the answers of *backend* come back through the switch."""
         return bool(self.answers_by) or backend.port in switch.ports

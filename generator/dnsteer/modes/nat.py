@@ -13,7 +13,7 @@ from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.health_checks import own_slots, service_name
 from dnsteer.spec.loaded import Conflict, Scope
 from dnsteer.spec.model.families import ANY, FAMILIES, Family, Reach
-from dnsteer.spec.model.spec import Backend, Forwarding, Protocol, Vip
+from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.workers import Worker, has_workers
 from dnsteer.tables.context import Context, PoolSlots
@@ -53,6 +53,10 @@ class Nat(Mode):
         ports = ctx.once(key, lambda: tuple(_target_ports(ctx, slots, reached)))
         rewrites = tuple(PortRewrite(protocol, port, port + backend.port_offset) for protocol, port in ports)
         yield forward_row(ctx, slots, index, self, reached, str(address), rewrites)
+
+    def stand_in(self, pool: Pool, family: Family) -> str:
+        """Return the address of the pool's first backend of the family."""
+        return str(derived.address_of(derived.members(pool, family)[0], family))
 
     def return_rows(self, ctx: Context, name: str, vip: Vip, address: Address) -> Iterator[NatReturnRow | FragmentRow]:
         """Yield rows that rewrite the source of answers, and of fragments of UDP answers, which carry no port."""

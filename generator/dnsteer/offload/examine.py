@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
+from dnsteer.modes import MODES
 from dnsteer.offload.capabilities import Profile
 from dnsteer.offload.datapath_flow import DatapathFlow, Unreadable, read_flow
 from dnsteer.offload.extension_part import WORST_FIRST, ExtensionPart, extension_parts, hops_of
@@ -30,6 +31,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection
 from dnsteer.switch.masks import mask_of_match
 from dnsteer.switch.megaflow_fields import Field
+from dnsteer.tables.passes import passes_of
 from dnsteer.tables.vip import ServiceRow
 
 IN_HARDWARE = ("yes", "unknown")
@@ -146,7 +148,11 @@ class Examination:
         ]
         own = [(flow, owner) for flow, owner in usual if owner not in self.extension_parts]
         hashed = [(flow, self.hash_values(owner)) for flow, owner in own if flow.get("dp_hash")]
-        direct = [(flow, self._slots[owner]) for flow, owner in own if not (flow.recirculated or self._hashed(owner))]
+        direct = [
+            (flow, self._slots[owner])
+            for flow, owner in own
+            if not self._hashed(owner) and flow.recirculated == self.has_two_passes(owner)
+        ]
         return flow_weights([*hashed, *direct])
 
     @cached_property
@@ -168,6 +174,14 @@ class Examination:
     def hash_values(self, owner: Owner) -> int:
         """Return how many values the hash of the owner's pool has, in the Open vSwitch release with most."""
         return dp_hash.hash_values_newer(self._slots[owner])
+
+    def has_two_passes(self, owner: Owner) -> bool:
+        """Whether the owner's queries find their slot in a second pass, which the hash does not select."""
+        return owner.direction == "query" and self._passes.get(self.loaded.spec.vips[owner.vip].pool) == 2
+
+    @cached_property
+    def _passes(self) -> Mapping[str, int]:
+        return passes_of(self.loaded.spec, MODES)
 
     def _hashed(self, owner: Owner) -> bool:
         return self.loaded.spec.pools[self.loaded.spec.vips[owner.vip].pool].selection is Selection.DP_HASH
@@ -196,6 +210,7 @@ class Examination:
             selection=self.loaded.spec.pools[vip.pool].selection.value,
             slots=self._slots[owner],
             rules=self.rule_count(found),
+            shared=self._rules((f, j) for f, j in flows if f.recirculated) if self.has_two_passes(owner) else 0,
             passes=2 if later or hops else 1,
             masks=_masks(flow for flow, _ in flows),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),

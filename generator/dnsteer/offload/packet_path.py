@@ -41,7 +41,8 @@ class Hop:
 class PacketPath:
     """The queries of one service of a VIP, or their answers, in one address family.
 
-    *rules* is the number of hardware rules, *masks* of distinct masks, *match_bytes* the bytes of the widest match, *depth*
+    *rules* is the number of hardware rules, *shared* of those that other services of the pool have too, in the second of two
+    passes, *masks* of distinct masks, *match_bytes* the bytes of the widest match, *depth*
     the number of hardware tables that a packet passes (each part of a split rule counts), *passes* the number of datapath
     passes, *rewrites* the most header fields that a flow rewrites. *certainty* is the weakest of the flows with this
     verdict. *hops* are the path's parts if it goes through the extension; all other numbers, and the verdict, are for the
@@ -65,3 +66,4 @@ class PacketPath:
     offloaded: Verdict
     certainty: Certainty = "unknown"
     hops: tuple[Hop, ...] = ()
+    shared: int = 0

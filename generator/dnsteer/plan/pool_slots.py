@@ -129,3 +129,22 @@ def describe_kept_slots(spec: Spec, applied: Sequence[Membership]) -> list[str]:
         f"to keep them anywhere, or to have others, name them (slots: {number})"
         for name, number in kept_slots(spec, applied).items()
     ]
+
+
+def describe_chosen_slots(spec: Spec, applied: Sequence[Membership]) -> list[str]:
+    """Return sentences about new pools of *spec* that get another number of slots than the usual, because many share them.
+
+    Each names the line by which another switch has the same, whatever other VIPs its spec has.
+    """
+    known, used = {m.pool for m in applied}, {vip.pool for vip in spec.vips.values()}
+    out = []
+    for name, pool in spec.pools.items():
+        number = derived.slot_count(spec, pool)
+        chosen = pool.slots is None and pool.selection is Selection.SOURCE_PORT and name in used - known
+        if chosen and number != derived.SOURCE_PORT_SLOTS:
+            shared = derived.services_of_pool(spec, pool)
+            out.append(
+                f"pool {name} gets {number} slots, not {derived.SOURCE_PORT_SLOTS}, since {shared} services share it: to "
+                f"have as many anywhere, and whatever VIPs there are, name them (slots: {number})"
+            )
+    return out

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dnsteer.modes import BY_PROGRAM
+from dnsteer.modes import BY_PROGRAM, MODES
 from dnsteer.modes.base import PROTOCOL_NUMBERS
 from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.mask_policy import MaskPolicy
@@ -18,7 +18,9 @@ from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
+from dnsteer.tables.passes import passes_of
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow
+from dnsteer.tables.selection import SelectionRow
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.vip import ServiceRow
 
@@ -33,9 +35,9 @@ class Sizes:
     *rules* counts them by direction and family: those of one direction and family have one mask, and so share a hardware
     table. It is what all queries and answers of clients can cause, where each network has one router. *services* is the
     number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
-    *tracked* is the number of backend addresses whose fragments go through the connection tracker, and *crossing* says by
-    which way packets come in by one uplink or port and leave by another; empty: by none. *plain* tells whether there is
-    plain DNS over UDP, whose clients take another source port for each query.
+    *recirculated* those of two passes, *tracked* is the number of backend addresses whose fragments go through the tracker
+    of connections, and *crossing* says by which way packets come in by one uplink or port and leave by another; empty: none.
+    *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query.
     """
 
     uplinks: int
@@ -43,6 +45,7 @@ class Sizes:
     slots: int
     rules: Mapping[tuple[str, Family], int]
     hashed: tuple[str, ...]
+    recirculated: tuple[str, ...]
     tracked: int
     crossing: str
     plain: bool
@@ -78,6 +81,7 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         max((derived.slot_count(spec, pool) for name, pool in spec.pools.items() if name in used), default=0),
         dict(rules),
         tuple(n for n, pool in spec.pools.items() if n in used and pool.selection is Selection.DP_HASH),
+        tuple(name for name, passes in passes_of(spec, MODES).items() if passes == 2),
         sum(row.family == "ipv4" for row in plan.rows.of(FragmentRow)),
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
@@ -85,14 +89,22 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
 
 
 def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:
-    """Count the flows of queries: one for each slot of a service, at each uplink."""
+    """Count the flows of queries: one for each slot of a service, or in two passes one for each of both, at each uplink."""
     found: Counter[tuple[str, Family]] = Counter()
+    with_ports = {row.pool for row in plan.rows.of(ForwardRow) if row.ports}
+    slots_of = {row.pool: 1 << row.slot_bits for row in plan.rows.of(SelectionRow)}
+    again: set[tuple[int, int, str, Family, int]] = set()
     hashes = {row.pool: len(row.backends) for row in plan.rows.of(GroupRow)}
     for service in plan.rows.of(ServiceRow):
         # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
         buckets = hashes.get(service.pool)
         slots = 1 + hash_values_newer(buckets) if buckets else 1 << service.slot_bits
         found["queries", service.family] += slots * uplinks
+        if service.two_passes:
+            port = (service.target_port or service.port) if service.pool in with_ports else 0
+            again.add((service.pool, service.mode, service.protocol, service.family, port))
+    for pool, _, _, family, _ in again:
+        found["queries in their second pass", family] += slots_of[pool] * uplinks
     return found
 
 

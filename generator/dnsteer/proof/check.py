@@ -29,7 +29,8 @@ from dnsteer.tables.slot import GroupRow
 
 _ATTEMPTS = 3
 _PORTION = 10_000
-"""Packets after which the megaflows are counted and deleted."""
+"""Packets after which the megaflows are counted; they are deleted, and what else is to be sent is sent, once both are half
+as many."""
 _CHUNK = 2000
 """Packets that are sent before the captures are read."""
 _EXPECTED_WARNINGS = ("Unable to NAT due to tuple space", "dummy")
@@ -115,17 +116,25 @@ def _send_all(
     """Send all vectors, and count the megaflows, masks and recirculations that queries and answers cause."""
     megaflows: set[tuple[int, str]] = set()
     masks: set[Mask] = set()
-    for number, portion in enumerate(_portions(vector_batches)):
-        counted, others = _by_kind(portion)
+    number, others = 0, list[Vector]()
+    for portion in _portions(vector_batches):
+        counted, more = _by_kind(portion)
+        others += more
         before = harness.counters().recirculations
         send(counted)
-        for flow in harness.megaflows():
-            # A megaflow after recirculation matches a recirculation ID, which another portion may reuse for something else.
+        found = harness.megaflows()
+        for flow in found:
+            # A megaflow after recirculation matches a recirculation ID, which may be reused for something else once its
+            # megaflows are deleted. Until then all VIPs of a pool of two passes share those of the second.
             megaflows.add((number if flow.recirculated else -1, flow.key))
             masks.add(flow.mask)
         report.recirculations += harness.counters().recirculations - before
-        send(others)
-        harness.forget_megaflows()
+        if len(found) + len(others) >= _PORTION // 2:
+            send(others)
+            harness.forget_megaflows()
+            number, others = number + 1, []
+    send(others)
+    harness.forget_megaflows()
     report.megaflows, report.masks = len(megaflows), len(masks)
 
 

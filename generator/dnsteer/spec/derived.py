@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_network
@@ -49,6 +51,15 @@ SOURCE_PORT_SLOTS = 256
 """Slots of a pool that names none, unless the switch's hash selects. A constant: a number that followed the members would
 change with them, and then most slots move. A change moves 3 % more slots than it must; with 1024 slots it is 2 %, for four
 times the hardware rules (docs/slots.md)."""
+
+FEWER_SLOTS = ((128, 64), (64, 128))
+"""Slots of a pool that names none, and the number of services that share it above which it has so many. With 64 services
+256 slots make 16,384 rules, and with 64 slots a change moves 5 % more slots than it must (docs/slots.md)."""
+SLOTS_OF_BACKEND = 4
+"""Slots that each backend has at least where fewer than SOURCE_PORT_SLOTS are chosen."""
+RULES = 100_000
+"""The budget of hardware rules where the spec names none: half of Open vSwitch's flow-limit. The cards of which it is
+published how many entries they have hold 4,000,000 (ovs/hardware), so that their limit is never the lower one."""
 
 PROBE_PORTS = 16
 """Source ports of the probes of one backend."""
@@ -165,7 +176,38 @@ def slot_count(spec: Spec, pool: Pool) -> int:
         return pool.slots
     if pool.selection is Selection.DP_HASH:
         return FLAVOR_LIMITS[spec.switch.flavor].max_dp_hash_slots
-    return SOURCE_PORT_SLOTS
+    if pool.selection is not Selection.SOURCE_PORT or pool.passes == 2:
+        return SOURCE_PORT_SLOTS
+    services = services_of_pool(spec, pool)
+    slots = next((few for few, above in reversed(FEWER_SLOTS) if services > above), SOURCE_PORT_SLOTS)
+    least = 1 << (SLOTS_OF_BACKEND * len(pool.backends) - 1).bit_length()
+    return min(SOURCE_PORT_SLOTS, max(slots, least))
+
+
+@dataclass(frozen=True)
+class _SharedPools:
+    """How many services share the pools of a spec that has these *vips* and *pools*, by the identity of the pool."""
+
+    vips: Mapping[str, Vip]
+    pools: Mapping[str, Pool]
+    services: Mapping[int, int]
+
+
+_last = _SharedPools({}, {}, {})
+"""What was counted last: each of many VIPs asks for the number of slots of its pool."""
+
+
+def services_of_pool(spec: Spec, pool: Pool) -> int:
+    """How many services, addresses times protocols and ports, share a pool of the spec. KeyError: it is not of the spec."""
+    global _last
+    shared = _last
+    if shared.vips is not spec.vips or shared.pools is not spec.pools:
+        numbers = Counter[str]()
+        for vip in spec.vips.values():
+            numbers[vip.pool] += len(vip.addresses) * len(endpoints(vip))
+        shared = _SharedPools(spec.vips, spec.pools, {id(each): numbers[name] for name, each in spec.pools.items()})
+        _last = shared
+    return shared.services[id(pool)]
 
 
 def most_slots(spec: Spec, pool: Pool) -> int:

@@ -56,8 +56,19 @@ _IGNORED_KEYS: dict[str, Any] = {"lint": True, "switch": {"hardware", "link_gbps
 """Keys that change no flow."""
 _AGENT_KEYS = ("serves", "health", "panic", "keep_at_least", "slow_start", "hold_max", "backup", "balance")
 """Keys of a pool for the agent; where they are left out, the digest is what it was before there were any."""
-_LATER_SWITCH_KEYS = ("routed", "probe", "repair", "console", "gratuitous", "announce", "datapath_type", "pair")
+_LATER_SWITCH_KEYS = (
+    "routed",
+    "probe",
+    "repair",
+    "console",
+    "gratuitous",
+    "announce",
+    "datapath_type",
+    "pair",
+    "rules",
+)
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
+_LATER_POOL_KEYS = ("passes",)
 _AGENT_VIP_KEYS = ("announce",)
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
@@ -93,7 +104,7 @@ def _defaults_of(part: Part, keys: Iterable[str]) -> set[str]:
 
 def _ignored_pool_keys(pool: Pool) -> dict[str, Any]:
     """What of a pool does not count: keys for the agent that have their defaults, and workers, which are backends here."""
-    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, _AGENT_KEYS), True)
+    about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, (*_AGENT_KEYS, *_LATER_POOL_KEYS)), True)
     about["backends"] = {"__all__": {"workers"}}  # so the digest is what it was before the key was there
     if pool.health and all(check.per == "backend" for check in pool.health):
         about["health"] = {"__all__": {"per"}}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 from dnsteer.deploy.maintenance_text import concerning, why_not_base
+from dnsteer.modes import MODES
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.dns_frames import answer_frame, query_frame
 from dnsteer.proof.reference import wire
@@ -28,6 +29,7 @@ from dnsteer.switch.trace import UNCHANGED, Trace, TracedFlow, read_trace
 from dnsteer.switch.unixctl import Appctl
 from dnsteer.tables.cookies import GROUP_BASE, OBJECT_BITS, Category, cookie
 from dnsteer.tables.order import PIPELINE, TABLES
+from dnsteer.tables.passes import with_chosen
 from dnsteer.tables.table import Register
 
 _TABLES = {table.number: table for table in TABLES}
@@ -42,6 +44,7 @@ _BACKEND = cookie(Category.BACKEND, 0) >> OBJECT_BITS
 _SET = re.compile(r"set_field:(\S+?)->(\w+)\Z")
 _MOVE = re.compile(r"move:(\w+)\[([\d.]*)\]->NXM_NX_(X*REG)(\d+)\[[\d.]*\]\Z")
 _NOW = re.compile(r"-> \S+ is now (\S+)\Z")
+_TRACKED = re.compile(r"ct\((?:\S*,)?table=(\w+)[,)]")
 _GOTO = re.compile(r"goto_table:(\w+)\Z")
 _TABLE_NAMES = {str(table.number): table.name for table in TABLES}
 _FIELDS = {
@@ -171,7 +174,7 @@ class PathTracer:
         loaded = self._loaded
         # Of this address alone: the reference makes the slots of each service, and there may be thousands.
         vips = {name: vip for name, vip in loaded.spec.vips.items() if query.vip in vip.addresses}
-        reference = Reference(loaded.spec.model_copy(update={"vips": vips}), self._overlay)
+        reference = Reference(with_chosen(loaded.spec, MODES).model_copy(update={"vips": vips}), self._overlay)
         data = query_frame(loaded, query.client, query.sport, query.vip, query.port, query.protocol)
         expected = reference.expect(query.uplink, data)
         key = query.vip.packed, _NUMBERS[query.protocol], query.port
@@ -365,6 +368,9 @@ def trace_in_words(table: int, actions: Iterable[str]) -> list[str]:
 
 
 def _words(table: int, lines: list[str]) -> Iterator[str]:
+    tracked = next((m for line in lines if (m := _TRACKED.match(line)) is not None), None)
+    if tracked is not None:  # what the trace says after it is of the packet that stays behind, which ends there
+        lines = lines[: lines.index(tracked.string)]
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if (m := _SET.match(line)) is not None:
             yield f"sets {_name(table, m[2])} to {_value(table, m[2], m[1])}"
@@ -387,6 +393,8 @@ def _words(table: int, lines: list[str]) -> Iterator[str]:
             yield "drops the packet"
         elif line != _NO_BUCKET and not _NOW.match(line):
             yield line
+    if tracked is not None:
+        yield f"goes on to table {_TABLE_NAMES.get(tracked[1], tracked[1])} in a second pass, by the connection tracker"
 
 
 def _name(table: int, field: str) -> str:

@@ -16,7 +16,18 @@ from dnsteer.tables.cookies import FENCE
 from dnsteer.tables.order import PIPELINE
 
 _NUMBERS = frozenset(table.number for table in PIPELINE.tables.values())
+_SELECTION = PIPELINE.tables["selection"].number
 _WAY_BACK = frozenset(table.number for table in PIPELINE.passed_by("answers", "fragments"))
+_BEHIND = _WAY_BACK | {_SELECTION}
+"""Tables that packets in flight may still need: answers, and queries between two passes."""
+_OF_SECOND_PASS = frozenset(table.number for table in PIPELINE.passed_by("second_pass"))
+_POOL = re.compile(rf"\b{PIPELINE.registers['pool'].field}=(\w+)")
+
+
+def _pool_of(flow: Flow) -> str:
+    """The number of the pool that a flow matches, as it is printed; empty if it matches none."""
+    found = _POOL.search(flow.match)
+    return found[1] if found is not None else ""
 
 
 @dataclass(frozen=True)
@@ -45,15 +56,22 @@ class TableChanges:
         """Split into what can be done at once, and what must wait for answers in flight.
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
+        Where a pool of two passes goes, or goes over to one, datapath flows of its first pass last until they are looked at
+        again: so what its second pass needs stays too.
         Tables that are renumbered leave their flows behind: nothing leads there, but the connection tracker may still give
         packets back to such a number. Where another table has the number now, they would take its packets.
         """
-        later = tuple(f for f in self.remove if self._waits(f))
-        rest = replace(self, remove=tuple(f for f in self.remove if not self._waits(f)))
+        pools = {_pool_of(f) for f in self.remove if f.table == _SELECTION} - {""}
+        later = tuple(f for f in self.remove if self._waits(f, pools))
+        rest = replace(self, remove=tuple(f for f in self.remove if not self._waits(f, pools)))
         return rest, TableChanges((), (), later, (), (), (), renumbered=self.renumbered)
 
-    def _waits(self, flow: Flow) -> bool:
-        return flow.table not in _NUMBERS or (flow.table in _WAY_BACK and not self.renumbered)
+    def _waits(self, flow: Flow, pools: Collection[str]) -> bool:
+        """Whether a flow waits; *pools* are the numbers of those whose second pass ends."""
+        if flow.table not in _NUMBERS:
+            return True
+        needed = flow.table in _BEHIND or (flow.table in _OF_SECOND_PASS and _pool_of(flow) in pools)
+        return needed and not self.renumbered
 
     def bundle(self) -> list[str]:
         """Return the bundle's lines. Groups are added before flows that use them, and removed after.

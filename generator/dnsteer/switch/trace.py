@@ -15,6 +15,9 @@ _FLOW = re.compile(r"^\s*(\d+)\. (.*)$")
 _PRIORITY = re.compile(r"(?:, )?priority (\d+)")
 _COOKIE = re.compile(r", cookie (0x[0-9a-f]+)")
 _BRIDGE = re.compile(r'bridge\("(.*)"\)\Z')
+_FURTHER_PASS = "recirc("
+_BEHIND_TRACKER = " - resume conntrack "
+"""How the heads of further passes begin, and what those have that the trace goes on with: not those behind a hash."""
 _END = ("Final flow: ", "Megaflow: ", "Datapath actions: ")
 ANY = "(any)"
 """The match of a flow that matches every packet."""
@@ -37,7 +40,7 @@ class TracedFlow:
 
 @dataclass(frozen=True)
 class Trace:
-    """A packet's path in one bridge; the first pass of one that recirculates.
+    """A packet's path in one bridge, also behind the connection tracker; of one that is hashed the first pass.
 
     *final* are its fields, UNCHANGED where no flow changed it; *datapath* its actions. *onward* are the bridges that
     it goes on to by patch ports; *datapath* has their actions too.
@@ -64,23 +67,46 @@ def read_trace(text: str) -> Trace:
 
     Tables that only pass the packet on, since they have no window of its family's addresses, are left out.
     """
+    flows: list[TracedFlow] = []
+    onward: list[str] = []
+    final = datapath = ""
+    for lines in _traced_passes(text):
+        found, ends = _read_pass(lines, onward)
+        flows += found
+        changed = ends.get("Final flow: ", "")
+        final = final if final and changed == UNCHANGED else changed
+        datapath = ends.get("Datapath actions: ", "")
+    return Trace(tuple(flows), final, datapath, tuple(dict.fromkeys(onward)))
+
+
+def _traced_passes(text: str) -> list[list[str]]:
+    """The lines of the first pass, and of each that the trace goes on with."""
+    passes: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if not line.startswith(_FURTHER_PASS):
+            passes[-1].append(line)
+        elif _BEHIND_TRACKER in line:
+            passes.append([])
+        else:
+            break
+    return passes
+
+
+def _read_pass(lines: Iterable[str], onward: list[str]) -> tuple[list[TracedFlow], dict[str, str]]:
+    """Read the flows of a pass, and what it says at its end by the words before it."""
     flows: list[tuple[re.Match[str], list[str]]] = []
     ends: dict[str, str] = {}
-    onward: list[str] = []
-    for line in _of_first_bridge(text.splitlines(), onward):
+    for line in _of_first_bridge(lines, onward):
         end = next((word for word in _END if line.startswith(word)), None)
         if end is not None:
             ends.setdefault(end, line.removeprefix(end).strip())
         elif ends:
-            continue  # of a further pass
+            continue
         elif m := _FLOW.match(line):
             flows.append((m, []))
         elif flows and line.strip():
             flows[-1][1].append(line.strip())
-    final, datapath = ends.get("Final flow: ", ""), ends.get("Datapath actions: ", "")
-    return Trace(
-        tuple(flow for flow in map(_flow, flows) if not _passes(flow)), final, datapath, tuple(dict.fromkeys(onward))
-    )
+    return [flow for flow in map(_flow, flows) if not _passes(flow)], ends
 
 
 def _of_first_bridge(lines: Iterable[str], onward: list[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
+from dnsteer.tables.passes import passes_of
 from dnsteer.tables.rows import Rows
 
 T = TypeVar("T")
@@ -35,6 +36,9 @@ class ForwardingMode(Protocol):
 
     def uses_extension(self, pool: Pool) -> bool:
         """Whether packets to a VIP served by *pool* go through the extension."""
+
+    def stand_in(self, pool: Pool, family: Family) -> str:
+        """Return the destination that queries have between two passes, for all VIPs; empty if theirs stays."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,11 @@ class Context:
             own = service if service in own_slots(self.spec, name) else ""
             self._numbers[asked] = self.pool_numbers[slots_key(name, self.spec.pools[name], reached, own)]
         return self._numbers[asked]
+
+    @cached_property
+    def passes(self) -> Mapping[str, int]:
+        """How often queries of each pool pass the datapath, for pools that VIPs use without the extension."""
+        return passes_of(self.spec, self.modes)
 
     @cached_property
     def addresses(self) -> dict[str, list[str]]:

@@ -18,7 +18,9 @@ from dnsteer.tables import (
     neighbor,
     port,
     protect,
+    recirculate,
     return_,
+    selection,
     slot,
     state,
     vip,
@@ -29,7 +31,7 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES),
-    (vip.TABLE,),
+    (vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),

@@ -40,9 +40,12 @@ FIELDS: dict[str, tuple[str, int]] = {
 SCRATCH = "NXM_NX_XXREG3"
 """The four scratch registers as one of 128 bits: copying a field there unwildcards it."""
 
-Traffic = Literal["neighbors", "echo", "queries", "to_extension", "from_extension", "answers", "fragments"]
-"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend and
-to the extension; packets that the extension returns; answers; fragments of answers, after the connection tracker."""
+Traffic = Literal[
+    "neighbors", "echo", "queries", "second_pass", "to_extension", "from_extension", "answers", "fragments"
+]
+"""The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend, in
+the second pass of those that have two, and to the extension; packets that the extension returns; answers; fragments of
+answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]
 """What other modules look for in a table: the addresses that the switch answers for; the services of VIPs; the slots of

@@ -21,7 +21,7 @@ TRANSPORT = {"udp": 1, "tcp": 2}
 class ServiceRow(NamedTuple):
     """A service of a VIP address; a tuple for speed, like Subject. *target_port* is 0 if the port stays.
 
-    *slot_bits* is 0 if a group selects the slot, or the extension does (*extended*).
+    *slot_bits* is 0 if a group selects the slot, the extension does (*extended*), or the second of *two_passes*.
     """
 
     subject: Subject
@@ -34,6 +34,7 @@ class ServiceRow(NamedTuple):
     mode: int
     slot_bits: int
     extended: bool = False
+    two_passes: bool = False
 
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
@@ -44,7 +45,8 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.uses_extension(pool)
-        bits = 0 if extended else _slot_bits(ctx.spec, pool)
+        twice = not extended and ctx.passes[vip.pool] == 2
+        bits = 0 if extended or twice else slot_bits(ctx.spec, pool)
         endpoints = [
             (e, e.protocol.value, ("vips", name, "services", e.index), service_name(e.protocol.value, e.port))
             for e in derived.endpoints(vip)
@@ -61,10 +63,13 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     path,
                 )
                 target = e.target_port if e.target_port != e.port else 0
-                yield ServiceRow(subject, text, family, protocol, e.port, target, number, mode.number, bits, extended)
+                yield ServiceRow(
+                    subject, text, family, protocol, e.port, target, number, mode.number, bits, extended, twice
+                )
 
 
-def _slot_bits(spec: Spec, pool: Pool) -> int:
+def slot_bits(spec: Spec, pool: Pool) -> int:
+    """Return the number of bits of the source port that select a slot of *pool*; 0 if the switch's hash does."""
     from dnsteer.spec import derived
     from dnsteer.spec.model.spec import Selection
 
@@ -76,7 +81,7 @@ def _slot_bits(spec: Spec, pool: Pool) -> int:
 TABLE = Table(
     name="vip",
     matches="destination address, protocol and port",
-    does="sets pool, forwarding mode and, with selection source-port, the slot; sends services of the extension to it",
+    does="sets pool, forwarding mode and, in one pass by the source port, the slot; sends services of the extension to it",
     traffic=("queries",),
     holds="services",
     drops="no such service",

@@ -197,7 +197,8 @@ class Traversal:
             self._end(state, mask_set)
         if isinstance(action, Conntrack):
             kept = {n: b for n, b in known.items() if not (action.rewrites and n in REWRITTEN)}
-            for fragment in FRAGMENTS:
+            # The tracker puts fragments together, and makes others of the result; what is none stays none.
+            for fragment in FRAGMENTS if kind.fragment else (0,):
                 parts = {**kept, "nw_frag": FieldBits(fragment, 3)}
                 recirculated_by = PacketKind(kind.ethertype, kind.protocol, fragment)
                 self._enqueue(self._state(recirculated_by, action.table, parts, EMPTY, "the connection tracker"))

@@ -67,11 +67,18 @@ class PoolOutage(Outage, Protocol):
         """The service."""
 
 
-def number_of_slots(switch: Switch, pool: Pool) -> int:
-    """The number of slots of a pool: the spec's, or by default 256, or 16 for `dp-hash` with ovs-doca."""
+def number_of_slots(switch: Switch, pool: Pool, sharing: int) -> int:
+    """The number of slots of a pool that *sharing* services have: the spec's, or that of section "How many slots" there."""
     if pool.slots is not None:
         return pool.slots
-    return 16 if pool.selection is Selection.DP_HASH and switch.flavor is Flavor.OVS_DOCA else 256
+    if pool.selection is Selection.DP_HASH and switch.flavor is Flavor.OVS_DOCA:
+        return 16
+    number = 256
+    if pool.selection is Selection.SOURCE_PORT and pool.passes != 2:
+        number = 256 if sharing <= 64 else 128 if sharing <= 128 else 64
+        while number < min(256, 4 * len(pool.backends)):
+            number *= 2
+    return number
 
 
 @lru_cache(maxsize=1024)

@@ -116,7 +116,8 @@ def _slots(
     here = {target.name: target for target in reached}
     weights = {backend.name: backend.weight for backend in pool.backends if backend.name in here}
     changes = [outage for outage in outages if outage.backend in here]
-    slots = number_of_slots(spec.switch, pool)
+    sharing = sum(len(v.addresses) * len(service_ports(v)) for v in spec.vips.values() if spec.pools[v.pool] is pool)
+    slots = number_of_slots(spec.switch, pool, sharing)
     base = reference_table(tuple(weights.items()), slots) if any(weights.values()) else ()
     down = [backend.name for backend in pool.backends if backend.name in here and backend.state is State.DOWN]
     if pool.on_all_down == "drop" and no_backend_in_service(weights, down, changes):

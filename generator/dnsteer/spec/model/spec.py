@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
@@ -147,10 +147,16 @@ MIN_SLOTS, MAX_SLOTS = 2, 4096
 """Bounds of a pool's number of slots. 4096 slots need 12 of the 15 usable source-port bits."""
 
 
-def _slots(value: Any) -> int:
+AUTO = "auto"
+"""What a key says that is left to dnsteer, as if it were left out."""
+
+
+def _slots(value: Any) -> int | None:
+    if value is None:
+        return None
     ok = isinstance(value, int) and not isinstance(value, bool) and MIN_SLOTS <= value <= MAX_SLOTS
     if not ok or value & (value - 1):
-        expected = f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}"
+        expected = f"a power of two from {MIN_SLOTS} to {MAX_SLOTS}, or {AUTO}"
         hint = number_hint(value)
         if ok:
             hint = f"slots are addressed by whole bits: {1 << value.bit_length() - 1} or {1 << value.bit_length()}"
@@ -159,12 +165,34 @@ def _slots(value: Any) -> int:
 
 
 Slots = Annotated[
-    int,
+    int | None,
     BeforeValidator(_slots),
     WithJsonSchema(
-        {"type": "integer", "enum": [1 << n for n in range(MIN_SLOTS.bit_length() - 1, MAX_SLOTS.bit_length())]}
+        {
+            "anyOf": [
+                {
+                    "type": "integer",
+                    "enum": [1 << n for n in range(MIN_SLOTS.bit_length() - 1, MAX_SLOTS.bit_length())],
+                },
+                {"type": "string", "enum": [AUTO]},
+            ]
+        }
     ),
 ]
+
+
+def _passes(value: Any) -> int | str:
+    if value == AUTO or (isinstance(value, int) and not isinstance(value, bool) and value in (1, 2)):
+        return cast("int | str", value)
+    raise wrong_value(f"1, 2 or {AUTO}", number_hint(value))
+
+
+Passes = Annotated[
+    Literal[1, 2, "auto"],
+    BeforeValidator(_passes),
+    WithJsonSchema({"anyOf": [{"type": "integer", "enum": [1, 2]}, {"type": "string", "enum": [AUTO]}]}),
+]
+MAX_RULES = 100_000_000
 
 SHORTHANDS: dict[str, tuple[tuple[Protocol, int], ...]] = {
     "dns": ((Protocol.UDP, 53), (Protocol.TCP, 53)),
@@ -315,6 +343,12 @@ class Switch(Part):
     console: Console | None = Field(
         default=None, description="What the web console of `dnsteer agent` may do. Left out: it only reads."
     )
+    rules: Annotated[int, whole(1, MAX_RULES), bounds(1, MAX_RULES)] | None = Field(
+        default=None,
+        examples=[50_000],
+        description="Hardware rules for queries above which pools with `passes: auto` go to two passes. Left out: 100,000, "
+        "half of Open vSwitch's own limit of datapath flows; both cards with published figures hold more.",
+    )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 
@@ -362,10 +396,21 @@ class Pool(Part):
         "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
     )
     hash_fields: HashFields | None = Field(default=None, description="What `client` hashes. Left out: `[src_ip]`.")
-    slots: Slots | None = Field(
+    slots: Slots = Field(
         default=None,
-        description="Number of slots, a power of two; each service takes that many hardware rules. Left out: 256 "
-        "(16 for `dp-hash` with ovs-doca). Changing the number moves many clients.",
+        description="Number of slots, a power of two; each service takes that many hardware rules, unless `passes` is 2. "
+        "Left out, or `auto`: 256; 128 if more than 64 services (addresses of VIPs times their protocols and ports) share "
+        "the pool, 64 if more than 128 do, but 256 with `passes: 2` and at least 4 for each backend, up to 256 (16 for "
+        "`dp-hash` with ovs-doca). Changing the number moves many clients.",
+    )
+    passes: Passes = Field(
+        default="auto",
+        description="How often a query passes the datapath, with selection `source-port`. `1`: a hardware rule for each "
+        "slot of each service. `2`: first a rule for each service, then one for each slot of the pool, so that VIPs and "
+        "slots add up and do not multiply; the switch's connection tracker recirculates, and whether hardware takes that is "
+        "not known from public sources. `auto`: 1, unless all pools together need more than `switch.rules`: then 2 for "
+        "those with most rules, until it is enough. `auto` is always 1 with flavor ovs-dpdk, which forwards the second pass "
+        "by the CPU.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",
@@ -412,6 +457,14 @@ class Pool(Part):
         description="By what `dnsteer agent` balances the load of the backends while the pool runs. Left out: each has the "
         "slots of its weight, whatever their clients ask.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_auto(cls, written: Any) -> Any:
+        """Take `slots: auto` as if the key were left out."""
+        if isinstance(written, dict) and written.get("slots") == AUTO:
+            return {key: value for key, value in written.items() if key != "slots"}
+        return written
 
 
 class Vip(Part):
