@@ -165,6 +165,13 @@ def test_good_traffic_is_a_megaflow_for_each_slot_and_service() -> None:
     assert routed.total - routed.beyond == 4 * 64, "each slot by UDP and TCP over IPv4 and IPv6"
 
 
+def test_a_first_pass_of_queries_is_good_traffic() -> None:
+    """40 VIPs of one pool by two passes: one megaflow each by UDP and TCP over IPv4 and IPv6, then the slots."""
+    loaded = load_spec(next(file for file in EXAMPLES if file.stem == "many-vips"))
+    routed = bounds(loaded)[0]
+    assert routed.total - routed.beyond == 4 * 40 + 4 * 256
+
+
 def test_large_numbers_are_shown_as_powers_of_two() -> None:
     assert show_count(60_000) == "60,000"
     assert show_count(1 << 40) == "2^40"

@@ -63,6 +63,8 @@ _AS_SENT = ValueSources()
 _TRACKED = ("ct_state", "ct_zone", "ct_mark", "ct_label")
 _GOOD = frozenset(PIPELINE.tables[name].number for name in ("egress", "extension"))
 """Tables that send queries and answers on."""
+_QUERIES = frozenset(PIPELINE.tables[name].number for name in ("recirculate", "slot"))
+"""Tables that recirculate queries, and nothing else."""
 _PROTOCOLS = {UDP: "UDP", TCP: "TCP", ICMP: "ICMP", ICMPV6: "ICMPv6", OTHER: "other protocols"}
 
 
@@ -363,7 +365,7 @@ class _Count:
         if isinstance(action, GotoTable):
             self._enqueue(state._replace(table=action.table, mask_sets=frozenset(mask_sets)), batch)
             return
-        self._end(state, mask_sets, batch, served=self._sends_on(action))
+        self._end(state, mask_sets, batch, served=state.table in _QUERIES)
         if state.recirculations == _DEEPEST:
             raise fields.UnknownError(f"table {state.table} recirculates packets more than {_DEEPEST} times")
         by = "the connection tracker" if isinstance(action, Conntrack) else "the datapath's hash"
@@ -403,10 +405,6 @@ class _Count:
             left = {each._replace(allowed=each.allowed | {allowed}): count for each, count in batch.items()}
             again = state._replace(arrived=now, now=now)
             self._apply(again, parse_actions(bucket), dict(state.known), {hashed}, left)
-
-    def _sends_on(self, action: Conntrack | SelectBucket) -> bool:
-        """Whether what a flow recirculates is good traffic: that of a service whose backend the hash selects."""
-        return isinstance(action, SelectBucket)
 
     def _end(self, state: _State, mask_sets: Iterable[MaskSet], batch: _Batch, *, served: bool) -> None:
         table = _NAMES.get(state.table, str(state.table))
