@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dnsteer.lint.masks.classifier import Lookups
@@ -19,7 +19,8 @@ from dnsteer.switch.masks import WIDTHS, Mask
 from dnsteer.tables.ingress import ProbeRow
 from dnsteer.tables.order import TABLES
 
-_BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
+BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
+"""A bucket of a rendered group, with its actions."""
 _COUNTED = 100_000
 """Above this many masks duplicates are not removed: the bound is then the sum of the sets' sizes."""
 
@@ -77,15 +78,19 @@ def _shown(mask_set: MaskSet) -> MaskSet:
 
 def mask_bound(plan: Plan) -> MaskBound:
     """Return the mask bound of a plan. Raises UnknownError for flows that the classifier model does not cover."""
-    own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}  # nobody but the agent sends there
-    flows = (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
-    return bound_of(flows, groups_of(plan))
+    return bound_of(foreign_flows(plan), groups_of(plan))
+
+
+def foreign_flows(plan: Plan) -> Iterator[Flow]:
+    """Yield the flows but for those of the port for probes: nobody but the agent sends there."""
+    own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}
+    return (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
 
 
 def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
     """Return the mask bound of flows and groups in ovs-ofctl's syntax. Raises UnknownError as mask_bound does."""
     tables = Lookups(flows)
-    buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
+    buckets = {g.number: BUCKET.findall(g.text) for g in groups}
     # Releases differ in the number of hash values per group, and so in which groups share a mask: use the larger bound.
     sizes = set(map(len, buckets.values()))
     slot_counts = {tuple(map(slots, sizes)): slots for slots in (hash_values_newer, hash_values)}
