@@ -12,7 +12,7 @@ from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.lint.masks.megaflows import MegaflowBound, MegaflowKind, show_count
 from dnsteer.spec.errors import Path
 
-MEGAFLOW_BUDGET = Code("DNS035", Severity.NOTE, "Traffic from behind routers can make more megaflows than the budget")
+MEGAFLOW_BUDGET = Code("DNS035", Severity.WARNING, "Traffic from behind routers can make more megaflows than the budget")
 ON_THE_NETWORK = Code("DNS036", Severity.NOTE, "Who is on the network itself can make many megaflows")
 
 _BUDGET: Path = ("lint", "megaflows")

@@ -174,7 +174,7 @@ def parse_actions(text: str) -> tuple[FlowAction, ...]:
 
 
 def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
-    if name in ("drop", "meter"):  # a meter looks at no field
+    if name == "drop":
         return
     if name == "set_field":
         yield _set_field(value, text)

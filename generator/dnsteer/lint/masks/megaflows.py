@@ -52,6 +52,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Flow, Group, groups_of
 from dnsteer.slots.dp_hash import hash_values, hash_values_newer
 from dnsteer.switch.masks import Mask
+from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.order import PIPELINE, TABLES
 
 _MOST_MASKS = 4096
@@ -113,9 +114,14 @@ def show_count(count: int) -> str:
     return f"{count:,}" if count <= _EXACT else f"2^{(count - 1).bit_length()}"
 
 
+IDLE_SECONDS = 10
+"""How long a megaflow stays that nothing uses: Open vSwitch's `other_config:max-idle` as it is when nobody sets it."""
+
+
 def megaflow_bounds(plan: Plan, attackers: Iterable[Attacker]) -> list[MegaflowBound]:
     """Return the bound of a plan for each attacker. Raises UnknownError for flows that the model does not cover."""
-    return bounds_of(foreign_flows(plan), groups_of(plan), attackers)
+    passed = {meter.number: IDLE_SECONDS * meter.rate + meter.burst for meter in plan.rows.of(MeterRow)}
+    return bounds_of(foreign_flows(plan), groups_of(plan), attackers, passed)
 
 
 def bounds_of(
