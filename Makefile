@@ -9,7 +9,7 @@ DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 RIG ?= --junk all
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers bench-rig ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers bench-rig ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -100,6 +100,9 @@ bench-megaflows: setup ## megaflows, masks and passes with 5,000 clients (JSON)
 
 bench-masks: setup ## masks that traffic can make of the examples, and that attacks of a minute make (JSON)
 	$(BIN)/python -m bench.masks
+
+bench-bounds: setup ## megaflows that kinds of junk make of the examples, beside the most computed for each (JSON)
+	$(BIN)/python -m bench.bounds
 
 bench-passes: setup ## datapath flows of 1,000 VIPs of one pool in one pass and in two, made and computed (JSON)
 	$(BIN)/python -m bench.passes

@@ -126,7 +126,7 @@ def attack_tables(
     sent = counted = since = 0
     end = time.monotonic() + seconds
     while time.monotonic() < end and (packets is None or sent < packets):
-        count = _send(harness, {port: [source.frame().hex() for _ in range(_BATCH)] for port in ports})
+        count = inject(harness, {port: [source.frame().hex() for _ in range(_BATCH)] for port in ports})
         sent, since = sent + count, since + count
         if since >= _ROUND:
             counted += observed.add(switch.dump("dpctl/dump-flows", "-m").splitlines())
@@ -146,7 +146,7 @@ def _add_prefix_trees(harness: Harness, tables: Iterable[int]) -> None:
     harness.switch.vsctl(*args[1:])
 
 
-def _send(harness: Harness, frames: Mapping[str, list[str]]) -> int:
+def inject(harness: Harness, frames: Mapping[str, list[str]]) -> int:
     """Inject one batch of frames per port and return their number once the switch has processed them.
 
     Raises SwitchError if that takes longer than _STUCK seconds.

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from dnsteer.lint.finding import Code, LintFinding
+from dnsteer.lint.masks.attackers import network_attacker, routed_attacker
 from dnsteer.lint.masks.bound import MaskBound, mask_bound
+from dnsteer.lint.masks.megaflows import MegaflowBound, megaflow_bounds
 from dnsteer.offload.capabilities import Limit, LimitName, Profile
 from dnsteer.offload.examine import Examination, JudgedFlow
 from dnsteer.offload.judge import Reason, without_value
@@ -51,18 +53,24 @@ _SHOWN_FLOWS = 3
 
 @dataclass(frozen=True)
 class LintContext:
-    """An examined spec. *flows* and *rules* are the numbers of datapath flows and hardware rules for all test traffic."""
+    """An examined spec. *flows* and *rules* are the numbers of datapath flows and hardware rules for all test traffic.
+
+    *megaflows* has the most that somebody behind a router, and somebody on the network itself, can make.
+    """
 
     examination: Examination
     bound: MaskBound
     flows: int
     rules: int
+    megaflows: tuple[MegaflowBound, MegaflowBound]
 
     @classmethod
     def of(cls, examination: Examination) -> LintContext:
-        """Compute the totals and the mask bound of an examination."""
+        """Compute the totals and the bounds of an examination."""
         flows, rules = examination.flow_count(examination.judged), examination.rule_count(examination.judged)
-        return cls(examination, mask_bound(examination.plan), flows, rules)
+        spec = examination.loaded.spec
+        routed, local = megaflow_bounds(examination.plan, (routed_attacker(spec), network_attacker(spec)))
+        return cls(examination, mask_bound(examination.plan), flows, rules, (routed, local))
 
     @property
     def loaded(self) -> Loaded:

@@ -16,7 +16,9 @@ from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
-from dnsteer.lint.other_traffic import other_traffic, port_scans, software_flavor, unreadable_flows
+from dnsteer.lint.masks.megaflows import MegaflowBound
+from dnsteer.lint.megaflow_count import bound_as_json, megaflow_count
+from dnsteer.lint.other_traffic import other_traffic, software_flavor, unreadable_flows
 from dnsteer.lint.passes import over_budget, second_passes
 from dnsteer.lint.service_offload import service_offload
 from dnsteer.lint.slot_numbers import slot_numbers
@@ -36,7 +38,7 @@ FINDERS: tuple[Finder, ...] = (
     setup_assumptions,
     extension_services,
     mask_count,
-    port_scans,
+    megaflow_count,
     slot_numbers,
     access_list_flows,
     second_passes,
@@ -82,6 +84,7 @@ class LintReport:
     bound: MaskBound
     rules: int
     flows: int
+    megaflows: tuple[MegaflowBound, MegaflowBound]
 
     @property
     def offloaded(self) -> float:
@@ -148,6 +151,8 @@ class LintReport:
             "masks_seen": examination.masks,
             "masks_bound": self.bound.total,
             "masks_budget": examination.loaded.spec.lint.masks,
+            "megaflows_bound": [bound_as_json(bound) for bound in self.megaflows],
+            "megaflows_budget": examination.loaded.spec.lint.megaflows,
             "paths": [{**asdict(path), "remarks": [r.as_json() for r in self.remarks[path]]} for path in self.paths],
             "in_software": {kind: dict(found) for kind, found in self.in_software.items()},
             "unknown": {kind: dict(found) for kind, found in self.unknown.items()},
@@ -163,7 +168,13 @@ def run_finders(examination: Examination) -> LintReport:
     found = [finding for find in FINDERS for finding in find(context)]
     findings = mark_accepted(found, examination.loaded, CODES, own_flavor=_is_own_flavor(examination))
     return LintReport(
-        examination, worst_first(findings), examination.paths, context.bound, context.rules, context.flows
+        examination,
+        worst_first(findings),
+        examination.paths,
+        context.bound,
+        context.rules,
+        context.flows,
+        context.megaflows,
     )
 
 

@@ -20,7 +20,8 @@ from dnsteer.tables.access_tree import AccessWindow
 from dnsteer.tables.ingress import ProbeRow
 from dnsteer.tables.order import TABLES
 
-_BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
+BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
+"""A bucket of a rendered group, with its actions."""
 _SOURCE = re.compile(r"\b(nw_src|ipv6_src)=([^,/]+)(?:/(\d+))?")
 _COUNTED = 100_000
 """Above this many masks duplicates are not removed: the bound is then the sum of the sets' sizes."""
@@ -79,11 +80,14 @@ def _shown(mask_set: MaskSet) -> MaskSet:
 
 def mask_bound(plan: Plan) -> MaskBound:
     """Return the mask bound of a plan. Raises UnknownError for flows that the classifier model does not cover."""
-    own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}  # nobody but the agent sends there
-    flows: Iterable[Flow] = (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
-    if plan.rows.of(AccessWindow):
-        flows = _same_prefixes(flows)
-    return bound_of(flows, groups_of(plan))
+    flows = foreign_flows(plan)
+    return bound_of(_same_prefixes(flows) if plan.rows.of(AccessWindow) else flows, groups_of(plan))
+
+
+def foreign_flows(plan: Plan) -> Iterator[Flow]:
+    """Yield the flows but for those of the port for probes: nobody but the agent sends there."""
+    own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}
+    return (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
 
 
 def _same_prefixes(flows: Iterable[Flow]) -> Iterator[Flow]:
@@ -114,7 +118,7 @@ def _zeros(found: re.Match[str]) -> str:
 def bound_of(flows: Iterable[Flow], groups: Iterable[Group] = ()) -> MaskBound:
     """Return the mask bound of flows and groups in ovs-ofctl's syntax. Raises UnknownError as mask_bound does."""
     tables = Lookups(flows)
-    buckets = {g.number: _BUCKET.findall(g.text) for g in groups}
+    buckets = {g.number: BUCKET.findall(g.text) for g in groups}
     # Releases differ in the number of hash values per group, and so in which groups share a mask: use the larger bound.
     sizes = set(map(len, buckets.values()))
     slot_counts = {tuple(map(slots, sizes)): slots for slots in (hash_values_newer, hash_values)}

@@ -18,7 +18,16 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
-from dnsteer.lint.masks.flow_syntax import FieldBits, FlowAction, Match, parse_actions, parse_match
+from dnsteer.lint.masks.flow_syntax import (
+    Conntrack,
+    FieldBits,
+    FlowAction,
+    GotoTable,
+    Match,
+    SelectBucket,
+    parse_actions,
+    parse_match,
+)
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
@@ -99,6 +108,10 @@ class Subtable:
                 index[tuple(rule[0][n].value for n in names)].append(rule)
         return index
 
+    def matching(self, known: Known) -> Sequence[Rule]:
+        """Return the flows that a packet can match."""
+        return self._matching(known, fields.STAGES)
+
     def lookup(self, known: Known, live: frozenset[str]) -> SubtableLookup:
         """Return what a packet can find. *live*: fields that later tables match."""
         key = (live, *map(known.get, self.masks))
@@ -112,10 +125,7 @@ class Subtable:
 
     def _rule_classes(self, known: Known, live: frozenset[str]) -> list[RuleClass]:
         """The flows that a packet can match, equivalent ones merged."""
-        distinct = {
-            (priority, actions, tuple((n, b) for n, b in match.items() if n in live))
-            for match, priority, actions in self._matching(known, fields.STAGES)
-        }
+        distinct = {(priority, actions, _live_values(match, live)) for match, priority, actions in self.matching(known)}
         return [_rule_class(*each) for each in distinct]
 
     def _missed(self, known: Known) -> Iterator[MaskSet]:
@@ -123,7 +133,7 @@ class Subtable:
         certain = True  # whether all fields checked so far are known and so equal a flow's
         for stage in self._stages:
             here = {n: m for n, m in self.masks.items() if fields.stage(n) == stage}
-            certain = certain and all(_is_known(known, n, m) for n, m in here.items())
+            certain = certain and all(is_known(known, n, m) for n, m in here.items())
             left = self._matching(known, stage)
             if not (certain and left):
                 yield from (combined(passed, more) for more in self._missed_at(stage, here))
@@ -146,6 +156,16 @@ class Subtable:
             yield from (combined(base, more) for more in _missed_ports(ports))
 
 
+def class_of(rule: Rule, live: frozenset[str]) -> RuleClass:
+    """Return the class of a flow. *live*: fields that later tables match."""
+    match, priority, actions = rule
+    return _rule_class(priority, actions, _live_values(match, live))
+
+
+def _live_values(match: Match, live: frozenset[str]) -> tuple[tuple[str, FieldBits], ...]:
+    return tuple((n, b) for n, b in match.items() if n in live)
+
+
 @lru_cache(maxsize=1 << 16)
 def _rule_class(priority: int, actions: str, values: tuple[tuple[str, FieldBits], ...]) -> RuleClass:
     return RuleClass(priority, parse_actions(actions), values)
@@ -160,7 +180,8 @@ def _missed_ports(ports: Mapping[str, int]) -> Iterator[MaskSet]:
         yield unwildcarded(EMPTY, {"tp_src": source, "tp_dst": [target & prefix(16, n) for n in range(1, 17)]})
 
 
-def _is_known(known: Known, name: str, mask: int) -> bool:
+def is_known(known: Known, name: str, mask: int) -> bool:
+    """Whether all of these bits of a field are known."""
     have = known.get(name)
     return have is not None and have.mask & mask == mask
 
@@ -182,6 +203,7 @@ class ClassifierTable:
             shape = tuple(sorted((name, bits.mask) for name, bits in match.items()))
             by_mask[shape].append((match, flow.priority, flow.actions))
         self.matched = frozenset(name for shape in by_mask for name, _ in shape)
+        self.actions = frozenset(actions for rules in by_mask.values() for _, _, actions in rules)
         self._values = [match for rules in by_mask.values() for match, _, _ in rules]
         lengths = {name: self._lengths(name) for name in fields.PREFIX_TREES}
         subtables = [Subtable(dict(shape), rules, lengths) for shape, rules in by_mask.items()]
@@ -235,6 +257,20 @@ class Lookups:
             self._live[number] = frozenset(live)
         self._found: dict[tuple[int, frozenset[tuple[str, FieldBits]]], Outcomes] = {}
 
+    @cached_property
+    def _recirculating(self) -> frozenset[int]:
+        found: set[int] = set()
+        for number in sorted(self._tables, reverse=True):
+            actions = [action for text in self._tables[number].actions for action in parse_actions(text)]
+            leads_there = any(isinstance(each, GotoTable) and each.table in found for each in actions)
+            if leads_there or any(isinstance(each, (Conntrack, SelectBucket)) for each in actions):
+                found.add(number)
+        return frozenset(found)
+
+    def recirculates(self, number: int) -> bool:
+        """Whether a table, or one that it leads to, recirculates packets."""
+        return number in self._recirculating
+
     def __contains__(self, number: int) -> bool:
         return number in self._tables
 
@@ -246,6 +282,14 @@ class Lookups:
         """Yield every field and its bits that flows match."""
         return (part for table in self._tables.values() for part in table.named())
 
+    def table(self, number: int) -> ClassifierTable:
+        """The flows of a table."""
+        return self._tables[number]
+
+    def later(self, number: int) -> frozenset[str]:
+        """The fields that tables after this one match."""
+        return next((self._live[n] for n in sorted(self._live) if n > number), frozenset[str]())
+
     def lookup(self, number: int, known: Mapping[str, FieldBits]) -> Outcomes:
         """What a lookup in a table may find."""
         table = self._tables[number]
@@ -253,8 +297,7 @@ class Lookups:
         key = number, frozenset(matched.items())
         found = self._found.get(key)
         if found is None:
-            later = next((self._live[n] for n in sorted(self._live) if n > number), frozenset[str]())
-            found = self._found[key] = _Lookup(matched, later).outcomes_of(table)
+            found = self._found[key] = _Lookup(matched, self.later(number)).outcomes_of(table)
         return found
 
 

@@ -150,7 +150,14 @@ class Output:
     """Send out of a port."""
 
 
-FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output
+@dataclass(frozen=True)
+class Meter:
+    """Drop what comes faster than a meter allows. This looks at no field."""
+
+    number: int
+
+
+FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | Meter
 
 
 _RESERVED_PORTS = ("IN_PORT", "LOCAL")
@@ -167,7 +174,7 @@ def parse_actions(text: str) -> tuple[FlowAction, ...]:
 
 
 def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
-    if name in ("drop", "meter"):  # a meter looks at no field
+    if name == "drop":
         return
     if name == "set_field":
         yield _set_field(value, text)
@@ -181,6 +188,8 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
         yield SelectBucket(int(value))
     elif name == "ct" and "table" in value:
         yield Conntrack(int(value["table"]), "nat" in value)
+    elif name == "meter":
+        yield Meter(int(value))
     elif name == "output" and _is_output(value, text):
         yield Output()
     else:
@@ -217,10 +226,13 @@ def _value_and_mask(written: Any) -> tuple[int, int | None]:
 
 def _move(parsed: Mapping[str, Any]) -> Iterator[MoveBits]:
     sources, targets = _bit_ranges(parsed["src"]), _bit_ranges(parsed["dst"])
-    if len(sources) == len(targets):
-        yield from (MoveBits(a, b) for a, b in zip(sources, targets, strict=True))
-    else:  # between a wide field and several registers: only matters that all bits are unwildcarded
-        yield from (MoveBits(sources[0], target) for target in targets)
+    while sources and targets:  # between a wide field and several registers it takes several parts
+        source, target = sources.pop(0), targets.pop(0)
+        bits = min(source.bits, target.bits)
+        yield MoveBits(BitRange(source.field, source.low, bits), BitRange(target.field, target.low, bits))
+        for left, ranges in ((source, sources), (target, targets)):
+            if left.bits > bits:
+                ranges.insert(0, BitRange(left.field, left.low + bits, left.bits - bits))
 
 
 def _bit_ranges(parsed: Mapping[str, Any]) -> list[BitRange]:

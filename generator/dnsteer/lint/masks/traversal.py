@@ -22,6 +22,7 @@ from dnsteer.lint.masks.flow_syntax import (
     FieldBits,
     FlowAction,
     GotoTable,
+    Meter,
     MoveBits,
     Output,
     SelectBucket,
@@ -30,9 +31,11 @@ from dnsteer.lint.masks.flow_syntax import (
 )
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks, unwildcarded
 
-_OTHER = -1
+OTHER = -1
 """A value that no flow matches."""
-_FRAGMENTS = (0, 1, 3)
+LATER = 3
+FRAGMENTS = (0, 1, LATER)
+"""Whole packets, first and later fragments, as bits of nw_frag."""
 _L2 = frozenset(("dl_dst", "dl_src"))
 _ARP_FIELDS = frozenset(("nw_src", "nw_dst", "nw_proto", "arp_sha", "arp_tha"))
 
@@ -96,14 +99,14 @@ class Traversal:
             if bits.mask != fields.full_mask(name):
                 partial.add(name)
         ports: list[int | str] = [*sorted(map(str, values["in_port"])), ""]
-        macs = [None] if "dl_dst" in partial else [*values["dl_dst"], _OTHER]
-        vlans = [*values["vlan_tci"], _OTHER] if values["vlan_tci"] else [None]
-        protocols = [None] if "nw_proto" in partial else [*values["nw_proto"], _OTHER]
+        macs = [None] if "dl_dst" in partial else [*values["dl_dst"], OTHER]
+        vlans = [*values["vlan_tci"], OTHER] if values["vlan_tci"] else [None]
+        protocols = [None] if "nw_proto" in partial else [*values["nw_proto"], OTHER]
         zero = {f"reg{n}": FieldBits(0, fields.full_mask(f"reg{n}")) for n in range(fields.REGISTERS)}
-        for ethertype in {ARP, IPV4, IPV6, *map(_number, values["dl_type"]), _OTHER}:
+        for ethertype in {ARP, IPV4, IPV6, *map(_number, values["dl_type"]), OTHER}:
             ip = ethertype in (IPV4, IPV6)
             for port, mac, vlan, protocol, fragment in product(
-                ports, macs, vlans, protocols if ip else [None], _FRAGMENTS if ip else [None]
+                ports, macs, vlans, protocols if ip else [None], FRAGMENTS if ip else [None]
             ):
                 known = dict(zero)
                 for name, value in (
@@ -132,7 +135,7 @@ class Traversal:
             self._todo.append(state)
 
     def _end(self, state: TraversalState, mask_set: MaskSet) -> None:
-        self.ends.add(TraversalEnd(state.kind, state.table, state.recirculated_by, _in_datapath(state.kind, mask_set)))
+        self.ends.add(TraversalEnd(state.kind, state.table, state.recirculated_by, in_datapath(state.kind, mask_set)))
 
     def _step(self, state: TraversalState) -> None:
         if state.table not in self._tables:
@@ -159,14 +162,14 @@ class Traversal:
         unwildcards = EMPTY
         for nth, action in enumerate(actions):
             if isinstance(action, SetField):
-                _write(action, known)
-                unwildcards = combined(unwildcards, _unwildcards(state.kind, action))
+                write_known(action, known)
+                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
             elif isinstance(action, MoveBits):
-                if action.source.field in fields.PORTS and state.kind.fragment == 3:
+                if action.source.field in fields.PORTS and state.kind.fragment == LATER:
                     continue  # a later fragment has no ports, so nothing is copied
-                _move(action, known)
-                unwildcards = combined(unwildcards, _unwildcards(state.kind, action))
-            elif not isinstance(action, Output):
+                move_known(action, known)
+                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
+            elif not isinstance(action, Output | Meter):
                 if nth != len(actions) - 1:
                     raise fields.UnknownError(
                         "a flow goes on after it sent the packet elsewhere, which the model does not cover"
@@ -193,9 +196,9 @@ class Traversal:
         for mask_set in mask_sets:
             self._end(state, mask_set)
         if isinstance(action, Conntrack):
-            kept = {n: b for n, b in known.items() if not (action.rewrites and n in _REWRITTEN)}
+            kept = {n: b for n, b in known.items() if not (action.rewrites and n in REWRITTEN)}
             # The tracker puts fragments together, and makes others of the result; what is none stays none.
-            for fragment in _FRAGMENTS if kind.fragment else (0,):
+            for fragment in FRAGMENTS if kind.fragment else (0,):
                 parts = {**kept, "nw_frag": FieldBits(fragment, 3)}
                 recirculated_by = PacketKind(kind.ethertype, kind.protocol, fragment)
                 self._enqueue(self._state(recirculated_by, action.table, parts, EMPTY, "the connection tracker"))
@@ -210,7 +213,8 @@ class Traversal:
 
 
 _WITH_PROTOCOL = ("nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "ipv6_label", "nw_tos", "nw_ttl")
-_REWRITTEN = ("nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "tp_src", "tp_dst")
+REWRITTEN = ("nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "tp_src", "tp_dst")
+"""Fields that the connection tracker may rewrite by NAT."""
 
 
 def _number(value: int | str) -> int:
@@ -226,7 +230,8 @@ def _needs(kind: PacketKind, name: str) -> dict[str, int]:
     return {"nw_proto": 0xFF} if name in fields.PORTS or name == "tcp_flags" else {}
 
 
-def _write(action: SetField, known: dict[str, FieldBits]) -> None:
+def write_known(action: SetField, known: dict[str, FieldBits]) -> None:
+    """Note in *known* what an action writes."""
     name, mask = action.field, action.mask
     have = known.get(name)
     if mask == fields.full_mask(name):
@@ -235,7 +240,8 @@ def _write(action: SetField, known: dict[str, FieldBits]) -> None:
         known[name] = FieldBits(have.value & ~mask | action.value & mask, have.mask | mask)
 
 
-def _move(action: MoveBits, known: dict[str, FieldBits]) -> None:
+def move_known(action: MoveBits, known: dict[str, FieldBits]) -> None:
+    """Note in *known* what an action copies: a value is known where the whole of a known field is."""
     source, target = action.source, action.target
     have = known.get(source.field)
     known.pop(target.field, None)
@@ -245,7 +251,7 @@ def _move(action: MoveBits, known: dict[str, FieldBits]) -> None:
 
 
 @lru_cache(maxsize=1 << 12)
-def _unwildcards(kind: PacketKind, action: SetField | MoveBits) -> MaskSet:
+def action_unwildcards(kind: PacketKind, action: SetField | MoveBits) -> MaskSet:
     """What an action unwildcards that reads or writes fields of a packet."""
     if isinstance(action, MoveBits):
         places = (action.source, action.target)
@@ -258,12 +264,12 @@ def _unwildcards(kind: PacketKind, action: SetField | MoveBits) -> MaskSet:
     return found
 
 
-def _in_datapath(kind: PacketKind, mask_set: MaskSet) -> MaskSet:
+def in_datapath(kind: PacketKind, mask_set: MaskSet) -> MaskSet:
     """Reduce a mask set to the datapath's: only fields that a packet of this kind has."""
     if kind.ethertype in (IPV4, IPV6):
         absent = {"nw_src", "nw_dst"} if kind.ethertype == IPV6 else {"ipv6_src", "ipv6_dst", "ipv6_label", "nd_target"}
         absent |= {"arp_sha", "arp_tha"} if kind.ethertype == IPV4 else set()
-        if kind.fragment == 3:
+        if kind.fragment == LATER:
             absent |= set(fields.PORTS)
         mask_set = unwildcarded(mask_set, {"nw_frag": 3})
         if kind.protocol in (ICMP, ICMPV6):

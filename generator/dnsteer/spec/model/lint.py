@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the spec says to `dnsteer lint`: findings that are accepted, and the budget of masks."""
+"""What the spec says to `dnsteer lint`: findings that are accepted, and the budgets of masks and megaflows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from dnsteer.spec.model.types import wrong_value
 
 MASKS = 33
 """Masks that hostile traffic may make of the tables, when the spec sets no budget."""
+MEGAFLOWS = 60_000
+"""Megaflows beyond those of good traffic that somebody behind a router may make, when the spec sets no budget."""
 CODE = r"DNS[0-9]{3}"
 """The form of a code. Which there are lint knows: it reports an entry for another, and recorded specs may have old ones."""
 
@@ -64,4 +66,9 @@ class Lint(Part):
         default=MASKS,
         description="The most masks that hostile traffic may make of the tables. Software looks masks up one after "
         "another, and hardware has a table for each.",
+    )
+    megaflows: Annotated[int, whole(1, 10_000_000), bounds(1, 10_000_000)] = Field(
+        default=MEGAFLOWS,
+        description="The most megaflows that somebody behind a router may make, whatever they send, beyond those of good "
+        "traffic. Open vSwitch keeps as many as `other_config:flow-limit` says, 200,000 as `dnsteer bringup` sets it.",
     )
