@@ -151,13 +151,13 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Meter:
+class ApplyMeter:
     """Drop what comes faster than a meter allows. This looks at no field."""
 
     number: int
 
 
-FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | Meter
+FlowAction = SetField | MoveBits | GotoTable | Conntrack | SelectBucket | Output | ApplyMeter
 
 
 _RESERVED_PORTS = ("IN_PORT", "LOCAL")
@@ -189,7 +189,7 @@ def _action(name: str, value: Any, text: str) -> Iterator[FlowAction]:
     elif name == "ct" and "table" in value:
         yield Conntrack(int(value["table"]), "nat" in value)
     elif name == "meter":
-        yield Meter(int(value))
+        yield ApplyMeter(int(value))
     elif name == "output" and _is_output(value, text):
         yield Output()
     else:

@@ -23,12 +23,12 @@ from dnsteer.lint.masks.choices import Choices, OneOf, Values, common, joined
 from dnsteer.lint.masks.classifier import Known, Lookups, RuleClass, class_of, is_known
 from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.lint.masks.flow_syntax import (
+    ApplyMeter,
     Conntrack,
     FieldBits,
     FlowAction,
     GotoTable,
     Match,
-    Meter,
     MoveBits,
     Output,
     SelectBucket,
@@ -342,7 +342,7 @@ class _Count:
                     now = now.written(target.field, target.mask, 0) if pretended else now.moved(source, target)
             elif isinstance(action, Output):
                 sent = True
-            elif isinstance(action, Meter):
+            elif isinstance(action, ApplyMeter):
                 state = state._replace(meters=state.meters | {action.number})
             else:
                 after = state._replace(known=frozenset(known.items()), now=now)
