@@ -11,13 +11,16 @@ import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.attackers import Attacker, FieldChoice, Sender, network_attacker, routed_attacker
+from dnsteer.lint.masks.bound import foreign_flows
 from dnsteer.lint.masks.choices import Choices, NoneOf, OneOf, joined
 from dnsteer.lint.masks.fields import IPV4, IPV6, UDP, BitRange
+from dnsteer.lint.masks.list_flows import all_flows_of_lists
 from dnsteer.lint.masks.megaflows import MegaflowBound, bounds_of, megaflow_bounds, show_count
 from dnsteer.lint.masks.value_sources import ValueSources, packet_bits, whole_field
 from dnsteer.plan.build import build_plan
-from dnsteer.render.flows import parse_flow
+from dnsteer.render.flows import groups_of, parse_flow
 from dnsteer.spec.loaded import Loaded
+from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.order import TABLES
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples").glob("*.yaml"))
@@ -216,3 +219,16 @@ def test_ipv6_headers_that_the_switch_reads_past_are_no_protocols() -> None:
     for fragments, protocols in (((0,), 252), ((3,), 1), ((0, 1, 3), 252 + 252 + 1)):
         sender = replace(QUERIES, ethertypes=frozenset((IPV6,)), choices=macs, fragments=fragments)
         assert bound(line, sender=sender).total == protocols
+
+
+def test_lists_are_counted_as_no_less_than_by_following_their_prefixes() -> None:
+    loaded = load_spec(EXAMPLES[0].with_name("access.yaml"))
+    plan, spec = build_plan(loaded), loaded.spec
+    attackers = (routed_attacker(spec), network_attacker(spec))
+    passed = {meter.number: 10 * meter.rate + meter.burst for meter in plan.rows.of(MeterRow)}
+    followed = bounds_of(foreign_flows(plan), groups_of(plan), attackers, passed)
+    counted = megaflow_bounds(plan, attackers)
+    for one, other in zip(followed, counted, strict=True):
+        assert 0 < one.total <= other.total
+    assert all_flows_of_lists(plan) == 14_035 + 5_104
+    assert counted[0].total < 2 * followed[0].total, "as near as that"

@@ -52,12 +52,20 @@ class Sender:
     never: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
+_LINK_VALUES = 1 << 48 + 16
+"""Source MAC addresses times VLAN tags: the destination is one."""
+
+
 @dataclass(frozen=True)
 class Attacker:
-    """Somebody who wants many megaflows, and what they can have others send."""
+    """Somebody who wants many megaflows, and what they can have others send.
+
+    *link_values*: how many values the fields of Ethernet have in packets that are alike above it.
+    """
 
     name: str
     senders: tuple[Sender, ...]
+    link_values: int = 1
 
 
 def routed_attacker(spec: Spec) -> Attacker:
@@ -79,7 +87,7 @@ def routed_attacker(spec: Spec) -> Attacker:
 def network_attacker(spec: Spec) -> Attacker:
     """Somebody on the network itself: any frame at any port."""
     ports = (*spec.switch.uplinks, *spec.switch.ports)
-    return Attacker("on the network itself", (Sender(ports), *_extension(spec)))
+    return Attacker("on the network itself", (Sender(ports), *_extension(spec)), _LINK_VALUES)
 
 
 def _destinations(prefixes: Iterable[Network]) -> Mapping[str, FieldChoice]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import gc
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dnsteer.lint.masks import fields
@@ -35,6 +35,7 @@ from dnsteer.lint.masks.flow_syntax import (
     SetField,
     parse_actions,
 )
+from dnsteer.lint.masks.list_flows import all_flows_of_lists, without_lists
 from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, masks_in, merged_masks, size, unwildcarded
 from dnsteer.lint.masks.traversal import (
     FRAGMENTS,
@@ -118,10 +119,24 @@ IDLE_SECONDS = 10
 """How long a megaflow stays that nothing uses: Open vSwitch's `other_config:max-idle` as it is when nobody sets it."""
 
 
-def megaflow_bounds(plan: Plan, attackers: Iterable[Attacker]) -> list[MegaflowBound]:
+def megaflow_bounds(plan: Plan, attackers: Sequence[Attacker]) -> list[MegaflowBound]:
     """Return the bound of a plan for each attacker. Raises UnknownError for flows that the model does not cover."""
     passed = {meter.number: IDLE_SECONDS * meter.rate + meter.burst for meter in plan.rows.of(MeterRow)}
-    return bounds_of(foreign_flows(plan), groups_of(plan), attackers, passed)
+    found = bounds_of(without_lists(foreign_flows(plan)), groups_of(plan), attackers, passed)
+    listed = all_flows_of_lists(plan)
+    return [_with_lists(bound, listed * attacker.link_values) for bound, attacker in zip(found, attackers, strict=True)]
+
+
+def _with_lists(bound: MegaflowBound, listed: int) -> MegaflowBound:
+    """Return the bound with the megaflows of queries that access lists look at."""
+    if not listed:
+        return bound
+    kind = MegaflowKind("queries that an access list looks at", "access", listed, served=False, many=())
+    return replace(bound, kinds=tuple(sorted((*bound.kinds, kind), key=_order)))
+
+
+def _order(kind: MegaflowKind) -> tuple[int, str, str]:
+    return -kind.megaflows, kind.kind, kind.table
 
 
 def bounds_of(
@@ -220,7 +235,7 @@ class _Count:
         return [self._bound(number, attacker.name) for number, attacker in enumerate(self._attackers)]
 
     def _bound(self, number: int, name: str) -> MegaflowBound:
-        kinds = sorted(self._limited_kinds(number), key=lambda k: (-k.megaflows, k.kind, k.table))
+        kinds = sorted(self._limited_kinds(number), key=_order)
         return MegaflowBound(name, tuple(kinds))
 
     def _limited_kinds(self, number: int) -> Iterator[MegaflowKind]:
