@@ -172,7 +172,7 @@ def test_going_back_needs_no_list_file(applied: Switch, tmp_path: Path) -> None:
     assert any("nw_src=203.0.113.0/24" in flow for flow in first)
     denied.write_text("203.0.113.0/24\n198.51.100.0/24\n")
     told = on(applied)("plan", str(spec)).out
-    assert "access.deny +1 entry (198.51.100.0/24) -1 entry (2001:db8:bad::/48 port 53)" in told
+    assert "access.deny +1 entry: 198.51.100.0/24; -1 entry: 2001:db8:bad::/48 port 53" in told
     assert on(applied)("apply", str(spec), "--yes").code == 0
     assert applied.flows() != first
     denied.unlink()

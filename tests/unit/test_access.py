@@ -330,13 +330,13 @@ def test_changes_of_a_list_are_told_by_their_entries() -> None:
         for text in ("10.0.0.0/8, 10.2.0.0/16", "10.0.0.0/8, 10.3.0.0/16, 10.4.0.0/16")
     )
     (told,) = compare_specs(was, now)
-    assert told.text == "switch: access.deny +2 entries (10.3.0.0/16, 10.4.0.0/16) -1 entry (10.2.0.0/16)"
+    assert told.text == "switch: access.deny +2 entries: 10.3.0.0/16, 10.4.0.0/16; -1 entry: 10.2.0.0/16"
     assert told.path == ("switch", "access", "deny")
     none = check_document(parse_document("spec.yaml", HEAD + TAIL)).spec
     (told,) = compare_specs(none, was)
-    assert told.text == "switch: access.deny +2 entries (10.0.0.0/8, 10.2.0.0/16)"
+    assert told.text == "switch: access.deny +2 entries: 10.0.0.0/8, 10.2.0.0/16"
     (told,) = compare_specs(was, none)
-    assert told.text == "switch: access.deny -2 entries (10.0.0.0/8, 10.2.0.0/16)"
+    assert told.text == "switch: access.deny -2 entries: 10.0.0.0/8, 10.2.0.0/16"
 
 
 def test_denials_are_counted_by_their_list() -> None:

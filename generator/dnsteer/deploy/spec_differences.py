@@ -164,9 +164,9 @@ def _entries(was: BaseModel, now: BaseModel) -> Iterator[tuple[str, str, Path]]:
         one, other = ([str(entry) for entry in getattr(each, key) or ()] for each in (was, now))
         old, new = set(one), set(other)
         changes = [("+", [x for x in other if x not in old]), ("-", [x for x in one if x not in new])]
-        parts = [f"{sign}{counted(len(some), 'entry', 'entries')} ({some_of(some)})" for sign, some in changes if some]
+        parts = [f"{sign}{counted(len(some), 'entry', 'entries')}: {some_of(some)}" for sign, some in changes if some]
         if parts or one != other:
-            yield key, " ".join(parts) or "in another order", (key,)
+            yield key, "; ".join(parts) or "in another order", (key,)
 
 
 def _alike(was: list[Any], now: list[Any]) -> bool:
