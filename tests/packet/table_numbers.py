@@ -17,7 +17,7 @@ ONE_BY_ONE = {name: number for number, name in enumerate(NUMBERS)}
 """Numbers of which some belong to other tables now."""
 _QUERIES = [table.name for table in PIPELINE.passed_by("queries") if NUMBERS["echo"] < table.number < NUMBERS["return"]]
 IN_PLACE_OF_OTHERS = {
-    **{name: number if number <= NUMBERS["echo"] else number + 30 for name, number in NUMBERS.items()},
+    **{name: number if number <= NUMBERS["echo"] else number + 120 for name, number in NUMBERS.items()},
     **{name: NUMBERS["return"] + n for n, name in enumerate(_QUERIES)},
 }
 """Tables that queries pass have the numbers that tables have now which answers pass."""

@@ -63,7 +63,10 @@ def test_megaflows_of_the_examples_are_parsed_and_judged(name: str) -> None:
         slow = any(action.name == "userspace" for action in flow.every_action())
         if fragment or slow:
             assert judgement.verdict == "no", flow.text
-    assert {j.verdict for j in judged.values()} == {"yes", "no"}  # nothing in the examples is doubtful on this flavor
+    echo = {flow for flow in found["echo"][1] if not flow.recirculated}  # the tracker gives it to the second pass
+    assert {judged[flow].verdict for flow in echo} <= {"partial", "no"}
+    others = {j.verdict for flow, j in judged.items() if flow not in echo}
+    assert others == {"yes", "no"}  # nothing else in the examples is doubtful on this flavor
 
     text = found[list(found)[-1]][0]
     whole = [flow for flow in read_flows(text) if isinstance(flow, DatapathFlow)]
