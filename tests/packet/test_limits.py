@@ -18,6 +18,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.render.meters import meters_of
+from dnsteer.spec.model.limits import least_burst
 from dnsteer.switch.meters import bring_meters, read_meter_counts
 from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.slot import probe_numbers
@@ -163,3 +164,13 @@ def test_without_a_meter_all_echo_requests_are_answered() -> None:
         assert not [row for row in harness.plan.rows.of(MeterRow) if not row.vip]
         pings = [frame(IP(src=f"203.0.113.{n}", dst="192.0.2.53") / ICMP()) for n in range(1, 200)]
         assert len(harness.send(pings)) == len(pings)
+
+
+def test_the_smallest_burst_that_a_spec_may_have_fills_again() -> None:
+    """With less than a millisecond's packets a meter lets nothing pass any more once it is empty."""
+    text = SPEC.replace("queries: 200/s, burst: 40", f"queries: 100k/s, burst: {least_burst(100_000)}")
+    with limited(text) as harness:
+        for _ in range(3):
+            time.sleep(0.1)
+            flood = [query("192.0.2.53", sport) for sport in range(2000, 2000 + FLOOD)]
+            assert len(harness.send(flood)) > FLOOD / 2

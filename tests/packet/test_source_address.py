@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,8 @@ from dnsteer.proof.explain import explain_query
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.read import parse_document
-from tests.packet.switches import EXAMPLES
+from tests.packet.command import on
+from tests.packet.switches import EXAMPLES, Switch
 from tests.packet.test_check import break_flows
 
 EXAMPLE = EXAMPLES / "affinity.yaml"
@@ -75,3 +77,13 @@ def test_a_client_stays_with_its_backend_by_any_port_and_protocol() -> None:
     assert {(path.slot, path.backend) for path in paths} == {(7, paths[0].backend)}
     other = explain_query(loaded, ip_address("198.51.100.8"), 40001, vip, 53, Protocol.UDP, "p0")
     assert other.slot == 8
+
+
+def test_another_prefix_of_clients_is_said_to_move_them(applied: Switch, tmp_path: Path) -> None:
+    assert on(applied)("apply", EXAMPLE, "--yes").code == 0
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(EXAMPLE.read_text().replace("ipv4: 32 ", "ipv4: 24 "))
+    done = on(applied)("plan", spec)
+    assert "its client_prefix changes" in done.out + done.err
+    refused = on(applied)("apply", spec)
+    assert refused.code != 0, "it asks, and nobody answers"

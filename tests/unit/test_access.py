@@ -217,6 +217,35 @@ def test_what_is_doubtful_in_a_list_is_a_warning() -> None:
     assert warnings_of("{allow: [10.0.0.0/8, '2001:db8::/32']}") == []
 
 
+NOBODY = "no client over {} that may ask port{} of VIP dns"
+
+
+@pytest.mark.parametrize(
+    ("switch", "vip", "said"),
+    [
+        ("{allow: [10.0.0.0/8, '::/0']}", "{allow: [172.16.0.0/12, '::/0']}", NOBODY.format("IPv4", " 53")),
+        ("{deny: [{prefix: 0.0.0.0/0, port: 53}]}", "{deny: [10.0.0.0/8]}", NOBODY.format("IPv4", " 53")),
+        (
+            "{deny: ['::/1', '8000::/1'], allow: ['2001:db8::/32']}",
+            "{deny: ['2001:db8::/32']}",
+            NOBODY.format("IPv6", " 53"),
+        ),
+        (
+            "{allow: [10.0.0.0/8, '::/0']}",
+            "{deny: [10.0.0.0/9, {prefix: 10.128.0.0/9, port: 53}]}",
+            NOBODY.format("IPv4", " 53"),
+        ),
+        ("{allow: [10.0.0.0/8, '::/0']}", "{deny: [10.0.0.0/9]}", ""),
+        ("{deny: [10.0.0.0/8, '2001:db8::/32']}", "{deny: [0.0.0.0/1, '::/1']}", ""),
+    ],
+)
+def test_a_service_that_no_client_may_ask_is_a_warning(switch: str, vip: str, said: str) -> None:
+    """By both lists together: an address must pass each."""
+    text = spec_text(switch).replace("pool: ns}", f"pool: ns, access: {vip}}}")
+    warnings = [each.found for each in check_document(parse_document("spec.yaml", text)).warnings]
+    assert [each for each in warnings if each.startswith("no client")] == ([said] if said else [])
+
+
 def test_vips_with_the_same_entries_share_a_list() -> None:
     same = "access: {deny: [10.0.0.0/8]}"
     text = f"{HEAD}{TAIL.replace('pool: ns}', 'pool: ns, ' + same + '}')}"

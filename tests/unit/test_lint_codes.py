@@ -13,6 +13,7 @@ import pytest
 
 from dnsteer.checks.lint_entries import LINT_CODES
 from dnsteer.checks.load import check_document
+from dnsteer.cli import lint as lint_verb
 from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, Severity, mark_accepted, worst_severity
 from dnsteer.lint.other_traffic import NEIGHBORS
@@ -20,6 +21,7 @@ from dnsteer.lint.run import CODES, FINDERS, codes_of
 from dnsteer.lint.sarif import sarif
 from dnsteer.lint.service_offload import ANSWERS_IN_SOFTWARE, PASSES, QUERIES_IN_SOFTWARE, SPLIT
 from dnsteer.offload.capabilities import LimitName
+from dnsteer.offload.examine import KINDS
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.read import parse_document
@@ -148,3 +150,7 @@ def test_sarif_names_rules_places_and_what_is_accepted() -> None:
     assert place["logicalLocations"] == [{"fullyQualifiedName": "$.pools.a"}]
     assert "suppressions" not in other and other["level"] == "note"
     assert accepted["level"] == "warning"
+
+
+def test_each_kind_of_traffic_has_a_word() -> None:
+    assert set(lint_verb._KINDS) == set(KINDS)

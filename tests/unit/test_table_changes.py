@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dnsteer.render.flows import Flow, parse_flow
+from dnsteer.render.meters import Meter
 from dnsteer.switch.openflow import Tables
 from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.tables.order import PIPELINE
@@ -62,3 +63,12 @@ def test_flows_that_another_table_left_in_a_number_do_not_wait() -> None:
     """They would take packets of the table that has the number now."""
     numbers = [PIPELINE.tables[name].number for name in ANSWERS]
     assert waiting(replace(changes(*numbers), renumbered=True)) == set()
+
+
+def test_a_meter_that_a_flow_of_somebody_else_uses_stays() -> None:
+    """The switch would delete the flow with it."""
+    mine, theirs = Meter(53000001, "meter=53000001 a"), Meter(53000002, "meter=53000002 b")
+    there = Tables(set(), meters={m.number: m for m in (mine, theirs)})
+    foreign = Flow(0, 1, "in_port=77", 0x77, f"meter:{theirs.number},output:1")
+    there.other[foreign.key] = foreign
+    assert compare_tables([], [], there).remove_meters == (mine,)

@@ -42,6 +42,7 @@ def doubtful_access(scope: Scope) -> Iterator[Finding]:
         yield from _twice(scope, path, access)
         yield from _unused_ports(scope, path, access, vips)
         yield from _left_out(scope, path, access, vips)
+    yield from _without_clients(scope)
 
 
 def _lists(scope: Scope) -> Iterator[tuple[Path, AccessRules, list[Vip]]]:
@@ -122,3 +123,65 @@ def _left_out(scope: Scope, path: Path, access: AccessRules, vips: list[Vip]) ->
                 f"a list of allow alone is closed, so that every client over {name} is denied",
                 "closed access lists that leave out a family",
             )
+
+
+def _without_clients(scope: Scope) -> Iterator[Finding]:
+    """Services that no client may ask, by the switch's list and that of the VIP together."""
+    spec = scope.spec
+    for name, vip in spec.vips.items():
+        lists = [each for each in (spec.switch.access, vip.access) if each is not None]
+        path: Path = ("vips", name, "access") if vip.access is not None else ("switch", "access")
+        for version in _versions([vip]):
+            if any(_leaves_out(each, version) for each in lists):
+                continue  # which is said of the list
+            ports = list(dict.fromkeys(end.port for end in derived.endpoints(vip)))
+            dead = [port for port in ports if not _has_client(lists, version, port)]
+            if dead:
+                what = f"port{'s' if len(dead) > 1 else ''} {', '.join(map(str, dead))} of VIP {name}"
+                yield scope.finding(
+                    path,
+                    f"no client over {_VERSION_NAMES[version]} that may ask {what}",
+                    "a list that lets some clients ask each service",
+                    "a query must pass the switch's list and that of its VIP: allow some clients in both",
+                    "services that no client may ask",
+                )
+
+
+def _leaves_out(access: AccessRules, version: int) -> bool:
+    return access.is_closed and all(entry.prefix.version != version for entry in access.allow or ())
+
+
+def _has_client(lists: list[AccessRules], version: int, port: int) -> bool:
+    """Whether an address passes all lists. Between the ends of prefixes all addresses are alike."""
+    tables = [_verdicts(access, version, port) for access in lists]
+    ends = {0}
+    for verdicts, _ in tables:
+        for prefix in verdicts:
+            ends |= {int(prefix.network_address), int(prefix.broadcast_address) + 1}
+    width = _EVERYBODY[version].max_prefixlen
+    lengths = [sorted({prefix.prefixlen for prefix in verdicts}, reverse=True) for verdicts, _ in tables]
+    return any(
+        all(
+            _passes(address, width, verdicts, own, default)
+            for (verdicts, default), own in zip(tables, lengths, strict=True)
+        )
+        for address in sorted(ends)
+        if address < 1 << width
+    )
+
+
+def _verdicts(access: AccessRules, version: int, port: int) -> tuple[dict[Network, bool], bool]:
+    """What a list says of each of its prefixes for a port, True to let pass, and of all other addresses."""
+    found: dict[Network, bool] = {}
+    for passes, entries in ((True, access.allow or ()), (False, access.deny or ())):  # of equal prefixes deny counts
+        found |= {e.prefix: passes for e in entries if e.prefix.version == version and e.port in (None, port)}
+    return found, not access.is_closed
+
+
+def _passes(address: int, width: int, verdicts: dict[Network, bool], lengths: list[int], default: bool) -> bool:
+    kind = IPv4Network if width == 32 else IPv6Network
+    for length in lengths:
+        verdict = verdicts.get(kind((address >> width - length << width - length, length)))
+        if verdict is not None:
+            return verdict
+    return default

@@ -20,6 +20,7 @@ from dnsteer.checks.devices import check_devices
 from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health, check_judgement, check_probe
+from dnsteer.checks.limits import check_limits
 from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
 from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
@@ -55,6 +56,7 @@ _CHECKS: Sequence[Check] = (
     check_announce,
     check_access,
     check_routed,
+    check_limits,
 )
 _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
 _SKIPPED_FOR_RECORDED = (

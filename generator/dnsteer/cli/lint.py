@@ -154,6 +154,7 @@ CPUS = {"ovs-doca": "the CPU (on a BlueField: the Arm cores)"}
 _KINDS = {
     "query": "queries",
     "answer": "answers",
+    "probe": "probes",
     "neighbor": "neighbours",
     "echo": "echo",
     "fragment": "fragments",

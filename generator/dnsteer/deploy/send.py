@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dnsteer.deploy.journal import Attempt
 from dnsteer.deploy.wanted_switch import WantedSwitch
-from dnsteer.spec.errors import file_of_part
+from dnsteer.spec.errors import counted, file_of_part
 from dnsteer.switch.meters import MetersLostError, bring_meters, delete_meters, take_back_meters
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
@@ -84,7 +84,7 @@ class BundleSender:
         """Bring meters for the bundle that is sent in the block, and take them back where it surely was not taken."""
         before, brought = [*tables.meters.values()], (*todo.add_meters, *todo.replace_meters)
         if todo.meters:
-            self.progress(f"bringing {len(brought)} meters, removing {len(todo.remove_meters)}")
+            self.progress(f"bringing {counted(len(brought), 'meter')}, removing {len(todo.remove_meters)}")
         try:
             bring_meters(self.client, todo.add_meters, todo.replace_meters, before)
         except MetersLostError:
@@ -102,7 +102,13 @@ class BundleSender:
             if said:
                 raise reworded(err, f"{err}; {said}") from None
             raise
-        delete_meters(self.client, todo.remove_meters)
+        try:
+            delete_meters(self.client, todo.remove_meters)
+        except SwitchError as err:
+            raise reworded(
+                err,
+                f"the new tables are loaded, but meters that nothing uses any more are still there: {err}; apply again",
+            ) from None
 
     def _change_flows(self, result: ApplyResult, tables: Tables, handover: Handover | None) -> None:
         if handover is not None and handover.loads:

@@ -106,6 +106,7 @@ class PlanSummary:
             "bridge and ports": hash_of(what),
             "settings": self.found.settings,
             "its flows or groups": hash_of(self.found.flows.bundle()),
+            "its meters": hash_of([[m.text for m in part] for part in self.found.flows.meters_by_change()]),
         }
 
 
@@ -244,7 +245,7 @@ def summarize(
     A *preview* also warns of fragments that are too small to pass, which a deployment puts right or warns of itself.
     """
     rehashed: list[str] = []
-    if not wanted.same_spec and wanted.plan.extension is not None and wanted.applied_spec is not None:
+    if not wanted.same_spec and wanted.applied_spec is not None:
         rehashed = movement.rehashed(wanted.applied_spec, wanted.loaded.spec)
     moves = movement.moves(before, after, rehashed)
     if wanted.applied is not None:

@@ -151,7 +151,9 @@ class Examination:
         direct = [
             (flow, self._slots[owner])
             for flow, owner in own
-            if not self._hashed(owner) and flow.recirculated == self.has_two_passes(owner)
+            if not self._hashed(owner)
+            and flow.recirculated == (self.has_two_passes(owner) or self.is_listed(owner))
+            and any(f.key in _SLOT for f in flow.match)
         ]
         return flow_weights([*hashed, *direct])
 
@@ -178,6 +180,19 @@ class Examination:
     def has_two_passes(self, owner: Owner) -> bool:
         """Whether the owner's queries find their slot in a second pass, which the hash does not select."""
         return owner.direction == "query" and self._passes.get(self.loaded.spec.vips[owner.vip].pool) == 2
+
+    def is_listed(self, owner: Owner) -> bool:
+        """Whether an access list looks at the owner's queries, in a pass of its own."""
+        spec = self.loaded.spec
+        lists = spec.switch.access, spec.vips[owner.vip].access
+        return owner.direction == "query" and any(each is not None for each in lists)
+
+    def _pass_count(self, owner: Owner, recirculated: bool, hops: bool) -> int:
+        """How often the owner's packets pass the datapath."""
+        if owner.direction != "query":
+            return 2 if recirculated or hops else 1
+        again = hops or self._hashed(owner) or self.has_two_passes(owner)
+        return 1 + self.is_listed(owner) + again
 
     @cached_property
     def _passes(self) -> Mapping[str, int]:
@@ -211,7 +226,7 @@ class Examination:
             slots=self._slots[owner],
             rules=self.rule_count(found),
             shared=self._rules((f, j) for f, j in flows if f.recirculated) if self.has_two_passes(owner) else 0,
-            passes=2 if later or hops else 1,
+            passes=self._pass_count(owner, bool(later), bool(hops)),
             masks=_masks(flow for flow, _ in flows),
             match_bytes=max((judgement.match_bytes for _, judgement in flows), default=0),
             depth=max(1, sum(depths)),

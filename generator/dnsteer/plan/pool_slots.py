@@ -103,8 +103,11 @@ def kept_slots(spec: Spec, applied: Sequence[Membership]) -> dict[str, int]:
     out = {}
     for name, pool in spec.pools.items():
         before = known.get(name)
-        if pool.slots is not None or before is None or before.selection != pool.selection.value:
+        if pool.slots is not None or before is None:
             continue
+        selection = Selection(before.selection)
+        if pool.selection is not selection and not (pool.selection.by_bits and selection.by_bits):
+            continue  # another number is usual there
         possible = pool.selection is not Selection.DP_HASH or before.slots <= most
         if possible and before.slots != derived.slot_count(spec, pool):
             out[name] = before.slots

@@ -53,6 +53,10 @@ def unevenness(shares: Sequence[BackendShare]) -> float:
 
 def most_even_prefix(clients: Mapping[Client, int], owners: Sequence[str], least: int, now: int) -> int:
     """Return the prefix length, from *least* on, that shares packets most evenly, to 1 %; of equals next to *now*."""
-    width = next(iter(clients)).max_prefixlen
-    excess = {n: round(unevenness(shares_of_clients(clients, n, owners)), 2) for n in range(least, width + 1)}
+    width = min(
+        next(iter(clients)).max_prefixlen, 64
+    )  # of IPv6: beyond, a host takes another address each day (RFC 8981)
+    excess = {
+        n: round(unevenness(shares_of_clients(clients, n, owners)), 2) for n in range(min(least, width), width + 1)
+    }
     return min(excess, key=lambda prefix: (excess[prefix], abs(prefix - now), prefix))

@@ -31,6 +31,9 @@ def _pool_of(flow: Flow) -> str:
     return found[1] if found is not None else ""
 
 
+_METER = re.compile(r"\bmeter:(\d+)")
+
+
 @dataclass(frozen=True)
 class TableChanges:
     """What must change for the tables to be as planned.
@@ -60,7 +63,11 @@ class TableChanges:
     @property
     def meters(self) -> int:
         """How many meters are added, changed or removed: beside the bundle, which begins and ends without them."""
-        return len(self.add_meters) + len(self.replace_meters) + len(self.remove_meters)
+        return sum(map(len, self.meters_by_change()))
+
+    def meters_by_change(self) -> tuple[tuple[Meter, ...], ...]:
+        """The meters to add, those to change and those to remove."""
+        return self.add_meters, self.replace_meters, self.remove_meters
 
     def split_for_grace(self) -> tuple[TableChanges, TableChanges]:
         """Split into what can be done at once, and what must wait for answers in flight.
@@ -125,6 +132,8 @@ def compare_tables(
     there = {**stale, **have.flows}
     want_groups = {g.number: g for g in groups}
     want_meters = {m.number: m for m in meters}
+    # A meter takes the flows with it that use it, and those of others are theirs.
+    used = {int(number) for flow in have.other.values() for number in _METER.findall(flow.actions)}
     refuse_blocked(want.values(), have)
     return TableChanges(
         add=tuple(f for k, f in want.items() if k not in there),
@@ -135,7 +144,7 @@ def compare_tables(
         remove_groups=tuple(g for n, g in have.groups.items() if n not in want_groups),
         add_meters=tuple(m for n, m in want_meters.items() if n not in have.meters),
         replace_meters=tuple(m for n, m in want_meters.items() if n in have.meters and have.meters[n] != m),
-        remove_meters=tuple(m for n, m in have.meters.items() if n not in want_meters),
+        remove_meters=tuple(m for n, m in have.meters.items() if n not in want_meters and n not in used),
     )
 
 

@@ -85,6 +85,15 @@ def usual_burst(rate: int) -> int:
     return max(10, rate // 10)
 
 
+def least_burst(rate: int) -> int:
+    """The smallest burst of a rate, in packets: what comes in 10 ms.
+
+    Below one millisecond's packets a meter of the userspace datapath never refills once it is empty (measured with Open
+    vSwitch 3.1.0: 100k/s with a burst of 99 packets lets 99 pass, and then none for ever).
+    """
+    return max(1, -(-rate // 100))
+
+
 _RATE_SCHEMA: dict[str, Any] = {"type": "string", "pattern": _RATE_PATTERN, "examples": ["100k/s"]}
 Rate = Annotated[int, SpelledValidator(_rate, spell=show_rate), WithJsonSchema(_RATE_SCHEMA)]
 RateOrNone = Annotated[
@@ -122,7 +131,8 @@ class VipLimits(Part):
     )
     burst: Burst | None = Field(
         default=None,
-        description="Packets that may come at once after a quiet time. Left out: those of a tenth of a second, at least 10.",
+        description="Packets that may come at once after a quiet time, at least those of 10 ms. Left out: those of a tenth "
+        "of a second, at least 10.",
     )
 
     @property

@@ -428,7 +428,7 @@ class Pool(Part):
     selection: Selection = Field(
         default=Selection.SOURCE_PORT,
         description="How a packet finds its slot. `source-port`: bits of the client's source port, one datapath pass. "
-        "`source-address`: bits of the client's address (`client_prefix`), one pass: a client stays with its backend, and "
+        "`source-address`: bits of the client's address (`client_prefix`): a client stays with its backend, and "
         "with it all clients of its prefix; how even that is depends on the clients (`dnsteer explain --clients`). "
         "`dp-hash`: the switch's hash of the 5-tuple, two passes. With the extension: `client`: a hash of `hash_fields`, so "
         "that a client stays with its backend; `spray`: another slot for each packet (UDP only).",
@@ -447,12 +447,12 @@ class Pool(Part):
     )
     passes: Passes = Field(
         default="auto",
-        description="How often a query passes the datapath, with selection `source-port`. `1`: a hardware rule for each "
-        "slot of each service. `2`: first a rule for each service, then one for each slot of the pool, so that VIPs and "
-        "slots add up and do not multiply; the switch's connection tracker recirculates, and whether hardware takes that is "
-        "not known from public sources. `auto`: 1, unless all pools together need more than `switch.rules`: then 2 for "
-        "those with most rules, until it is enough. `auto` is always 1 with flavor ovs-dpdk, which forwards the second pass "
-        "by the CPU.",
+        description="How often a query passes the datapath, with selection `source-port` and `source-address`. `1`: a hardware "
+        "rule for each slot of each service. `2`: first a rule for each service, then one for each slot of the pool, "
+        "so that VIPs and slots add up and do not multiply; the switch's connection tracker recirculates, and whether "
+        "hardware takes that is not known from public sources. `auto`: 1, unless all pools together need more than "
+        "`switch.rules`: then 2 for those with most rules, until it is enough. `auto` is always 1 with flavor ovs- "
+        "dpdk, which forwards the second pass by the CPU.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",
