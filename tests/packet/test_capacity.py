@@ -128,7 +128,10 @@ def test_an_impossible_setting_is_named_by_its_path(command: Command) -> None:
     wrong = ["--hardware", "bluefield-3", "--set", "pools.authoritative.selection=rss"]
     code, shown, said = command(QUICKSTART, *wrong)
     assert (code, shown) == (1, "")
-    assert '$.pools.authoritative.selection: found "rss"; expected source-port, dp-hash, client or spray' in said
+    assert (
+        '$.pools.authoritative.selection: found "rss"; expected source-port, source-address, dp-hash, client or spray'
+        in said
+    )
     code, shown, said = command(QUICKSTART, *wrong, "--json")
     assert (code, said) == (1, "")
     assert json.loads(shown)["errors"][0]["path"] == "$.pools.authoritative.selection"

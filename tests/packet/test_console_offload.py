@@ -24,6 +24,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.metrics.observer import AppliedBridge
 from dnsteer.plan.build import build_plan
+from dnsteer.spec.model.lint import MASKS
 from dnsteer.spec.read import parse_document
 from tests.packet import agents
 from tests.packet.agents import Agent, agent, wait
@@ -103,7 +104,7 @@ def test_masks_load_and_prediction(console: tuple[Agent, str], monkeypatch: pyte
     bound = mask_bound(build_plan(spec_of(LARGE))).total
     wait(lambda: "being computed" not in get(url)[0], lambda: get(url)[0])
     said = words_of(get_read(url))
-    assert f"any traffic can make at most {bound} of this spec's tables (computed), and its budget is 30" in said
+    assert f"any traffic can make at most {bound} of this spec's tables (computed), and its budget is {MASKS}" in said
     assert "No capacity is predicted: the spec does not say on which card it runs: switch.hardware" in said
     assert re.search(r"Megaflows \d+ of [\d,]+ \([\d.]+ %\), the limit that Open vSwitch sets itself now", said)
     assert re.search(r"Read 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC; again after 10 s", said)

@@ -217,23 +217,23 @@ def test_what_is_doubtful_in_a_list_is_a_warning() -> None:
     assert warnings_of("{allow: [10.0.0.0/8, '2001:db8::/32']}") == []
 
 
-NOBODY = "no client over {} that may ask port{} of VIP dns"
+NOBODY = "no client over {} that may ask port 53 of VIP dns"
 
 
 @pytest.mark.parametrize(
     ("switch", "vip", "said"),
     [
-        ("{allow: [10.0.0.0/8, '::/0']}", "{allow: [172.16.0.0/12, '::/0']}", NOBODY.format("IPv4", " 53")),
-        ("{deny: [{prefix: 0.0.0.0/0, port: 53}]}", "{deny: [10.0.0.0/8]}", NOBODY.format("IPv4", " 53")),
+        ("{allow: [10.0.0.0/8, '::/0']}", "{allow: [172.16.0.0/12, '::/0']}", NOBODY.format("IPv4")),
+        ("{deny: [{prefix: 0.0.0.0/0, port: 53}]}", "{deny: [10.0.0.0/8]}", NOBODY.format("IPv4")),
         (
             "{deny: ['::/1', '8000::/1'], allow: ['2001:db8::/32']}",
             "{deny: ['2001:db8::/32']}",
-            NOBODY.format("IPv6", " 53"),
+            NOBODY.format("IPv6"),
         ),
         (
             "{allow: [10.0.0.0/8, '::/0']}",
             "{deny: [10.0.0.0/9, {prefix: 10.128.0.0/9, port: 53}]}",
-            NOBODY.format("IPv4", " 53"),
+            NOBODY.format("IPv4"),
         ),
         ("{allow: [10.0.0.0/8, '::/0']}", "{deny: [10.0.0.0/9]}", ""),
         ("{deny: [10.0.0.0/8, '2001:db8::/32']}", "{deny: [0.0.0.0/1, '::/1']}", ""),

@@ -447,12 +447,12 @@ class Pool(Part):
     )
     passes: Passes = Field(
         default="auto",
-        description="How often a query passes the datapath, with selection `source-port` and `source-address`. `1`: a hardware "
-        "rule for each slot of each service. `2`: first a rule for each service, then one for each slot of the pool, "
-        "so that VIPs and slots add up and do not multiply; the switch's connection tracker recirculates, and whether "
-        "hardware takes that is not known from public sources. `auto`: 1, unless all pools together need more than "
-        "`switch.rules`: then 2 for those with most rules, until it is enough. `auto` is always 1 with flavor ovs- "
-        "dpdk, which forwards the second pass by the CPU.",
+        description="How often a query passes the datapath, with selection `source-port` and `source-address`. `1`: a "
+        "hardware rule for each slot of each service. `2`: first a rule for each service, then one for each slot "
+        "of the pool, so that VIPs and slots add up and do not multiply; the switch's connection tracker "
+        "recirculates, and whether hardware takes that is not known from public sources. `auto`: 1, unless all "
+        "pools together need more than `switch.rules`: then 2 for those with most rules, until it is enough. "
+        "`auto` is always 1 with flavor ovs- dpdk, which forwards the second pass by the CPU.",
     )
     on_all_down: Literal["keep", "drop"] = Field(
         default="keep",
