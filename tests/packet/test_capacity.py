@@ -130,9 +130,6 @@ def test_an_impossible_setting_is_named_by_its_path(command: Command) -> None:
     assert (code, shown) == (1, "")
     expected = "source-port, source-address, dp-hash, client or spray"
     assert f'$.pools.authoritative.selection: found "rss"; expected {expected}' in said
-        '$.pools.authoritative.selection: found "rss"; expected source-port, source-address, dp-hash, client or spray'
-        in said
-    )
     code, shown, said = command(QUICKSTART, *wrong, "--json")
     assert (code, said) == (1, "")
     assert json.loads(shown)["errors"][0]["path"] == "$.pools.authoritative.selection"
