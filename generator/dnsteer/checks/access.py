@@ -9,8 +9,9 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
-from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules, Network
+from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules
 from dnsteer.spec.model.spec import Vip
+from dnsteer.spec.model.types import Network
 
 _VERSION_NAMES = {4: "IPv4", 6: "IPv6"}
 _EVERYBODY: dict[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}

@@ -3,66 +3,16 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from dnsteer.spec.model.part import Part, bounds, whole
-from dnsteer.spec.model.types import wrong_value
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from dnsteer.spec.model.types import PREFIX_EXPECTED, Prefix, parse_prefix, wrong_value
 
 MAX_ENTRIES = 20_000
 """Most entries in all lists of a spec; VIPs that have the same list count once."""
-_EXPECTED = "a prefix such as 192.0.2.0/24 or 2001:db8::/32"
-_LENGTH = re.compile(r"(0|[1-9][0-9]{0,2})\Z")
 _KEYS = ("prefix", "port")
-
-
-def parse_prefix(value: Any) -> Network:
-    """Check a prefix of clients' addresses; an address alone is a prefix of one address."""
-    if isinstance(value, ipaddress.IPv4Network | ipaddress.IPv6Network):
-        return value
-    if not isinstance(value, str):
-        raise wrong_value(_EXPECTED)
-    length = value.partition("/")[2]
-    if "/" in value and not _LENGTH.match(length):
-        raise wrong_value(_EXPECTED, _no_prefix(value))
-    try:
-        found = ipaddress.ip_network(value, strict=False)
-    except ValueError:
-        raise wrong_value(_EXPECTED, _no_prefix(value)) from None
-    address = value.partition("/")[0]
-    if "%" in address:
-        raise wrong_value(_EXPECTED, "without a zone")
-    if ipaddress.ip_address(address) != found.network_address:
-        raise wrong_value("a prefix without bits behind its length", f"write {found}, or the address alone")
-    if isinstance(found, ipaddress.IPv6Network) and found.subnet_of(_MAPPED):
-        raise wrong_value("a prefix of addresses that packets have", "write the prefix of IPv4 instead")
-    return found
-
-
-_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
-
-
-def _no_prefix(text: str) -> str:
-    """What may be wrong with *text*, which is no prefix."""
-    address, slash, length = text.partition("/")
-    if slash and ("." in length or ":" in length):
-        return "write the length as a number of bits: 192.0.2.0/24"
-    if text.count(":") == 1 or text.startswith("["):
-        return "a port is a key of its own: {prefix: 192.0.2.0/24, port: 53}"
-    return "names are not looked up" if address and not set(address.lower()) <= set("0123456789abcdef.:") else ""
-
-
-Prefix = Annotated[
-    Network,
-    BeforeValidator(parse_prefix),
-    PlainSerializer(str),
-    WithJsonSchema({"type": "string", "examples": ["192.0.2.0/24"]}),
-]
 
 
 class AccessEntry(Part):
@@ -83,7 +33,7 @@ def _prefix_alone(value: Any) -> Any:
     if isinstance(value, str):
         return AccessEntry.model_construct({"prefix"}, prefix=parse_prefix(value), port=None)
     if not isinstance(value, dict | AccessEntry):
-        raise wrong_value(f"{_EXPECTED}, or a mapping with {' and '.join(_KEYS)}")
+        raise wrong_value(f"{PREFIX_EXPECTED}, or a mapping with {' and '.join(_KEYS)}")
     return value
 
 

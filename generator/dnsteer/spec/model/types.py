@@ -152,28 +152,44 @@ def _read_address(text: str, families: str, kind: str, expected: str) -> Address
     return address
 
 
+PREFIX_EXPECTED = "a prefix such as 192.0.2.0/24 or 2001:db8::/32"
+_LENGTH = re.compile(r"(0|[1-9][0-9]{0,2})\Z")
+
+
 def parse_prefix(value: Any) -> Network:
-    """Check a prefix of either family: an address without bits beyond the prefix length."""
-    expected = "a prefix such as 192.0.2.0/24 or 2001:db8::/64"
-    text = _text(value, expected)
-    if "/" not in text:
-        raise wrong_value(expected, "give its length too, after a slash")
+    """Check a prefix of either family; an address alone is a prefix of one address."""
+    if isinstance(value, ipaddress.IPv4Network | ipaddress.IPv6Network):
+        return value
+    if not isinstance(value, str):
+        raise wrong_value(PREFIX_EXPECTED)
+    length = value.partition("/")[2]
+    if "/" in value and not _LENGTH.match(length):
+        raise wrong_value(PREFIX_EXPECTED, _no_prefix(value))
     try:
-        network = ipaddress.ip_network(text, strict=False)
+        found = ipaddress.ip_network(value, strict=False)
     except ValueError:
-        raise wrong_value(expected, _no_prefix(*text.split("/", 1))) from None
-    if str(network.network_address) != str(ipaddress.ip_address(text.partition("/")[0])):
-        raise wrong_value(expected, f"bits beyond the length are 0: {network}")
-    return network
+        raise wrong_value(PREFIX_EXPECTED, _no_prefix(value)) from None
+    address = value.partition("/")[0]
+    if "%" in address:
+        raise wrong_value(PREFIX_EXPECTED, "without a zone")
+    if ipaddress.ip_address(address) != found.network_address:
+        raise wrong_value("a prefix without bits behind its length", f"write {found}, or the address alone")
+    if isinstance(found, ipaddress.IPv6Network) and found.subnet_of(_MAPPED):
+        raise wrong_value("a prefix of addresses that packets have", "write the prefix of IPv4 instead")
+    return found
 
 
-def _no_prefix(address: str, length: str) -> str:
-    """What is wrong with an address and a length, which are no prefix."""
-    try:
-        most = ipaddress.ip_address(address).max_prefixlen
-    except ValueError:
-        return _no_address(address)
-    return f"the length is a number of bits, from 0 to {most}"
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+
+
+def _no_prefix(text: str) -> str:
+    """What may be wrong with *text*, which is no prefix."""
+    address, slash, length = text.partition("/")
+    if slash and ("." in length or ":" in length):
+        return "write the length as a number of bits: 192.0.2.0/24"
+    if text.count(":") == 1 or text.startswith("["):
+        return "a port is a key of its own: {prefix: 192.0.2.0/24, port: 53}"
+    return "names are not looked up" if address and not set(address.lower()) <= set("0123456789abcdef.:") else ""
 
 
 _BROADCAST = ipaddress.IPv4Address("255.255.255.255")

@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, file_of_part, shorten, show_value
-from dnsteer.spec.model.access import MAX_ENTRIES, parse_prefix
+from dnsteer.spec.model.access import MAX_ENTRIES
+from dnsteer.spec.model.types import parse_prefix
 from dnsteer.spec.parts.part_files import PartFile, is_inside
 from dnsteer.spec.source import UnreadableError, read_whole
 
