@@ -14,10 +14,11 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgWriter, wrpcap
 
-from dnsteer.checks.load import load_spec
+from dnsteer.checks.load import check_document, load_spec
 from dnsteer.proof.clients import ClientsError, read_clients, shares_in_words, shares_of_pools
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.slots.source_address import most_even_prefix, shares_of_clients, slot_of_client, unevenness
+from dnsteer.spec.read import parse_document
 from tests.unit.commands import in_process
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "affinity.yaml"
@@ -131,6 +132,14 @@ def test_shares_of_a_spec_are_those_of_its_slots() -> None:
     words = list(shares_in_words(six))
     assert words[0] == "pool resolvers: 1 IPv6 client by their /64, 64 slots"
     assert any("100.0% of the packets" in line for line in words)
+
+
+def test_clients_whom_a_list_denies_are_not_counted() -> None:
+    text = EXAMPLE.read_text().replace("  uplinks:", "  access: {deny: ['2001:db8:9::/48', 198.18.0.0/24]}\n  uplinks:")
+    loaded = check_document(parse_document("spec.yaml", text))
+    clients = {ip_address(f"198.18.{n // 256}.{n % 256}"): 1 for n in range(512)} | {ip_address("2001:db8:9::1"): 5}
+    (four,) = shares_of_pools(loaded, Reference(loaded.spec), clients)
+    assert (four.version, four.clients) == (4, 256)
 
 
 def test_explain_shows_shares_and_refuses_what_it_cannot_read(tmp_path: Path) -> None:

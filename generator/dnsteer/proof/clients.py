@@ -108,10 +108,18 @@ class PoolShares:
 
 
 def shares_of_pools(loaded: Loaded, reference: Reference, clients: Mapping[Client, int]) -> list[PoolShares]:
-    """Return the shares of each pool with selection source-address, for each IP version in which it has clients."""
+    """Return the shares of each pool with selection source-address, for each IP version in which it has clients.
+
+    Clients whom access lists deny are none.
+    """
     found: dict[tuple[str, int, tuple[str, ...]], PoolShares] = {}
     for service in reference.services.values():
-        own = {client: n for client, n in clients.items() if client.version == service.version}
+        own = {
+            client: n
+            for client, n in clients.items()
+            if client.version == service.version
+            and not reference.access.denial(service.vip, client.packed, service.port)
+        }
         pool, owners = loaded.spec.vips[service.vip].pool, tuple(target.name for target in service.slots)
         key = pool, service.version, owners
         if not service.client_prefix or not own or key in found:

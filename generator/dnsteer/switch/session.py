@@ -186,6 +186,8 @@ class Session:
             ids = _ids_of(reply)
             if ids.get(STATE_KEY) in (str(number), None):
                 return AppliedState.from_ids(ids, f"state {number} in the record (Flow_Table {ref} in OVSDB)")
+        if not record.number:
+            raise SwitchError(f"nothing was applied to bridge {record.bridge} by dnsteer; apply a spec")
         if number == record.number:
             raise DamagedError(
                 f"state {number}, which is applied, is not in the record of bridge {record.bridge}: its flow_tables "
