@@ -126,7 +126,7 @@ def main() -> int:
     report |= {
         "summary": summary(campaign.runs),
         "changes_of_lists": changes(campaign.lists),
-        "left_out": [*left_out, *campaign.left_out],
+        "left_out": left_out,
         "runs": campaign.runs,
         "seconds": round(time.monotonic() - started, 1),
     }

@@ -57,7 +57,6 @@ class Campaign:
         self.runs: list[dict[str, Any]] = []
         self.lists: list[dict[str, Any]] = []
         """Seconds from loading a list to the first answer, and of one more prefix."""
-        self.left_out: list[str] = []
 
     def run(self) -> None:
         """All rounds."""
@@ -68,10 +67,6 @@ class Campaign:
 
     def _peer(self, turn: int, name: str, size: int) -> None:
         peer, family = self._peers[name], FAMILIES[self._wanted.family]
-        if size and not peer.lists:
-            if turn == 0:
-                self.left_out.append(f"{name} with a list of {size}: it has no lists yet")
-            return
         with self._started(peer, name, size):
             for kind in self._order.sample(list(self._wanted.junk), len(self._wanted.junk)):
                 control = self._measured(family.direct[1], None, NONE)

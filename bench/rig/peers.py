@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import signal
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -55,10 +56,9 @@ def denied_prefixes(count: int) -> list[str]:
     return [*found, DENIED_24][:count]
 
 
-def spec_text(denied: Sequence[str] = ()) -> str:
-    """The spec of the rig's VIP. It has no lists: `switch.access` is to be added here, of *denied*."""
-    if denied:
-        raise ValueError("the spec has no access lists yet; ask for --lists 0")
+def spec_text(denied_file: str = "") -> str:
+    """The spec of the rig's VIP, which denies the prefixes of a file beside it where one is named."""
+    access = f"  access: {{deny_file: {denied_file}}}\n" if denied_file else ""
     gateways = ", ".join(f.gateway for f in FAMILIES.values())
     vips = ", ".join(f'"{f.vip}"' for f in FAMILIES.values())
     ports = "".join(f"    {port}:\n" for port in PORTS)
@@ -75,7 +75,7 @@ switch:
   mac: "{BALANCER_MAC}"
   gateway_mac: "{GATEWAY_MAC}"
   gateways: [{gateways}]
-  uplinks:
+{access}  uplinks:
     {UPLINK}: {{next_hop: "{CLIENT_MAC}"}}
   ports:
 {ports}pools:
@@ -87,32 +87,35 @@ switch:
 """
 
 
-class Peer:
+_DENIED_FILE = "denied.txt"
+
+
+class Peer(ABC):
     """Something that balances: `prepare` and `load` put it into the balancer's namespace, `stop` takes it out."""
 
     programs: tuple[str, ...] = ()
     """What must be installed."""
-    lists = True
-    """Whether it can drop the packets of a list."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    @abstractmethod
     def prepare(self) -> None:
         """Set up what the list of denied prefixes has nothing to do with."""
 
+    @abstractmethod
     def load(self, denied: Sequence[str]) -> None:
         """Start it, or load its rules. It may take until the first answer to finish that."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self) -> None:
         """Take it away, also where it was set up in part."""
-        raise NotImplementedError
 
+    @abstractmethod
     def deny(self, prefix: str) -> None:
         """Add a prefix to the list that it has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forget(self) -> None:
         """Forget what packets of earlier runs have left."""
 
@@ -124,24 +127,44 @@ class Peer:
         """The program that forwards, where it is not the kernel."""
         return None
 
+    @abstractmethod
     def version(self) -> str:
         """What is installed."""
-        raise NotImplementedError
 
 
 class Dnsteer(Peer):
     """dnsteer: NAT without state by slots of source ports, on Open vSwitch's userspace datapath."""
 
     programs: tuple[str, ...] = ("ovs-vswitchd", "ovsdb-server")
-    lists = False
     _host: SwitchHost | None = None
+    _denied: list[str]
     _before: Mapping[str, int] = MappingProxyType({})
     """Counters at the begin of a run."""
+
+    def prepare(self) -> None:
+        """Nothing: the switch comes with its list."""
 
     def load(self, denied: Sequence[str]) -> None:
         """Start a switch, and apply the spec."""
         self._host = SwitchHost(_BALANCER, Path(tempfile.mkdtemp(dir=self.folder)))
-        self._host.start_switch(spec_text(denied))
+        self._denied = list(denied)
+        self._host.start_switch(self._spec())
+
+    def deny(self, prefix: str) -> None:
+        """Apply the spec with one prefix more."""
+        assert self._host is not None
+        self._denied.append(prefix)
+        file = self._host.folder / "spec.yaml"
+        file.write_text(self._spec())
+        self._host.dnsteer("apply", str(file), "--yes")
+
+    def _spec(self) -> str:
+        """The spec, with its list in a file beside it."""
+        assert self._host is not None
+        if not self._denied:
+            return spec_text()
+        (self._host.folder / _DENIED_FILE).write_text("".join(f"{prefix}\n" for prefix in self._denied))
+        return spec_text(_DENIED_FILE)
 
     def stop(self) -> None:
         """End the switch, and remove its devices, which outlive it."""
@@ -197,6 +220,9 @@ class KernelPeer(Peer):
     owns_vip = False
     """Whether the VIP is an address of the machine, for a program. The kernel refuses packets from others with it."""
 
+    def forget(self) -> None:
+        """Nothing: what keeps connections says how."""
+
     def prepare(self) -> None:
         """Give the kernel the balancer's addresses and routes."""
         devices = (UPLINK, *PORTS)
@@ -230,9 +256,9 @@ class KernelPeer(Peer):
             inside(_BALANCER, "sysctl", "-qw", f"net.ipv6.conf.{device}.disable_ipv6=1")
         inside(_BALANCER, "sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
 
+    @abstractmethod
     def unload(self) -> None:
         """Remove its rules."""
-        raise NotImplementedError
 
 
 def _no_dad(version: int) -> str:

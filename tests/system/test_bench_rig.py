@@ -55,16 +55,15 @@ def test_every_peer_balances_and_goes_without_a_rest(network: Network, tmp_path:
     peer = PEERS[name](tmp_path)
     try:
         peer.prepare()
-        peer.load(denied_prefixes(100 if peer.lists else 0))
+        peer.load(denied_prefixes(100))
         for family in FAMILIES.values():
             wait_for_answer(family.vip)
             answers = all_that_answer(family.vip)
             assert len(answers) == SERVERS, answers
             assert who_answers(family.vip, "+tcp") in answers
-        if peer.lists:
-            peer.deny(f"{FAMILIES[4].client}/32")
-            with pytest.raises(LabCommandError):
-                who_answers(FAMILIES[4].vip, patience=1)
+        peer.deny(f"{FAMILIES[4].client}/32")
+        with pytest.raises(LabCommandError):
+            who_answers(FAMILIES[4].vip, patience=1)
     finally:
         peer.stop()
     with pytest.raises(LabCommandError):
@@ -79,8 +78,7 @@ def test_a_campaign_measures_junk_beside_controls(network: Network, tmp_path: Pa
     campaign.run()
 
     rows = {(row["peer"], row["list"], row["junk"]): row for row in summary(campaign.runs)}
-    assert campaign.left_out == ["dnsteer with a list of 100: it has no lists yet"]
-    assert len(rows) == 2 + 4 * ("nftables" in peers)
+    assert len(rows) == 4 * len(peers)
     for row in rows.values():
         assert row["control"]["qps"]["median"] > 250 and row["of_control"]["median"] > 0.5, row
     junk = rows["dnsteer", 0, "destinations"]
@@ -88,6 +86,6 @@ def test_a_campaign_measures_junk_beside_controls(network: Network, tmp_path: Pa
     assert 0 < junk["cpu_share"]["median"] < 4 and junk["unread"]["min"] >= 0
     # One megaflow a destination; where the tables bound that, fewer, but more than queries alone.
     assert junk["megaflows"]["max"] > rows["dnsteer", 0, NONE]["megaflows"]["max"] + 100
-    if "nftables" in peers:
-        assert [(row["peer"], row["list"]) for row in changes(campaign.lists)] == [("nftables", 100)]
-        assert 0 < changes(campaign.lists)[0]["change_s"]["median"] < 5
+    changed = changes(campaign.lists)
+    assert {(row["peer"], row["list"]) for row in changed} == {(name, 100) for name in peers}
+    assert all(0 < row["change_s"]["median"] < 30 for row in changed)
