@@ -32,6 +32,7 @@ from bench.rig.network import (
     server_mac,
 )
 from dnsteer.lab.command import netns_exec, run
+from dnsteer.spec.model.access import MAX_ENTRIES
 from dnsteer.switch.tools import ovs_version
 
 _BALANCER = "balancer"
@@ -151,9 +152,9 @@ class Dnsteer(Peer):
         self._host.start_switch(self._spec())
 
     def deny(self, prefix: str) -> None:
-        """Apply the spec with one prefix more."""
+        """Apply the spec with one prefix more; in place of another one where it has as many as a spec may have."""
         assert self._host is not None
-        self._denied.append(prefix)
+        self._denied = [*self._denied[len(self._denied) >= MAX_ENTRIES :], prefix]
         file = self._host.folder / "spec.yaml"
         file.write_text(self._spec())
         self._host.dnsteer("apply", str(file), "--yes")
