@@ -24,7 +24,6 @@ EXPECTED = [
     "could not open network device",
     "Broken pipe",
     "cap[0-9a-f]{8}[io]",
-    "left allocated",
 ]
 QUERY = bytes(
     Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53")

@@ -36,7 +36,7 @@ def said_of(*command: str, timeout: float = LONG) -> list[str]:
         ("trap '' TERM INT HUP; while :; do sleep 1000; done", SHORT, LATE),
         ("exec head -c 1000000000 /dev/zero", 1.0, "/bin/sh printed more than 64 KiB"),
         ("exec yes", 1.0, "/bin/sh printed more than 64 KiB"),
-        ("read line && exit 4; exit 0", LONG, ""),
+        ("[ /dev/stdin -ef /dev/null ] || exit 4; exit 0", LONG, ""),
         ("sleep 1000 & exit 0", LONG, ""),
         ("sleep 1000 & exit 3", LONG, "/bin/sh ended with 3"),
     ],

@@ -91,7 +91,7 @@ def test_a_file_of_tokens_is_for_its_owner_alone(tmp_path: Path, mode: int) -> N
     with pytest.raises(SwitchError, match=rf"others than its owner may use it \(mode {mode:04o}\): chmod 600"):
         read_tokens(file)
     with pytest.raises(SwitchError, match="expected a file of tokens, found something that is no file"):
-        read_tokens(Path("/dev/null"))
+        read_tokens(Path("/dev/zero"))
 
 
 def test_a_token_is_found_by_its_secret_alone_and_all_are_compared(
