@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dnsteer.proof.reference import neighbors
-from dnsteer.proof.reference.access import AccessReference
+from dnsteer.proof.reference.access import AccessReference, DeniedByHand
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -27,9 +27,14 @@ __all__ = ["AddressService", "Expectation", "Frame", "Reference", "TargetBackend
 
 
 class Reference:
-    """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order."""
+    """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order.
 
-    def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = ()) -> None:
+    *denials*: clients that commands deny.
+    """
+
+    def __init__(
+        self, spec: Spec, outages: Iterable[PoolOutage] = (), denials: Iterable[DeniedByHand] = ()
+    ) -> None:
         self.topology = SwitchTopology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
         self.extension = ExtensionReference(spec, self.topology, self.modes)
@@ -37,7 +42,7 @@ class Reference:
         """The services that have at least one backend in service."""
         self.unserved: dict[ServiceKey, AddressService] = {}
         """The services that have no backend in service."""
-        self.access = AccessReference(spec)
+        self.access = AccessReference(spec, denials)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
