@@ -11,7 +11,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules
-from dnsteer.spec.model.spec import Vip
+from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.spec.model.types import Network
 
 _VERSION_NAMES = {4: "IPv4", 6: "IPv6"}

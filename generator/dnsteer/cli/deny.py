@@ -92,6 +92,4 @@ def _change(
 ) -> OverlayChange:
     from dnsteer.deploy.overlay_change import change_overlay
 
-    return change_overlay(
-        switch, bridge, edit, dry_run=dry_run, confirm=confirm(yes, json), progress=progress(json)
-    )
+    return change_overlay(switch, bridge, edit, dry_run=dry_run, confirm=confirm(yes, json), progress=progress(json))

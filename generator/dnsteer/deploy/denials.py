@@ -46,9 +46,7 @@ def clients_of(text: str) -> Network:
     return found
 
 
-def deny_clients(
-    clients: Sequence[Network], *, port: int = 0, vip: str = "", lasts: float = 0, note: str = ""
-) -> Edit:
+def deny_clients(clients: Sequence[Network], *, port: int = 0, vip: str = "", lasts: float = 0, note: str = "") -> Edit:
     """Return the edit that denies clients, for *lasts* seconds, 0: until it is ended.
 
     Who is denied already keeps the start, and the time and note that are not given anew.
@@ -95,17 +93,11 @@ def _denied_otherwise(wanted: Denial, overlay: Overlay, state: AppliedState) -> 
     network = wanted.network
     alike = [a for a in overlay.denials if _overlap(a.network, network)]
     if alike:
-        return f"{some_of(a.name for a in alike)} is: dnsteer undeny {_arguments(alike[0])}"
+        return f"{some_of([a.name for a in alike])} is: dnsteer undeny {' '.join(alike[0].words)}"
     places = _denied_by_spec(load_state(state), wanted)
     if places:
         return f"the spec denies it ({some_of(places)}): change the spec and apply it"
-    return f"denied are {some_of(a.name for a in overlay.denials)}" if overlay.denials else "nobody is"
-
-
-def _arguments(denial: Denial) -> str:
-    """How a command names what is denied."""
-    port, vip = f" --port {denial.port}" if denial.port else "", f" --vip {denial.vip}" if denial.vip else ""
-    return f"{denial.prefix}{port}{vip}"
+    return f"denied are {some_of([a.name for a in overlay.denials])}" if overlay.denials else "nobody is"
 
 
 def denial_effects(loaded: Loaded, before: Overlay, after: Overlay) -> tuple[list[str], list[str]]:

@@ -188,9 +188,7 @@ def _with_other_denials(switch: TargetSwitch, state: AppliedState, change: Overl
     return wanted
 
 
-def _apply_denials(
-    locked: _LockedSwitch, change: OverlayChange, wanted: WantedSwitch, progress: Progress
-) -> list[str]:
+def _apply_denials(locked: _LockedSwitch, change: OverlayChange, wanted: WantedSwitch, progress: Progress) -> list[str]:
     """Bring the whole switch to other denials, since their lists depend on the spec. Returns warnings."""
     before, after, state = change.before, change.after, locked.state
     moved = any(before.of(m.pool) != after.of(m.pool) and m.pool in state.extended for m in state.members)

@@ -49,6 +49,12 @@ class Denial:
         return f"{self.prefix}{port}{vip}"
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """How commands take it: `203.0.113.0/24 --port 53 --vip resolver`."""
+        port = ("--port", str(self.port)) if self.port else ()
+        return self.prefix, *port, *(("--vip", self.vip) if self.vip else ())
+
+    @property
     def title(self) -> str:
         """What messages call it."""
         return f"denial of {self.name}"
@@ -63,6 +69,12 @@ class Denial:
     def expired(self, now: datetime) -> bool:
         """Whether its *until* has passed."""
         return bool(self.until) and now >= datetime.fromisoformat(self.until)
+
+    def seconds_left(self, now: datetime) -> int | None:
+        """Whole seconds until it ends by itself, 0 where it should have; None where it does not."""
+        if not self.until:
+            return None
+        return max(0, int((datetime.fromisoformat(self.until) - now).total_seconds()))
 
     def is_about(self, vip: str) -> bool:
         """Whether it is for queries to a VIP."""

@@ -233,7 +233,7 @@ class Overlay:
         They have a key of their own, since releases without them refuse entries with a field that they do not know. The
         digest tells whether the overlay was written since by one of these.
         """
-        decisions = [a.decision for a in (*self.entries, *self.denials)]
+        decisions = [*(a.decision for a in self.entries), *(a.decision for a in self.denials)]
         return f"{_short_digest(self.to_json())} {','.join(decisions)}" if any(decisions) else ""
 
     def with_decisions(self, text: str) -> Overlay:

@@ -104,6 +104,7 @@ class Status:
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
             "overlay": self._overlay_as_json(),
+            "denials": self._denials_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),
             "role": self.role,
@@ -151,6 +152,23 @@ class Status:
             for entry in self.reading.overlay
         ]
 
+    def _denials_as_json(self) -> list[dict[str, Any]] | None:
+        if self.reading.overlay is None:
+            return None
+        time_now = now()
+        return [
+            {
+                **asdict(denial),
+                "port": denial.port or None,
+                "vip": denial.vip or None,
+                "until": denial.until or None,
+                "seconds_left": denial.seconds_left(time_now),
+                "overdue": denial.expired(time_now),
+                "decision": denial.decision or None,
+            }
+            for denial in self.reading.overlay.denials
+        ]
+
 
 def narrow(status: Status, names: Sequence[str]) -> Status:
     """The status with the named pools, their VIPs, and the named VIPs with their pools; of POOL/BACKEND that backend alone.
@@ -173,7 +191,8 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
     kept = [(pool.name, b.name) for pool in pools for b in pool.backends]
     overlay = status.reading.overlay
     if overlay is not None:
-        overlay = Overlay(tuple(a for a in overlay if (a.pool, a.backend) in kept))
+        denials = [denial for denial in overlay.denials if not denial.vip or denial.vip in chosen.vips]
+        overlay = Overlay(tuple(a for a in overlay if (a.pool, a.backend) in kept), tuple(denials))
     vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
     return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips)
 

@@ -57,9 +57,9 @@ class PlainAccessList:
         width, address = 8 * len(client), int.from_bytes(client, "big")
         for each in self.by_hand:
             net = each.network
-            if net.max_prefixlen == width and each.port in (0, port):
-                if int(net.network_address) <= address <= int(net.broadcast_address):
-                    return f"hand: {each.text}"
+            inside = int(net.network_address) <= address <= int(net.broadcast_address)
+            if net.max_prefixlen == width and inside and each.port in (0, port):
+                return f"hand: {each.text}"
         for length in self._lengths[width]:
             found = self._rules[width].get((length, address >> width - length), {})
             said = [found[key] for key in (None, port) if key in found]

@@ -32,9 +32,7 @@ class Reference:
     *denials*: clients that commands deny.
     """
 
-    def __init__(
-        self, spec: Spec, outages: Iterable[PoolOutage] = (), denials: Iterable[DeniedByHand] = ()
-    ) -> None:
+    def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = (), denials: Iterable[DeniedByHand] = ()) -> None:
         self.topology = SwitchTopology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
         self.extension = ExtensionReference(spec, self.topology, self.modes)
