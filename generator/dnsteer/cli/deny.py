@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,8 +67,10 @@ def deny(
     clients = [clients_of(text) for text in prefixes]
     edit = deny_clients(clients, port=port or 0, vip=vip or "", lasts=lasts or 0, note=note)
     change = _change(switch, edit, bridge, yes, dry_run, json)
+    change.warnings += _costs(change)
     named = some_of(dict.fromkeys(map(str, clients)))
-    report_change(change, [], dry_run, json, f"{named} {'is' if len(clients) == 1 else 'are'} denied already")
+    already = f"{named} {'is' if len(clients) == 1 else 'are'} denied already"
+    report_change(change, [], dry_run, json, already, _as_json(change))
 
 
 def undeny(
@@ -84,7 +87,8 @@ def undeny(
     from dnsteer.deploy.denials import admit_clients, clients_of
 
     edit = admit_clients([clients_of(text) for text in prefixes], port=port or 0, vip=vip or "")
-    report_change(_change(switch, edit, bridge, True, dry_run, json), [], dry_run, json, "")
+    change = _change(switch, edit, bridge, True, dry_run, json)
+    report_change(change, [], dry_run, json, "", _as_json(change))
 
 
 def _change(
@@ -93,3 +97,23 @@ def _change(
     from dnsteer.deploy.overlay_change import change_overlay
 
     return change_overlay(switch, bridge, edit, dry_run=dry_run, confirm=confirm(yes, json), progress=progress(json))
+
+
+def _as_json(change: OverlayChange) -> dict[str, object]:
+    """What is denied by hand after a change."""
+    return {"denials": [asdict(denial) for denial in change.after.denials]}
+
+
+def _costs(change: OverlayChange) -> list[str]:
+    """Warnings about masks and datapath flows, where denials make more of them than `lint` accepts and than there were."""
+    if change.wanted is None:
+        return []
+    from dnsteer.lint.access_lists import exceeded_bounds
+    from dnsteer.plan.build import build_plan
+
+    loaded, plan = change.wanted.loaded, change.wanted.plan
+    found = exceeded_bounds(loaded.spec, plan)
+    if not found:
+        return []
+    known = exceeded_bounds(loaded.spec, build_plan(loaded, change.before))
+    return [text for bound, text in found.items() if bound not in known]

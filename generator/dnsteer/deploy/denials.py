@@ -21,6 +21,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Path, near, show_path, some_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry
+from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Network, parse_prefix
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
@@ -120,6 +121,18 @@ def denial_effects(loaded: Loaded, before: Overlay, after: Overlay) -> tuple[lis
         if places:
             warnings.append(f"{denial.name} stays denied by the spec ({some_of(places)})")
     return warnings, asks
+
+
+def denial_warnings(spec: Spec, denials: Sequence[Denial]) -> list[str]:
+    """Warnings about denials by hand that meet another spec: they stay, but may do nothing, or too much."""
+    gone = [denial for denial in denials if denial.vip and denial.vip not in spec.vips]
+    return [
+        *(
+            f"{denial.title} does nothing while the spec has no such VIP: dnsteer undeny {' '.join(denial.words)}"
+            for denial in gone
+        ),
+        *(denied_services(spec, denials) if denials else ()),
+    ]
 
 
 def _refuse_without_effect(loaded: Loaded, denial: Denial) -> None:

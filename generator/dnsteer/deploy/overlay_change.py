@@ -58,7 +58,7 @@ class OverlayChange:
     """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
 
     *ask* is why an operator is asked first. *differing* is what was not as recorded, and was put right. *workers*
-    are those of the state.
+    are those of the state; *wanted* is what it leads to where other clients are denied than before.
     """
 
     bridge: str
@@ -71,6 +71,7 @@ class OverlayChange:
     ask: list[str] = field(default_factory=list)
     differing: Differing | None = None
     workers: Workers = field(default_factory=dict)
+    wanted: WantedSwitch | None = None
 
     def entries(self, name: str, kind: Kind) -> list[Maintenance]:
         """Return the entries of that kind for POOL/BACKEND: several where it has workers."""
@@ -153,7 +154,8 @@ def change_overlay(
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now(), expires=not unrecorded)
-            wanted = _with_other_denials(switch, state, change) if change.before.denied != change.after.denied else None
+            if change.before.denied != change.after.denied:
+                _find_effects(switch, state, change)
             question = (record.uuid, _lasting(record), final_moves, change.ask) if change.ask and not dry_run else None
             if agreement.is_given_for(question):
                 break
@@ -162,8 +164,8 @@ def change_overlay(
         if dry_run and change.edited:
             return change
         locked = _LockedSwitch(switch, session, record, state, unrecorded)
-        if wanted is not None:
-            return replace(change, warnings=[*change.warnings, *_apply_denials(locked, change, wanted, progress)])
+        if change.wanted is not None:
+            return replace(change, warnings=[*change.warnings, *_apply_denials(locked, change, progress)])
         found = _read_slots(locked, change, pools)
         differing = found.differing
         if differing is None and change.edited:
@@ -177,22 +179,21 @@ def change_overlay(
         return replace(change, differing=differing, warnings=[*change.warnings, *warnings])
 
 
-def _with_other_denials(switch: TargetSwitch, state: AppliedState, change: OverlayChange) -> WantedSwitch:
-    """What a change of denials leads to; what it cuts is added to the change."""
+def _find_effects(switch: TargetSwitch, state: AppliedState, change: OverlayChange) -> None:
+    """Add to a change of denials what it leads to, and what it cuts besides."""
     from dnsteer.deploy.denials import denial_effects  # here, since quick verbs do without the spec
 
-    wanted = switch.wanted(state, change.after)
-    warnings, asks = denial_effects(wanted.loaded, change.before, change.after)
+    change.wanted = switch.wanted(state, change.after)
+    warnings, asks = denial_effects(change.wanted.loaded, change.before, change.after)
     change.warnings += warnings
     change.ask += asks
-    return wanted
 
 
-def _apply_denials(locked: _LockedSwitch, change: OverlayChange, wanted: WantedSwitch, progress: Progress) -> list[str]:
+def _apply_denials(locked: _LockedSwitch, change: OverlayChange, progress: Progress) -> list[str]:
     """Bring the whole switch to other denials, since their lists depend on the spec. Returns warnings."""
     before, after, state = change.before, change.after, locked.state
     moved = any(before.of(m.pool) != after.of(m.pool) and m.pool in state.extended for m in state.members)
-    return _apply_whole(locked, after, progress, needs_extension=moved, wanted=wanted)
+    return _apply_whole(locked, after, progress, needs_extension=moved, wanted=change.wanted)
 
 
 def _lasting(record: BridgeRecord) -> dict[str, str]:
