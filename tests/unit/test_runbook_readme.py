@@ -17,6 +17,7 @@ ELSEWHERE = {
     "dnsteer_canary",
     "dnsteer_serial",  # of the plays themselves
     "dnsteer_backend_of",
+    "dnsteer_clients",
     "dnsteer_backend_addresses",
     "dnsteer_switches",
     "dnsteer_health_from",  # of a backend's host

@@ -323,18 +323,18 @@ def _entry(item: Any) -> Maintenance:
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
     if bool(entry.slots) != (entry.kind in MOVES_SLOTS):
         raise ValueError(f"an entry of kind {entry.kind!r} has the slots {list(entry.slots)}")
-    _check_times(entry.since, entry.until, entry.paced, entry.returns)
+    _check_times(entry.since, *filter(None, [entry.until, entry.paced, entry.returns]))
     return entry
 
 
 def _denial(item: Mapping[str, Any]) -> Denial:
     denial = denial_from_value(item)
-    _check_times(denial.since, denial.until)
+    _check_times(denial.since, *filter(None, [denial.until]))
     return denial
 
 
 def _check_times(*times: str) -> None:
-    for time in filter(None, times):
+    for time in times:
         moment = datetime.fromisoformat(time)
         if moment.tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")

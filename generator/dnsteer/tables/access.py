@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.errors import Path, show_path
-from dnsteer.spec.model.access import AccessEntry, AccessRules
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.tables.access_tree import WIDTHS, AccessRule, AccessWindow, Rules, add_rule, windows_of
 from dnsteer.tables.cookies import Category, Subject, number_names
@@ -22,6 +21,7 @@ from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
     from dnsteer.slots.denial import Denial
+    from dnsteer.spec.model.access import AccessEntry, AccessRules
     from dnsteer.spec.model.spec import Spec
     from dnsteer.tables.context import Context
 
@@ -77,12 +77,16 @@ class AccessList:
 
 def entry_of(denial: Denial) -> AccessEntry:
     """A denial by hand as an entry of a list."""
+    from dnsteer.spec.model.access import AccessEntry  # here, since the quick verbs do without
+
     return AccessEntry.model_construct(None, prefix=denial.network, port=denial.port or None)
 
 
 def access_lists(spec: Spec, denials: Iterable[Denial] = ()) -> list[AccessList]:
     """The lists of a spec with what is denied by hand: the switch's, then those of VIPs. VIPs that have the same entries,
     and for which the same is denied, share one."""
+    from dnsteer.spec.model.access import AccessRules  # here, since the quick verbs do without
+
     found: dict[str, AccessList] = {}
     of_all = tuple(denial for denial in denials if not denial.vip)
     if of_all or (spec.switch.access is not None and spec.switch.access.entries):
