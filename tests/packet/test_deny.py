@@ -258,7 +258,10 @@ def test_explain_names_who_denied(applied: Switch, tmp_path: Path) -> None:
     assert re.fullmatch(rf"{cookie}: {why}, by hand\n", on(applied)("explain", "--live", "--cookie", cookie).out)
     assert "by hand" not in on(applied)("explain", spec_file(tmp_path), *asked).out
     page = tmp_path / "report.html"
-    assert on(applied)("report", "-o", page, "--without", "addresses", "--without", "people", "--without", "notes").code == 0
+    assert (
+        on(applied)("report", "-o", page, "--without", "addresses", "--without", "people", "--without", "notes").code
+        == 0
+    )
     text = page.read_text()
     assert "Denied by hand" in text and "203.0.113" not in text and "a botnet" not in text
 

@@ -17,10 +17,10 @@ ELSEWHERE = {
     "dnsteer_canary",
     "dnsteer_serial",  # of the plays themselves
     "dnsteer_backend_of",
-    "dnsteer_clients",
     "dnsteer_backend_addresses",
     "dnsteer_switches",
     "dnsteer_health_from",  # of a backend's host
+    "dnsteer_clients",
     "dnsteer_pool",
     "dnsteer_backend",
     "dnsteer_old",
