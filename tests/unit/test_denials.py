@@ -10,7 +10,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from dnsteer.deploy.denials import clients_of, denial_effects, deny_clients
+from dnsteer.deploy.denial_effects import denial_effects
+from dnsteer.deploy.denials import clients_of, deny_clients
 from dnsteer.deploy.maintenance_text import altered, begun_and_ended
 from dnsteer.deploy.times import expire
 from dnsteer.lint.access_lists import exceeded_bounds

@@ -181,7 +181,7 @@ def change_overlay(
 
 def _find_effects(switch: TargetSwitch, state: AppliedState, change: OverlayChange) -> None:
     """Add to a change of denials what it leads to, and what it cuts besides."""
-    from dnsteer.deploy.denials import denial_effects  # here, since quick verbs do without the spec
+    from dnsteer.deploy.denial_effects import denial_effects  # here, since quick verbs do without the spec
 
     change.wanted = switch.wanted(state, change.after)
     warnings, asks = denial_effects(change.wanted.loaded, change.before, change.after)

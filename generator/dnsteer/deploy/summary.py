@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
 from dnsteer.deploy.bounded_lists import SentenceGroup
-from dnsteer.deploy.denials import denial_warnings
+from dnsteer.deploy.denial_effects import denial_warnings
 from dnsteer.deploy.diff import SwitchDiff
 from dnsteer.deploy.goal import Goal
 from dnsteer.deploy.movement import Assignment
