@@ -85,7 +85,7 @@ def test_denied_clients_are_dropped_and_admitted_again(applied: Switch) -> None:
     assert longer["changed"] and longer["words"][0].startswith("denial of 203.0.113.0/24: until ")
     assert applied.tables() == tables
     assert denials(applied)[0]["seconds_left"] > 10_000
-    back = on(applied)("undeny", "203.0.113.0/24", "2001:db8:bad::/48", "--json").json
+    back = on(applied)("undeny", "203.0.113.0/24", "2001:db8:bad::/48", "203.0.113.0/24", "--json").json
     assert (back["changed"], back["denials"]) == (True, [])
     assert applied.tables() == base
     assert passes(applied, *denied) == 3

@@ -64,11 +64,11 @@ def deny(
     """
     from dnsteer.deploy.denials import clients_of, deny_clients
 
-    clients = [clients_of(text) for text in prefixes]
+    clients = list(dict.fromkeys(map(clients_of, prefixes)))
     edit = deny_clients(clients, port=port or 0, vip=vip or "", lasts=lasts or 0, note=note)
     change = _change(switch, edit, bridge, yes, dry_run, json)
     change.warnings += _costs(change)
-    named = some_of(dict.fromkeys(map(str, clients)))
+    named = some_of(list(map(str, clients)))
     already = f"{named} {'is' if len(clients) == 1 else 'are'} denied already"
     report_change(change, [], dry_run, json, already, _as_json(change))
 
@@ -86,7 +86,7 @@ def undeny(
     """End denials of clients: the access lists of the spec alone count again."""
     from dnsteer.deploy.denials import admit_clients, clients_of
 
-    edit = admit_clients([clients_of(text) for text in prefixes], port=port or 0, vip=vip or "")
+    edit = admit_clients(list(dict.fromkeys(map(clients_of, prefixes))), port=port or 0, vip=vip or "")
     change = _change(switch, edit, bridge, True, dry_run, json)
     report_change(change, [], dry_run, json, "", _as_json(change))
 
