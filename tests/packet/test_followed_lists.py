@@ -20,7 +20,6 @@ READY = "bridge br-dns: state"
 LIST = "  follow_lists: {}\n  access: {{deny: [10.9.0.0/16], deny_file: lists/denied.txt}}\n  uplinks:\n"
 ONE = "# who floods\n203.0.113.0/24\n"
 ALWAYS = "10.9.0.0/16"
-MIB = 1 << 20
 
 
 def site(folder: Path, every: str = "1s") -> tuple[Path, Path]:
@@ -56,17 +55,18 @@ def becomes(switch: Switch, running: Agent, *sources: str) -> None:
 
 
 def attention(do: Callable[..., Ran]) -> list[str]:
-    return [f"{item['title']}: {item['text']}" for item in do("status", "--no-rates", "--json").json["attention"]]
+    return [f"{item['title']}: {item['detail']}" for item in do("status", "--no-rates", "--json").json["attention"]]
 
 
 def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch, tmp_path: Path) -> None:
     spec, file = site(tmp_path)
     do = on(shared)
     assert do("apply", spec).code == 0
+    first = applied(shared).number
     with agent(shared, tmp_path, READY) as running:
         replace(file, "2001:db8:bad::/48 53  # since Tuesday\n198.51.100.7\n")
         becomes(shared, running, "2001:db8:bad::/48", "198.51.100.7")
-        running.waits_for("applied as state 2")
+        running.waits_for(f"applied as state {first + 1}")
         state, wanted = applied(shared), load_spec(spec)
         assert (state.text, state.digest, state.file) == (wanted.document.text, wanted.digest, str(spec))
         assert state.by.startswith("agent@")
@@ -77,7 +77,7 @@ def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch,
         assert "nothing to change" in do("apply", spec).out
 
         replace(file, "# another comment\n198.51.100.7\n2001:db8:bad::/48 53\n\n")  # and another order
-        running.waits_for("in another order; applied as state 3")
+        running.waits_for(f"in another order; applied as state {first + 2}")
         replace(file, "198.51.100.7 # why\n2001:db8:bad::/48 53\n")  # a comment is no change
         replace(file.with_name("unread.txt"), "10.0.0.0/8\n")
         with file.open("a") as written:  # in steps, as an editor writes
@@ -86,8 +86,8 @@ def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch,
                 written.flush()
                 os.fsync(written.fileno())
         becomes(shared, running, "2001:db8:bad::/48", "198.51.100.7", "192.0.2.128/25")
-        running.waits_for("applied as state 4")
-        assert applied(shared).number == 4
+        running.waits_for(f"applied as state {first + 3}")
+        assert applied(shared).number == first + 3
         assert attention(do) == []
 
 
@@ -95,10 +95,10 @@ def test_a_file_that_is_wrong_changes_nothing_and_is_said_once(shared: Switch, t
     spec, file = site(tmp_path, "500ms")
     do = on(shared)
     assert do("apply", spec).code == 0
+    first = applied(shared).number
     wrong: list[tuple[str | bytes | None, str]] = [
         ("203.0.113.0/24\n203.0.113.1/24\n", 'denied.txt:2: found "203.0.113.1/24"; expected a prefix without bits'),
         (None, 'denied.txt: found "lists/denied.txt", which is not there'),
-        (b"# " + b"x" * (2 * MIB), 'denied.txt: found "lists/denied.txt", of more than 2 MiB'),
         (b"10.0.0.0/8 # caf\xe9\n", "denied.txt:1: found the byte 0xe9, which is not UTF-8"),
         ("0.0.0.0/1\n128.0.0.0/1\n", "every client"),
     ]
@@ -114,7 +114,7 @@ def test_a_file_that_is_wrong_changes_nothing_and_is_said_once(shared: Switch, t
             becomes(shared, running, f"198.51.100.{number}")
             wait(lambda: attention(do) == [], lambda: f"{attention(do)}")
         assert running.said().count("an access list is wrong, so what is applied stays") == len(wrong)
-        assert applied(shared).number == 1 + len(wrong)
+        assert applied(shared).number == first + len(wrong)
         link = file.with_name("link")
         link.symlink_to("/etc/hostname")
         link.rename(file)
@@ -125,20 +125,21 @@ def test_what_somebody_brought_back_stays_until_the_file_changes(shared: Switch,
     spec, file = site(tmp_path)
     do = on(shared)
     assert do("apply", spec).code == 0
+    first = applied(shared).number
     with agent(shared, tmp_path, READY) as running:
         replace(file, "198.51.100.7\n")
         becomes(shared, running, "198.51.100.7")
-        running.waits_for("applied as state 2")
+        running.waits_for(f"applied as state {first + 1}")
         assert do("rollback", "--yes").code == 0
         running.waits_for("denied.txt has other entries than what is applied, and is left so")
         replace(file, "198.51.100.7\n")  # as by a job that writes it each minute
         wait(lambda: running.process.poll() is None and not file.with_name("new").exists(), running.said)
     with agent(shared, tmp_path, "is left so", "again") as running:  # nor does another agent
         assert denied(shared) == {ALWAYS, "203.0.113.0/24"}
-        assert applied(shared).number == 3
+        assert applied(shared).number == first + 2
         replace(file, "198.51.100.8\n")
         becomes(shared, running, "198.51.100.8")
-        running.waits_for("applied as state 4")
+        running.waits_for(f"applied as state {first + 3}")
 
     # By a spec that follows none, whatever happens to the file.
     spec.write_text(spec.read_text().replace("follow_lists: 1s", "follow_lists: 0"))
