@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.metrics.collect import DENYING_FLOWS, read_denials
+from dnsteer.metrics.collect import read_denials
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.check import prove
@@ -29,6 +29,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.access import AccessEntry, AccessRules
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.read import parse_document
+from dnsteer.status.denials import DENYING_FLOWS
 from dnsteer.switch.tools import run
 from dnsteer.tables.order import PIPELINE
 from tests.packet.command import FARM, on

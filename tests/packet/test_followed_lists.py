@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dnsteer.checks.load import load_spec
-from dnsteer.metrics.collect import DENYING_FLOWS
+from dnsteer.status.denials import DENYING_FLOWS
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.agents import Agent, agent, wait

@@ -35,6 +35,7 @@ from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.status import counters, extension_view
+from dnsteer.status.denials import DENYING_FLOWS, parse_denials
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.meters import read_meter_counts
@@ -44,8 +45,8 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
-from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists
-from dnsteer.tables.cookies import COOKIE_MASK, OBJECT_BITS, Category, cookie
+from dnsteer.tables.access import access_lists
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 from dnsteer.tables.meter_rows import limits_by_meter
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.table import always
@@ -56,11 +57,6 @@ TIMEOUT = 5.0
 _STATE, _OBJECT = PIPELINE.holding("state").number, (1 << OBJECT_BITS) - 1
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
-DENYING_FLOWS = f"cookie=0x{cookie(Category.ACCESS, DENIES):x}/0x{COOKIE_MASK | 0xFF << OBJECT_BITS | DENIES:x}"
-"""Flows of access lists that deny."""
-_DENIED = re.compile(
-    r"cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=(\d+), n_packets=([1-9]\d*), n_bytes=(\d+), .*?(priority=\S+)"
-)
 _DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
 _FORWARDS = re.compile(r"goto_table|output|IN_PORT|group:|ct\(|resubmit|controller", re.I)
 _TRAFFIC = {
@@ -340,12 +336,9 @@ def read_drops(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
 
 def read_denials(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
     """The counters of flows of access lists that have denied packets, in what ovs-ofctl printed of those that deny."""
-    for line in text.splitlines():
-        m = _DENIED.search(line)
-        if m is not None:
-            of_list = int(m[1], 16) >> ENTRY_BITS & (1 << LIST_BITS) - 1
-            place: Hashable = ("list", of_list)
-            yield (place, m[3], m[6]), CounterReading((int(m[4]), int(m[5])), float(m[2]))
+    for one in parse_denials(text):
+        place: Hashable = ("list", one.list)
+        yield (place, *one.flow), CounterReading((one.packets, one.bytes), one.age)
 
 
 def _labels_of(known: AppliedBridge) -> dict[Hashable, Label]:

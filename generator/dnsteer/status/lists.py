@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The access lists and limits of the applied spec: their entries and files, and the packets that they dropped."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from dnsteer.spec.document import Document
+from dnsteer.spec.errors import SpecError
+from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.parts.followed_lists import FollowedList, followed_lists
+from dnsteer.spec.parts.list_files import text_digest
+from dnsteer.spec.parts.reread_lists import read_lists
+from dnsteer.status.denials import DENYING_FLOWS, parse_denials
+from dnsteer.switch.meters import read_meter_counts
+from dnsteer.switch.openflow import OpenFlow
+from dnsteer.switch.tools import SwitchError
+from dnsteer.tables.access import AccessList, access_lists, entries_by_number
+from dnsteer.tables.meter_rows import limits_by_meter
+
+MOST = 5
+"""Entries of a list that are named: those that deny most."""
+FileIs = Literal["as applied", "changed", "gone", "wrong", "elsewhere"]
+"""What a file holds now. wrong: it cannot be read or is no list; elsewhere: it was read on another machine."""
+
+
+@dataclass(frozen=True)
+class ListFileView:
+    """A file of a list: the name that the spec has, its path, SHA-256 and entries when it was applied, and what it is now."""
+
+    name: str
+    path: str
+    key: str
+    entries: int
+    sha256: str
+    now: FileIs | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object. `now` is null where the files are not looked at: from another machine than the switch's."""
+        return {
+            "name": self.name,
+            "path": self.path,
+            "key": self.key,
+            "entries": self.entries,
+            "sha256": self.sha256,
+            "now": self.now,
+        }
+
+
+@dataclass(frozen=True)
+class EntryView:
+    """An entry of a list that has denied packets, with its file and line. Clients that no entry allows have no line."""
+
+    text: str
+    packets: int
+    where: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {"entry": self.text, "packets": self.packets, "where": self.where or None}
+
+
+@dataclass(frozen=True)
+class ListView:
+    """An access list: the switch's, or that of *vips*. *denied* is how many packets its flows have dropped since they were
+    loaded, None where that is not known, and *most* has the entries that dropped most."""
+
+    title: str
+    vips: tuple[str, ...]
+    deny: int
+    allow: int
+    files: tuple[ListFileView, ...] = ()
+    denied: int | None = None
+    most: tuple[EntryView, ...] = ()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether everybody is denied who is not allowed."""
+        return bool(self.allow) and not self.deny
+
+    @property
+    def counts(self) -> str:
+        """Its entries in words."""
+        parts = [f"{word} {n:,}" for word, n in (("deny", self.deny), ("allow", self.allow)) if n]
+        return ", ".join(parts) + (", closed" if self.is_closed else "")
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "list": self.title,
+            "vips": [*self.vips],
+            "deny": self.deny,
+            "allow": self.allow,
+            "closed": self.is_closed,
+            "files": [one.as_json() for one in self.files],
+            "denied_packets": self.denied,
+            "denied_most": [one.as_json() for one in self.most],
+        }
+
+
+@dataclass(frozen=True)
+class LimitView:
+    """A limit of a VIP, or of its *service* alone: packets a second and at once, and how many were dropped, where known."""
+
+    vip: str
+    service: str
+    rate: int
+    burst: int
+    per: str
+    dropped: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            "vip": self.vip,
+            "service": self.service or None,
+            "packets_per_second": self.rate,
+            "burst": self.burst,
+            "per": self.per,
+            "dropped_packets": self.dropped,
+        }
+
+
+def view_lists(loaded: Loaded, *, looks: bool) -> list[ListView]:
+    """The lists of a spec, without what they denied. Whether it *looks* at the files, as they are on this machine."""
+    files = followed_lists(loaded.document.text)
+    states = {one.name: _state_of(one, loaded) for one in files} if looks else {}
+    return [_view(one, loaded.document, files, states) for one in access_lists(loaded.spec)]
+
+
+def _view(
+    one: AccessList, doc: Document, files: Iterable[FollowedList], states: dict[str, FileIs]
+) -> ListView:
+    found = []
+    for file in files:
+        for path in file.lists:
+            if path[:-1] == one.path:
+                entries, key = len(_entries_of(doc, file.name, path)), str(path[-1])
+                found.append(ListFileView(file.name, file.file, key, entries, file.sha256, states.get(file.name)))
+    return ListView(one.title, one.vips, len(one.access.deny or ()), len(one.access.allow or ()), tuple(found))
+
+
+def _entries_of(doc: Document, name: str, path: tuple[str | int, ...]) -> list[str]:
+    """The entries that the list at *path* has of a file, as a line of the file has them."""
+    value: Any = doc.value
+    for step in path:
+        value = value[step]
+    words = [f"{e['prefix']} {e['port']}" if isinstance(e, dict) else str(e) for e in value]
+    return [text for i, text in enumerate(words) if doc.part((*path, i)) == name]
+
+
+def _state_of(one: FollowedList, loaded: Loaded) -> FileIs:
+    try:
+        text = read_lists(loaded.file, [one])[one.name]
+    except SpecError:
+        if os.path.lexists(one.file):
+            return "wrong"
+        return "gone" if one.host == os.uname().nodename else "elsewhere"
+    if text_digest(text) == one.sha256:
+        return "as applied"
+    lines = [" ".join(line.partition("#")[0].split()) for line in text.splitlines()]
+    same = [line for line in lines if line] == _entries_of(loaded.document, one.name, one.lists[0])
+    return "as applied" if same else "changed"
+
+
+def count_denied(client: OpenFlow, loaded: Loaded, views: Sequence[ListView]) -> list[ListView]:
+    """The lists with what they denied. Raises as OpenFlow does."""
+    if not views:
+        return []
+    packets: Counter[tuple[int, int]] = Counter()
+    for denial in parse_denials(client.ofctl("dump-flows", DENYING_FLOWS, "--stats")):
+        packets[denial.list, denial.entry] += denial.packets
+    out = []
+    for view, one in zip(views, access_lists(loaded.spec), strict=True):
+        mine = Counter({entry: n for (number, entry), n in packets.items() if number == one.number})
+        names = entries_by_number(one) if mine else {}
+        most = tuple(_entry(names.get(entry), n, one, loaded) for entry, n in mine.most_common(MOST))
+        out.append(replace(view, denied=mine.total(), most=most))
+    return out
+
+
+def _entry(place: tuple[str, int] | None, packets: int, one: AccessList, loaded: Loaded) -> EntryView:
+    if place is None:
+        return EntryView("everybody else", packets)
+    key, i = place
+    return EntryView(str(getattr(one.access, key)[i]), packets, loaded.document.where((*one.path, key, i)))
+
+
+def view_limits(client: OpenFlow | None, loaded: Loaded) -> list[LimitView]:
+    """The limits of VIPs, with what they dropped if there is a *client* to ask. Raises as OpenFlow does."""
+    numbers = {number: place for number, place in limits_by_meter(loaded.spec).items() if place[0]}
+    counts = read_meter_counts(client) if numbers and client is not None else {}
+    out = []
+    for number, (vip, service) in numbers.items():
+        limits = loaded.spec.vips[vip].limits
+        assert limits is not None
+        count = counts.get(number)
+        dropped = count.dropped if count is not None else None
+        out.append(LimitView(vip, service, limits.queries, limits.burst_size, limits.per, dropped))
+    return out
+
+
+def whole_view(client: OpenFlow | None, loaded: Loaded, *, looks: bool) -> tuple[list[ListView], list[LimitView]]:
+    """The lists and limits of a spec, with what they dropped as far as the *client* tells."""
+    lists, limits = view_lists(loaded, looks=looks), view_limits(None, loaded)
+    if client is not None:
+        with suppress(SwitchError, PermissionError):  # which is said of the tables
+            lists, limits = count_denied(client, loaded, lists), view_limits(client, loaded)
+    return lists, limits
