@@ -43,7 +43,6 @@ POLL = 0.5
 """Seconds between two looks at the files' times."""
 _BUSY = 1.0
 """Seconds after which the change is tried again while another dnsteer changes the bridge."""
-_TROUBLE = "the access lists"
 
 
 class UnreadyError(Exception):
@@ -239,7 +238,7 @@ class ListFollower:
     def _stand_by(self) -> None:
         """Forget what is followed: another agent does that now, or nothing is applied."""
         if self._files is not None:
-            self._observer.forget_troubles(_TROUBLE)
+            self._observer.lists_wrong("")
         self._files = self._known = None
 
     async def _adopt(self, followed: FollowedState) -> None:
@@ -251,7 +250,7 @@ class ListFollower:
         self._known, self._left = followed.state, ()
         self._times.forget()
         if self._files is None or not self._files.lists:
-            self._observer.forget_troubles(_TROUBLE)
+            self._observer.lists_wrong("")
             return
         for one in filter(is_elsewhere, self._files.lists):
             why = f"it was read on {one.host}, and is not on this machine: apply the spec there after a change"
@@ -282,18 +281,15 @@ class ListFollower:
         except BusyError:
             times.again(clock() + _BUSY)
         except LeftError as err:
-            self._report(f"a change of an access list waits for an operator: {err}")
+            self._observer.lists_wrong(f"a change of an access list waits for an operator: {err}")
         except SpecError as err:
-            self._report(f"an access list is wrong, so what is applied stays: {first_of(err)}")
+            self._observer.lists_wrong(f"an access list is wrong, so what is applied stays: {first_of(err)}")
         except (SwitchError, PermissionError) as err:
             times.again(clock() + files.followed.spec.switch.follow_lists)
-            self._report(f"a change of an access list cannot be applied: {err}")
+            self._observer.lists_wrong(f"a change of an access list cannot be applied: {err}")
         else:
-            self._observer.end_trouble(_TROUBLE, "the access lists are right again")
+            self._observer.lists_wrong("")
             self._tell_left(files, found.left)
-
-    def _report(self, said: str) -> None:
-        self._observer.report_trouble(_TROUBLE, said)
 
     def _tell_left(self, files: FollowedFiles, left: tuple[str, ...]) -> None:
         """Say, once for a state, which files are left as they are."""

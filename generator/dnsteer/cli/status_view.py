@@ -16,7 +16,6 @@ from dnsteer.deploy.bounded_lists import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape, shorten
-from dnsteer.spec.model.limits import show_rate
 from dnsteer.status.lists import LimitView, ListView
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
@@ -288,7 +287,7 @@ def _lists(lists: Sequence[ListView], width: int) -> Table | None:
         for file in one.files:
             state = Text(file.now or "", style="yellow" if file.now not in (None, "as applied") else "")
             about = Text(f"sha256 {file.sha256[:_SHORT]}{', ' if file.now else ''}").append_text(state)
-            rows.append((f"  {escape(file.name)}", f"{file.key} {file.entries:,}", "", about))
+            rows.append((f"  {escape(file.name)}", f"{file.key} {_number(file.entries)}", "", about))
         rows += [(f"  {entry.text}", "", _number(entry.packets), escape(entry.where)) for entry in one.most]
     columns = [
         TableColumn("access list"),
@@ -301,7 +300,7 @@ def _lists(lists: Sequence[ListView], width: int) -> Table | None:
 
 def _limits(limits: Sequence[LimitView], width: int) -> Table | None:
     rows = [
-        (f"{one.vip}{f' {one.service}' if one.service else ''}", show_rate(one.rate), one.per, _number(one.dropped))
+        (f"{one.vip}{f' {one.service}' if one.service else ''}", one.shown_rate, one.per, _number(one.dropped))
         for one in limits[:_ROWS]
     ]
     columns = [

@@ -255,6 +255,9 @@ class Collector:
         used = {entry.pool for entry in overlay if entry.kind == "backup"}
         for name in known.spec.pools:
             made.add("dnsteer_pool_backup_in_use", (name,), name in used)
+        for one in access_lists(known.spec):
+            for key in ("deny", "allow"):
+                made.add("dnsteer_access_list_entries", (one.title, key), len(getattr(one.access, key) or ()))
         for kind in STATE_WORDS:
             made.add("dnsteer_maintenance_entries", (kind,), sum(entry.kind == kind for entry in overlay))
         applied = _seconds(known.state.time)

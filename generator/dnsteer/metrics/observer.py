@@ -176,6 +176,13 @@ class AgentObserver:
     def lists_changed(self, changes: Sequence[ListChange], state: int, decision: str, seconds: float) -> None:
         """The agent has applied changes of files of access lists as a *state*, by a decision, in so many *seconds*."""
 
+    def lists_wrong(self, said: str) -> None:
+        """A change of the files of access lists is not applied, as is *said*; empty: what is applied is what they hold."""
+        if said:
+            self.report_trouble("the access lists", said)
+        else:
+            self.end_trouble("the access lists", "the access lists are right again")
+
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """Something took so long, for a decision if it was for one."""
 

@@ -112,6 +112,15 @@ TRAFFIC: tuple[Family, ...] = (
         when="the spec has an access list",
     ),
     Family(
+        "dnsteer_access_list_entries",
+        "gauge",
+        "Traffic",
+        "Entries of an access list, by what they do: deny or allow.",
+        ("list", "entries"),
+        "2 for each access list",
+        when="the spec has an access list",
+    ),
+    Family(
         "dnsteer_limited_packets_total",
         "counter",
         "Traffic",

@@ -31,6 +31,8 @@ from dnsteer.view.wording import ranges
 MAX_ITEMS, MAX_ENTRIES, MAX_WARNINGS = 100, 500, 200
 MAX_VIPS, MAX_BACKENDS = 2000, 2000
 """Rows of the tables; of more VIPs the busiest are listed, of more backends those of pools with somebody out first."""
+MAX_LISTS = 500
+"""Rows of the table of access lists, and of that of limits."""
 MAX_PICTURES = 24
 """Pools whose slots are drawn; those with somebody out first."""
 MAX_SPEC_CHARACTERS = 1 << 19
@@ -117,6 +119,10 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
         "pools": pools,
         "pool_lines": [(view, *_serving(view)) for view in status.pools],
         "shown": shown,
+        "lists": status.lists[:MAX_LISTS],
+        "more_lists": len(status.lists) - MAX_LISTS,
+        "limits": status.limits[:MAX_LISTS],
+        "more_limits": len(status.limits) - MAX_LISTS,
         "entries": entries[:MAX_ENTRIES],
         "more_entries": len(entries) - MAX_ENTRIES,
         "drift": [d.text(state.file if state is not None else "") for d in status.drift or ()],

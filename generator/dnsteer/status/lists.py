@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, Literal
 
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.limits import show_rate
+from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.parts.followed_lists import FollowedList, followed_lists
 from dnsteer.spec.parts.list_files import text_digest
 from dnsteer.spec.parts.reread_lists import read_lists
@@ -31,12 +35,15 @@ FileIs = Literal["as applied", "changed", "gone", "wrong", "elsewhere"]
 
 @dataclass(frozen=True)
 class ListFileView:
-    """A file of a list: the name that the spec has, its path, SHA-256 and entries when it was applied, and what it is now."""
+    """A file of a list: the name that the spec has, its path, SHA-256 and entries when it was applied, and what it is now.
+
+    Of entries and what it is now None where nobody has looked.
+    """
 
     name: str
     path: str
     key: str
-    entries: int
+    entries: int | None
     sha256: str
     now: FileIs | None = None
 
@@ -114,6 +121,11 @@ class LimitView:
     per: str
     dropped: int | None = None
 
+    @property
+    def shown_rate(self) -> str:
+        """The rate as the spec spells it."""
+        return show_rate(self.rate)
+
     def as_json(self) -> dict[str, Any]:
         """As a JSON object."""
         return {
@@ -126,23 +138,30 @@ class LimitView:
         }
 
 
-def view_lists(loaded: Loaded, *, looks: bool) -> list[ListView]:
-    """The lists of a spec, without what they denied. Whether it *looks* at the files, as they are on this machine."""
-    files = followed_lists(loaded.document.text)
-    states = {one.name: _state_of(one, loaded) for one in files} if looks else {}
-    return [_view(one, loaded.document, files, states) for one in access_lists(loaded.spec)]
+def view_lists(spec: Spec, text: str) -> list[ListView]:
+    """The lists of a spec of this *text*, quickly: without what their files have and are, and what was denied."""
+    files = followed_lists(text)
+    out = []
+    for one in access_lists(spec):
+        mine = [(file, path) for file in files for path in file.lists if path[:-1] == one.path]
+        views = tuple(ListFileView(f.name, f.file, str(path[-1]), None, f.sha256) for f, path in mine)
+        out.append(ListView(one.title, one.vips, len(one.access.deny or ()), len(one.access.allow or ()), views))
+    return out
 
 
-def _view(
-    one: AccessList, doc: Document, files: Iterable[FollowedList], states: dict[str, FileIs]
-) -> ListView:
-    found = []
-    for file in files:
-        for path in file.lists:
-            if path[:-1] == one.path:
-                entries, key = len(_entries_of(doc, file.name, path)), str(path[-1])
-                found.append(ListFileView(file.name, file.file, key, entries, file.sha256, states.get(file.name)))
-    return ListView(one.title, one.vips, len(one.access.deny or ()), len(one.access.allow or ()), tuple(found))
+def _with_files(views: Iterable[ListView], loaded: Loaded, *, looks: bool) -> list[ListView]:
+    """The lists with what their files have, and if somebody *looks* are."""
+    by_name = {one.name: one for one in followed_lists(loaded.document.text)}
+    states = {name: _state_of(one, loaded) for name, one in by_name.items()} if looks else {}
+    out = []
+    for view in views:
+        path = ("switch", "access") if not view.vips else ("vips", view.vips[0], "access")
+        files = tuple(
+            replace(f, entries=len(_entries_of(loaded.document, f.name, (*path, f.key))), now=states.get(f.name))
+            for f in view.files
+        )
+        out.append(replace(view, files=files))
+    return out
 
 
 def _entries_of(doc: Document, name: str, path: tuple[str | int, ...]) -> list[str]:
@@ -188,27 +207,29 @@ def _entry(place: tuple[str, int] | None, packets: int, one: AccessList, loaded:
     if place is None:
         return EntryView("everybody else", packets)
     key, i = place
-    return EntryView(str(getattr(one.access, key)[i]), packets, loaded.document.where((*one.path, key, i)))
+    where = loaded.document.where((*one.path, key, i), PurePath(loaded.file).name.partition(" (state ")[0])
+    return EntryView(str(getattr(one.access, key)[i]), packets, where)
 
 
-def view_limits(client: OpenFlow | None, loaded: Loaded) -> list[LimitView]:
-    """The limits of VIPs, with what they dropped if there is a *client* to ask. Raises as OpenFlow does."""
-    numbers = {number: place for number, place in limits_by_meter(loaded.spec).items() if place[0]}
-    counts = read_meter_counts(client) if numbers and client is not None else {}
+def view_limits(spec: Spec, dropped: Mapping[int, int] = MappingProxyType({})) -> list[LimitView]:
+    """The limits of VIPs. *dropped* has what is known of the packets that meters dropped, by their numbers."""
     out = []
-    for number, (vip, service) in numbers.items():
-        limits = loaded.spec.vips[vip].limits
-        assert limits is not None
-        count = counts.get(number)
-        dropped = count.dropped if count is not None else None
-        out.append(LimitView(vip, service, limits.queries, limits.burst_size, limits.per, dropped))
+    for number, (vip, service) in limits_by_meter(spec).items():
+        limits = spec.vips[vip].limits if vip else None
+        if limits is not None:
+            out.append(
+                LimitView(vip, service, limits.queries, limits.burst_size, limits.per, dropped.get(number))
+            )
     return out
 
 
 def whole_view(client: OpenFlow | None, loaded: Loaded, *, looks: bool) -> tuple[list[ListView], list[LimitView]]:
     """The lists and limits of a spec, with what they dropped as far as the *client* tells."""
-    lists, limits = view_lists(loaded, looks=looks), view_limits(None, loaded)
+    lists = _with_files(view_lists(loaded.spec, loaded.document.text), loaded, looks=looks)
+    limits = view_limits(loaded.spec)
     if client is not None:
         with suppress(SwitchError, PermissionError):  # which is said of the tables
-            lists, limits = count_denied(client, loaded, lists), view_limits(client, loaded)
+            lists = count_denied(client, loaded, lists)
+            counts = read_meter_counts(client) if limits else {}
+            limits = view_limits(loaded.spec, {number: count.dropped for number, count in counts.items()})
     return lists, limits

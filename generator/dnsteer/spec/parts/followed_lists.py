@@ -57,12 +57,15 @@ def is_list_line(line: str) -> bool:
 
 def followed_lists(text: str) -> tuple[FollowedList, ...]:
     """The files of lists of an effective spec; none of any other text."""
-    for line in text.split("\n"):
-        if not line.startswith("#"):
-            break
+    begin = 0
+    while text.startswith("#", begin):  # the text may be of many lines
+        end = text.find("\n", begin)
+        line, begin = text[begin:end], end + 1
         if is_list_line(line):
             with suppress(ValueError, TypeError, KeyError):  # of a text that somebody has written by hand
                 return tuple(_from_value(one) for one in json.loads(line.removeprefix(_LINE)))
+        if not begin:
+            break
     return ()
 
 
