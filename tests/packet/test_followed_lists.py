@@ -8,12 +8,17 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import raw
+
 from dnsteer.checks.load import load_spec
 from dnsteer.status.denials import DENYING_FLOWS
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.agents import Agent, agent, wait
 from tests.packet.command import FARM, Ran, on
+from tests.packet.scraping import METRICS, address, get
 from tests.packet.switches import BRIDGE, Switch
 
 READY = "bridge br-dns: state"
@@ -28,14 +33,15 @@ def site(folder: Path, every: str = "1s") -> tuple[Path, Path]:
     file.parent.mkdir()
     file.write_text(ONE)
     spec = folder / "spec.yaml"
-    spec.write_text(FARM.replace("  uplinks:\n", LIST.format(every)))
+    listed = "pool: spare, limits: {queries: 1k/s}, access: {allow: ['203.0.113.128/25', '2001:db8::/32']}}"
+    spec.write_text(FARM.replace("  uplinks:\n", LIST.format(every)).replace("pool: spare}", listed))
     return spec, file
 
 
-def replace(file: Path, content: str | bytes) -> None:
+def replace(file: Path, content: str) -> None:
     """Put a new file into its place, as one that is whole."""
     new = file.with_name("new")
-    new.write_bytes(content.encode() if isinstance(content, str) else content)
+    new.write_text(content)
     new.rename(file)
 
 
@@ -89,6 +95,32 @@ def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch,
         running.waits_for(f"applied as state {first + 3}")
         assert applied(shared).number == first + 3
         assert attention(do) == []
+    counted(shared)
+    (of_switch, of_vip), (limit,) = (do("status", "--no-rates", "--json").json[key] for key in ("access", "limits"))
+    assert of_switch["denied_packets"] == 7
+    assert of_switch["denied_most"] == [
+        {"entry": "198.51.100.7/32", "packets": 4, "where": "lists/denied.txt:1"},
+        {"entry": "10.9.0.0/16", "packets": 3, "where": "spec.yaml:8"},
+    ]
+    assert [(f["name"], f["entries"], f["now"]) for f in of_switch["files"]] == [("lists/denied.txt", 3, "as applied")]
+    assert (of_vip["list"], of_vip["closed"], of_vip["denied_packets"]) == ("vips.other.access", True, 2)
+    assert of_vip["denied_most"][0]["entry"] == "everybody else"
+    assert (limit["vip"], limit["packets_per_second"], limit["dropped_packets"]) == ("other", 1000, 0)
+    shown = do("status", "other", "--no-rates").out
+    for words in ("deny 4", "allow 2, closed", "as applied", "everybody else", "1k/s"):
+        assert words in shown
+    file.unlink()
+    assert "gone" in do("status", "--no-rates").out
+
+
+def counted(switch: Switch) -> None:
+    """Send queries that lists deny, and have the switch count them."""
+    for client, vip, number in (("198.51.100.7", 53, 4), ("10.9.8.7", 53, 3), ("192.0.2.77", 54, 2)):
+        frame = Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:53") / IP(src=client, dst=f"192.0.2.{vip}")
+        for nth in range(number):
+            data = raw(frame / UDP(sport=4000 + nth, dport=53) / bytes(12))
+            switch.appctl("netdev-dummy/receive", "p0", data.hex())
+    switch.appctl("revalidator/purge")
 
 
 def test_a_file_that_is_wrong_changes_nothing_and_is_said_once(shared: Switch, tmp_path: Path) -> None:
@@ -96,19 +128,20 @@ def test_a_file_that_is_wrong_changes_nothing_and_is_said_once(shared: Switch, t
     do = on(shared)
     assert do("apply", spec).code == 0
     first = applied(shared).number
-    wrong: list[tuple[str | bytes | None, str]] = [
+    wrong: list[tuple[str | None, str]] = [
         ("203.0.113.0/24\n203.0.113.1/24\n", 'denied.txt:2: found "203.0.113.1/24"; expected a prefix without bits'),
         (None, 'denied.txt: found "lists/denied.txt", which is not there'),
-        (b"10.0.0.0/8 # caf\xe9\n", "denied.txt:1: found the byte 0xe9, which is not UTF-8"),
         ("0.0.0.0/1\n128.0.0.0/1\n", "every client"),
     ]
-    with agent(shared, tmp_path, READY) as running:
+    with agent(shared, tmp_path, READY, "agent", *METRICS) as running:
+        at = f"{address(running)}/metrics"
         for number, (content, said) in enumerate(wrong, 1):
             if content is None:
                 file.unlink()
             else:
                 replace(file, content)
             wait(lambda said=said: any(said in text for text in attention(do)), lambda: f"{attention(do)}")
+            assert re.search(r"^dnsteer_access_list_files_wrong\{.*\} 1", get(at)[0], re.M)
             assert denied(shared) == {ALWAYS, "203.0.113.0/24" if number == 1 else f"198.51.100.{number - 1}"}
             replace(file, f"198.51.100.{number}\n")  # right again
             becomes(shared, running, f"198.51.100.{number}")
