@@ -7,12 +7,14 @@ import os
 import time
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dnsteer import __version__
 from dnsteer.agent import lists as followed
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.list_times import ListTimes
@@ -45,9 +47,7 @@ def site(folder: Path, denied: str, allowed: str | None = None) -> Path:
 def applied(spec: Path, number: int = 1, **more: object) -> FollowedState:
     """The state of a spec that was applied just now."""
     loaded = load_spec(spec)
-    state = AppliedState(
-        str(spec), loaded.document.text, loaded.digest, "1", stamp(now()), "me", (), {}, number=number
-    )
+    state = AppliedState(str(spec), loaded.document.text, loaded.digest, "1", stamp(now()), "me", (), {}, number=number)
     return FollowedState("br-dns", number, loaded.spec, {}, (), replace(state, **more))  # type: ignore[arg-type]
 
 
@@ -209,8 +209,6 @@ def test_a_file_of_another_machine(tmp_path: Path) -> None:
 def test_the_same_entries_of_another_place_are_recorded_anew(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     one, other = site(tmp_path, "203.0.113.0/24\n"), site(tmp_path / "other", "203.0.113.0/24\n")
-    from dnsteer import __version__
-
     state = replace(applied(one).state, version=__version__)
     assert is_applied(load_spec(one), state)
     assert load_spec(other).digest == state.digest
@@ -242,7 +240,7 @@ def test_files_are_read_once_they_are_quiet_and_never_too_often() -> None:
     assert reads(ListTimes(), {0.0: "a", 3.0: "b"}, 10, 30) == [1.0, 11.0], "not before the interval is over"
     each_second = reads(ListTimes(), {float(n): n for n in range(60)} | {n + 0.5: -n for n in range(60)}, 10, 60)
     assert 3 <= len(each_second) <= 6
-    assert all(later - earlier >= 10 for earlier, later in zip(each_second, each_second[1:], strict=False))
+    assert all(later - earlier >= 10 for earlier, later in pairwise(each_second))
     times = ListTimes()
     assert reads(times, {0.0: "a"}, 0.5, 3) == [1.0]
     times.again(7.0)

@@ -147,9 +147,7 @@ def test_clients_whom_a_list_denies_are_not_counted() -> None:
     assert (four.version, four.clients) == (4, 256)
 
 
-def test_explain_shows_shares_and_refuses_what_it_cannot_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_shows_shares_and_refuses_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "clients.txt"
     file.write_text("198.51.100.7 3\n")
     done = in_process("explain", str(EXAMPLE), "--clients", str(file))

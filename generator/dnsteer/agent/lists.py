@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -27,8 +28,8 @@ from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.spec_differences import changed_entries
 from dnsteer.metrics.observer import AgentObserver, ListChange
 from dnsteer.plan.pool_slots import keep_slots
-from dnsteer.spec.errors import SpecError, counted
 from dnsteer.spec.errors import Path as SpecPath
+from dnsteer.spec.errors import SpecError, counted
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.parts.followed_lists import FollowedList, followed_lists
@@ -73,19 +74,12 @@ class ListSource:
 
 @dataclass(frozen=True)
 class FollowedFiles:
-    """The files of the lists of a state. A file named in *since* is applied only if it has changed after that time, in
-    seconds of Unix time, and does not hold one of the texts that are *held*, by SHA-256: somebody left these on purpose."""
+    """The files of the lists of a state. *held* are texts, by SHA-256, that somebody has left on purpose, by the names of
+    the files: one that holds such a text is left as it is."""
 
     followed: FollowedState
     lists: tuple[FollowedList, ...]
-    since: Mapping[str, float]
     held: Mapping[str, frozenset[str]]
-
-    def is_left(self, one: FollowedList, digest: str) -> bool:
-        """Whether the text of this *digest*, which the file has now, is left as it is."""
-        if digest in self.held.get(one.name, ()):
-            return True
-        return one.name in self.since and _changed_at(one) <= self.since[one.name]
 
 
 def files_of(
@@ -93,31 +87,26 @@ def files_of(
 ) -> FollowedFiles:
     """The files of a state that is followed from now on, after that of number *before* (0: after none), at a *time*.
 
-    *states* gives the kept states, for what a rollback has left.
+    Left are texts of states that were rolled back; and what files hold now that have not changed since the state was made,
+    where nobody has read them for it: after a rollback, on another machine, and where an older record was restored.
+    *states* gives the kept states.
     """
     state = followed.state
     lists = followed_lists(state.text)
-    since: dict[str, float] = {}
-    held = {one.name: {one.held} - {""} for one in lists}
-    applied = datetime.fromisoformat(state.time).timestamp()
-    for one in lists:
-        if state.number < before:  # an older record was restored
-            since[one.name] = time
-        elif state.restores or one.host != os.uname().nodename:  # where nobody has read this file for the state
-            since[one.name] = applied
+    held = {one.name: {one.held} for one in lists}
     if lists and state.restores:
         for other in states():
             if state.restores < other.number < state.number:
                 for one in followed_lists(other.text):
                     held.setdefault(one.name, set()).add(one.sha256)
+    applied = datetime.fromisoformat(state.time).timestamp()
     for one in lists:
-        if one.name in since and _changed_at(one) <= since[one.name]:
-            try:
+        is_older = state.number < before
+        unread = is_older or bool(state.restores) or one.host != os.uname().nodename
+        if unread and _changed_at(one) <= (time if is_older else applied):
+            with suppress(SpecError):  # which is said when it is followed
                 held[one.name] |= {text_digest(text) for text in read_lists(state.file, [one]).values()}
-            except SpecError:
-                pass  # which is said when it is followed
-    texts = {one.name: frozenset(held[one.name] - {one.sha256}) for one in lists}
-    return FollowedFiles(followed, lists, since, texts)
+    return FollowedFiles(followed, lists, {one.name: frozenset(held[one.name] - {"", one.sha256}) for one in lists})
 
 
 @dataclass(frozen=True)
@@ -142,7 +131,7 @@ def read_files(files: FollowedFiles, *, settled: bool) -> ListsRead:
     if not settled and any(text and not text.endswith("\n") for text in texts.values()):
         raise UnreadyError
     other = {one.name: digest for one in here if (digest := text_digest(texts[one.name])) != one.sha256}
-    left = {one.name for one in here if one.name in other and files.is_left(one, other[one.name])}
+    left = {name for name, digest in other.items() if digest in files.held[name]}
     new = {name: texts[name] for name in other if name not in left}
     if not new:
         return ListsRead(None, (), tuple(sorted(left)))

@@ -93,7 +93,9 @@ KINDS: tuple[EventKind, ...] = (
         "the file of an access list has changed, and its entries are on the switch; `first` are the first that differ",
         ("file", "added", "removed", "first", "entries", "state", "duration_s", "decision"),
     ),
-    EventKind("list_left", "a file that has other entries than what is applied is not applied, and why", ("file", "reason")),
+    EventKind(
+        "list_left", "a file that has other entries than what is applied is not applied, and why", ("file", "reason")
+    ),
     EventKind("trouble", "something does not work, once until it does: `about` says what", ("about", "reason")),
     EventKind("trouble_over", "it works again", ("about",)),
     EventKind("verb", "somebody has asked for a verb", ("verb", "arguments", "by", "decision")),

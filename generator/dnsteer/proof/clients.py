@@ -38,8 +38,8 @@ def read_clients(file: Path, services: Collection[ServiceKey], others: Collectio
     """Return the clients of a file, each with its number of packets; `-` is standard input.
 
     A file is text, with an address and optionally a number of packets on each line and comments after `#`, or a capture
-    (pcap or pcapng), of which packets to one of the *services* count: what comes to a VIP else is no query, such as an answer
-    to a server that asks by its VIP. *others* are addresses that are no clients'. Raises ClientsError.
+    (pcap or pcapng), of which packets to one of the *services* count: what else comes to a VIP is no query, such as an
+    answer to a server that asks by its VIP. *others* are addresses that are no clients'. Raises ClientsError.
     """
     name = shown(file)
     try:

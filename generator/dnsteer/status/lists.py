@@ -217,9 +217,7 @@ def view_limits(spec: Spec, dropped: Mapping[int, int] = MappingProxyType({})) -
     for number, (vip, service) in limits_by_meter(spec).items():
         limits = spec.vips[vip].limits if vip else None
         if limits is not None:
-            out.append(
-                LimitView(vip, service, limits.queries, limits.burst_size, limits.per, dropped.get(number))
-            )
+            out.append(LimitView(vip, service, limits.queries, limits.burst_size, limits.per, dropped.get(number)))
     return out
 
 

@@ -354,8 +354,8 @@ class Switch(Part):
     )
     follow_lists: Annotated[float, duration(0, 86400), text_schema("10s")] = Field(
         default=10.0,
-        description="How long after a change of `deny_file` and `allow_file` that it has applied `dnsteer agent` waits until "
-        "it applies the next one. `0`: it applies none, and `dnsteer apply` does.",
+        description="How long `dnsteer agent` waits, after a change of a `deny_file` or `allow_file` that it has applied, "
+        "before it applies the next one. `0`: it applies none, and `dnsteer apply` does.",
     )
     repair: Literal["on", "report"] = Field(
         default="on",

@@ -136,10 +136,8 @@ class ListReader:
         self.lists.setdefault(name, []).append(whole)
         named[target] = self.put(at, given, name, lines, whole, list(written or ()))
 
-    def put(
-        self, at: Path, given: str, name: str, lines: Sequence[str], whole: Path, entries: list[Any]
-    ) -> list[Any]:
-        """Add the entries of the *lines* of file *name*, *given* at *at*, to *entries*, the list at *whole*, and return it."""
+    def put(self, at: Path, given: str, name: str, lines: Sequence[str], whole: Path, entries: list[Any]) -> list[Any]:
+        """Add the *lines* of the file *name*, *given* at *at*, to *entries*, those of the list at *whole*; return all."""
         doc, own = self._doc, self._doc.part(whole)
         for number, entry in self._entries(name, lines):
             place: Path = (*whole, len(entries))
