@@ -87,6 +87,18 @@ def test_probes_and_what_follows_are_not_listed() -> None:
     assert report.ok, report.failures[:2]
 
 
+def test_what_nobody_may_ask_is_not_said_to_be_covered() -> None:
+    closed = PROBED.replace(", '2001:db8:9::/48'", "").replace(
+        "ipv4: 10.53.0.11,", "ipv4: 10.53.0.11, ipv6: 'fd00::11',"
+    )
+    closed = closed.replace("[192.0.2.53]", "[192.0.2.53, '2001:db8::53']").replace(
+        "[10.53.0.1]", "[10.53.0.1, 'fd00::1']"
+    )
+    report = prove(check_document(parse_document("spec.yaml", closed)))
+    assert report.ok, report.failures[:2]
+    assert report.coverage == "every slot of each service, but for 2 services that no client may ask"
+
+
 Change = Callable[[Flow], Flow | None]
 
 

@@ -17,6 +17,7 @@ from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.loaded import Loaded
+from dnsteer.status.lists import ListView
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
@@ -155,8 +156,14 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
         if reading.state is not None:
             texts = [text.replace(reading.state.file, masks.file(reading.state.file)) for text in texts]
         masked.warnings = texts
+        masked.lists = [_without_folders(one, masks) for one in status.lists]
     states = [masks.state(each) if isinstance(each, AppliedState) else each for each in facts.states]
     return replace(facts, status=masked, states=states, by=masks.by(facts.by))
+
+
+def _without_folders(one: ListView, masks: Masks) -> ListView:
+    files = tuple(replace(file, name=masks.file(file.name)) for file in one.files)
+    return replace(one, files=files, most=tuple(replace(entry, where=masks.file(entry.where)) for entry in one.most))
 
 
 def _vips(vips: Sequence[VipView]) -> Sequence[VipView]:
