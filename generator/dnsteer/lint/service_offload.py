@@ -117,7 +117,13 @@ def _too_many(
     """Report a service with over SPARE_RULES more datapath flows than its slots, or hash values, at all uplinks need."""
     hashed = path.selection == "dp-hash"
     twice = examination.has_two_passes(owner)
-    count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
+    if examination.has_client_limit(owner):
+        if hashed or twice:
+            return  # three passes or more, of which the buckets' flows are not the slots'
+        judged = [j for j in judged if isinstance(j.flow, DatapathFlow) and not _recirculates(j.flow)]
+        count = examination.flow_count(judged)
+    else:
+        count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
     uplinks = len(examination.loaded.spec.switch.uplinks)
     part = examination.extension_parts.get(owner)
     if part is not None:
@@ -141,6 +147,10 @@ def _too_many(
 
 def _is_recirculated(judged: JudgedFlow) -> bool:
     return isinstance(judged.flow, DatapathFlow) and judged.flow.recirculated
+
+
+def _recirculates(flow: DatapathFlow) -> bool:
+    return any(action.name == "recirc" for action in flow.every_action())
 
 
 def _matched_values(judged: Sequence[JudgedFlow]) -> dict[str, int]:
@@ -195,7 +205,10 @@ def _names(judged: Sequence[JudgedFlow]) -> set[str]:
 def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -> str:
     """Return which change to the spec would get these flows offloaded."""
     vip = examination.loaded.spec.vips[owner.vip]
-    if examination.has_two_passes(owner) and _names(bad) & {"ct", "recirc_id", "recirc"}:
+    again = _names(bad) & {"ct", "recirc_id", "recirc"}
+    if again and examination.has_client_limit(owner):
+        return f"leave vips.{owner.vip}.limits.clients out, whose buckets take a pass of their own, or forward on the CPU"
+    if again and examination.has_two_passes(owner):
         return f"set pools.{vip.pool}.passes: 1, which needs no connection tracker, if its rules fit"
     if _names(bad) & {"dp_hash", "hash", "recirc_id", "recirc", "dp_hash_bits", "dp_hash_with_conntrack"}:
         return f"set pools.{vip.pool}.selection: source-port, which needs no hash"

@@ -152,7 +152,7 @@ class Examination:
             (flow, self._slots[owner])
             for flow, owner in own
             if not self._hashed(owner)
-            and flow.recirculated == (self.has_two_passes(owner) or self.is_listed(owner))
+            and flow.recirculated == (self.has_two_passes(owner) or self.is_listed(owner) or self.has_client_limit(owner))
             and any(f.key in _SLOT for f in flow.match)
         ]
         return flow_weights([*hashed, *direct])
@@ -187,12 +187,17 @@ class Examination:
         lists = spec.switch.access, spec.vips[owner.vip].access
         return owner.direction == "query" and any(each is not None for each in lists)
 
+    def has_client_limit(self, owner: Owner) -> bool:
+        """Whether the clients of the owner's queries have a limit, whose bucket is found in a pass of its own."""
+        limits = self.loaded.spec.vips[owner.vip].limits
+        return owner.direction == "query" and limits is not None and limits.clients is not None
+
     def _pass_count(self, owner: Owner, recirculated: bool, hops: bool) -> int:
         """How often the owner's packets pass the datapath."""
         if owner.direction != "query":
             return 2 if recirculated or hops else 1
         again = hops or self._hashed(owner) or self.has_two_passes(owner)
-        return 1 + self.is_listed(owner) + again
+        return 1 + self.is_listed(owner) + self.has_client_limit(owner) + again
 
     @cached_property
     def _passes(self) -> Mapping[str, int]:
