@@ -11,7 +11,7 @@ from dnsteer.lint.finder import LintContext, finder, reasons_of
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.offload.examine import Examination, JudgedFlow, rules_of
+from dnsteer.offload.examine import Examination, JudgedFlow, rules_of, recirculates
 from dnsteer.offload.judge import Reason, join_reasons, judge
 from dnsteer.offload.offload_context import eswitch_setup
 from dnsteer.offload.owners import Owner
@@ -120,7 +120,7 @@ def _too_many(
     if examination.has_client_limit(owner):
         if hashed or twice:
             return  # three passes or more, of which the buckets' flows are not the slots'
-        judged = [j for j in judged if isinstance(j.flow, DatapathFlow) and not _recirculates(j.flow)]
+        judged = [j for j in judged if isinstance(j.flow, DatapathFlow) and not recirculates(j.flow)]
         count = examination.flow_count(judged)
     else:
         count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
@@ -147,10 +147,6 @@ def _too_many(
 
 def _is_recirculated(judged: JudgedFlow) -> bool:
     return isinstance(judged.flow, DatapathFlow) and judged.flow.recirculated
-
-
-def _recirculates(flow: DatapathFlow) -> bool:
-    return any(action.name == "recirc" for action in flow.every_action())
 
 
 def _matched_values(judged: Sequence[JudgedFlow]) -> dict[str, int]:
