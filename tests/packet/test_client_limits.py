@@ -140,7 +140,9 @@ def test_it_goes_with_what_else_takes_a_pass(change: tuple[str, str], passes: in
         text = text.replace("    slots: 16\n", "".join(f"    {part}\n" for part in after.strip("{}").split(", ")))
     else:
         text = text.replace(before, after)
-    text = text.replace("  uplinks: {p0: }", f"  gateways: [192.0.2.1, '2001:db8::1']\n  uplinks: {{p0: {{next_hop: '{CLIENT}'}}}}")
+    text = text.replace(
+        "  uplinks: {p0: }", f"  gateways: [192.0.2.1, '2001:db8::1']\n  uplinks: {{p0: {{next_hop: '{CLIENT}'}}}}"
+    )
     report = prove(spec_of(text))
     assert report.ok, [str(each) for each in report.failures[:3]]
     assert report.recirculations
@@ -153,7 +155,9 @@ def test_it_goes_with_the_extension() -> None:
     loaded = load_spec(EXAMPLES / "ipip.yaml")
     name = next(iter(loaded.spec.vips))
     text = (EXAMPLES / "ipip.yaml").read_text()
-    text = text.replace(f"  {name}:\n", f"  {name}:\n    limits: {{clients: {{rate: 9k/s, buckets: 16}}, tcp_syn: 5k/s}}\n")
+    text = text.replace(
+        f"  {name}:\n", f"  {name}:\n    limits: {{clients: {{rate: 9k/s, buckets: 16}}, tcp_syn: 5k/s}}\n"
+    )
     assert prove(spec_of(text)).ok
 
 

@@ -26,7 +26,9 @@ def check_limits(scope: Scope) -> Iterator[Finding]:
             yield from _of_vip(scope, ("vips", name, "limits"), vip.limits)
             if vip.limits.tcp_syn is not None and all(e.protocol.value != "tcp" for e in derived.endpoints(vip)):
                 found = f"a limit of TCP, and no service of {name} is over TCP"
-                yield scope.finding(("vips", name, "limits", "tcp_syn"), found, "a service such as dns or dot", "leave it out")
+                yield scope.finding(
+                    ("vips", name, "limits", "tcp_syn"), found, "a service such as dns or dot", "leave it out"
+                )
     yield from _meters(scope)
 
 

@@ -88,8 +88,8 @@ class PageHistory:
             elif metric.name == "dnsteer_limited_packets":
                 for sample in metric.samples:
                     if vip := sample.labels["vip"]:
-                        place = vip, sample.labels["kind"]
-                        limited[place] = limited.get(place, 0.0) + sample.value
+                        of = vip, sample.labels["kind"]
+                        limited[of] = limited.get(of, 0.0) + sample.value
             elif metric.name == "dnsteer_switch_up" and metric.samples:
                 (sample, *_) = metric.samples
                 if sample.labels.get("bridge") != "":  # the agent has begun, and no bridge was asked yet

@@ -41,7 +41,7 @@ def syn_flows(context: LintContext) -> Iterator[LintFinding]:
             yield context.finding(
                 TCP_SYN,
                 ("vips", name, "limits", "tcp_syn"),
-                "SYN and ACK of packets over TCP are in their datapath flow: a slot has two for usual clients, of packets that "
-                "begin a connection and of all others, and up to four for who chooses the flags",
+                "SYN and ACK of packets over TCP are in their datapath flow: a slot has two for usual clients, of packets "
+                "that begin a connection and of all others, and up to four for who chooses the flags",
                 "leave it out where the name servers bear the connections that clients can begin",
             )

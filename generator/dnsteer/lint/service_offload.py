@@ -11,7 +11,7 @@ from dnsteer.lint.finder import LintContext, finder, reasons_of
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.offload.examine import Examination, JudgedFlow, rules_of, recirculates
+from dnsteer.offload.examine import Examination, JudgedFlow, recirculates, rules_of
 from dnsteer.offload.judge import Reason, join_reasons, judge
 from dnsteer.offload.offload_context import eswitch_setup
 from dnsteer.offload.owners import Owner
@@ -203,7 +203,9 @@ def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -
     vip = examination.loaded.spec.vips[owner.vip]
     again = _names(bad) & {"ct", "recirc_id", "recirc"}
     if again and examination.has_client_limit(owner):
-        return f"leave vips.{owner.vip}.limits.clients out, whose buckets take a pass of their own, or forward on the CPU"
+        return (
+            f"leave vips.{owner.vip}.limits.clients out, whose buckets take a pass of their own, or forward on the CPU"
+        )
     if again and examination.has_two_passes(owner):
         return f"set pools.{vip.pool}.passes: 1, which needs no connection tracker, if its rules fit"
     if _names(bad) & {"dp_hash", "hash", "recirc_id", "recirc", "dp_hash_bits", "dp_hash_with_conntrack"}:

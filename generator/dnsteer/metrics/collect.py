@@ -250,8 +250,8 @@ class Collector:
                 made.add_all(name, [(label, values[i]) for label, values in found])
         for (port, counter), sums in self._ports.sums.items():
             made.add(f"dnsteer_port_{counter}_total", (port,), sums[0] if sums else 0)
-        for place, sums in self._limited.sums.items():
-            made.add("dnsteer_limited_packets_total", place, sums[0] if sums else 0)
+        for limited, sums in self._limited.sums.items():
+            made.add("dnsteer_limited_packets_total", limited, sums[0] if sums else 0)
         for vip, buckets in self._dropping.items():
             made.add("dnsteer_limited_client_buckets", (vip,), buckets)
         for place, (value, *_) in self._extension_drops.sums.items():

@@ -157,7 +157,8 @@ class Examination:
             (flow, self._slots[owner])
             for flow, owner in own
             if not self._hashed(owner)
-            and flow.recirculated == (self.has_two_passes(owner) or self.is_listed(owner) or self.has_client_limit(owner))
+            and flow.recirculated
+            == (self.has_two_passes(owner) or self.is_listed(owner) or self.has_client_limit(owner))
             and any(f.key in _SLOT for f in flow.match)
             and not (self.has_client_limit(owner) and recirculates(flow))
         ]

@@ -43,7 +43,8 @@ class Sizes:
     number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
     *recirculated* those of two passes, *tracked* is the number of backend addresses whose fragments go through the tracker
     of connections, and *crossing* says by which way packets come in by one uplink or port and leave by another; empty: none.
-    *meters*: those of limits. *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query.
+    *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query; *meters*: those
+    of limits.
     """
 
     uplinks: int

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.worker_names import host_of, names_of
-from dnsteer.status.limit_drops import LimitDrops
 from dnsteer.status.agent_knowledge import AgentView
+from dnsteer.status.limit_drops import LimitDrops
 from dnsteer.status.pools import PoolView
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading

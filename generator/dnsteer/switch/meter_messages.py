@@ -77,7 +77,9 @@ def change_meters(client: OpenFlow, changes: Iterable[MeterChange], timeout: flo
         with closing(_connect(client.target, name, timeout)) as sock:
             switch = _Messages(sock, deadline)
             switch.send(_HEADER.pack(_VERSION, _HELLO, _HEADER.size, 0))
-            return dict(_refusals(switch, [*messages, _HEADER.pack(_VERSION, _BARRIER, _HEADER.size, len(messages) + 1)]))
+            return dict(
+                _refusals(switch, [*messages, _HEADER.pack(_VERSION, _BARRIER, _HEADER.size, len(messages) + 1)])
+            )
     except TimeoutError:
         raise TimedOutError(f"{name} does not answer within {timeout:g} s") from None
     except PermissionError as err:
@@ -90,7 +92,9 @@ def _refusals(switch: _Messages, messages: list[bytes]) -> Iterator[tuple[int, s
     """Send the messages, the last of which is a barrier, and yield place and reason of those that are refused."""
     hello = switch.receive()
     if hello[0] != _HELLO:
-        raise SwitchError(f"the bridge does not speak {PROTOCOL}; its column protocols in OVSDB must be empty or have it")
+        raise SwitchError(
+            f"the bridge does not speak {PROTOCOL}; its column protocols in OVSDB must be empty or have it"
+        )
     for part in range(0, len(messages), _AT_ONCE):
         switch.send(b"".join(messages[part : part + _AT_ONCE]))
     while True:

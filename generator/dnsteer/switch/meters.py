@@ -61,11 +61,11 @@ def bring_meters(client: OpenFlow, add: Sequence[Meter], change: Sequence[Meter]
     if not refused:
         return
     place, reason = next(iter(refused.items()))
-    err = _refusal(client, changes[place].meter, reason)
-    if isinstance(err, MetersLostError):
-        raise err
+    refusal = _refusal(client, changes[place].meter, reason)
+    if isinstance(refusal, MetersLostError):
+        raise refusal
     brought = [each.meter for place, each in enumerate(changes) if place not in refused]
-    raise _with_rest(err, take_back_meters(client, brought, before))
+    raise _with_rest(refusal, take_back_meters(client, brought, before))
 
 
 def take_back_meters(client: OpenFlow, brought: Iterable[Meter], before: Iterable[Meter]) -> str:

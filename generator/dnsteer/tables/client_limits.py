@@ -67,4 +67,6 @@ def limit_of_vips(spec: Spec) -> dict[str, ClientLimit]:
 def _key(clients: ClientLimits) -> str:
     from dnsteer.spec.model.limits import burst_of  # here, since the quick verbs do without it
 
-    return f"{clients.rate} {burst_of(clients.rate, clients.burst)} {clients.buckets} {clients.prefix.ipv4} {clients.prefix.ipv6}"
+    prefix = clients.prefix
+    numbers = clients.rate, burst_of(clients.rate, clients.burst), clients.buckets, prefix.ipv4, prefix.ipv6
+    return " ".join(map(str, numbers))

@@ -133,12 +133,12 @@ def _of_vip(name: str, vip: Vip) -> Iterator[_Wanted]:
         for service in services if limits.per == "service" else [""]:
             title = f"limit of VIP {name}{f' port {service}' if service else ''}"
             limited = Limited(name, service, "queries")
-            yield _Wanted(limited, title, ("vips", name, "limits"), limits.queries, burst_of(limits.queries, limits.burst))
+            yield _Wanted(
+                limited, title, ("vips", name, "limits"), limits.queries, burst_of(limits.queries, limits.burst)
+            )
     if limits.tcp_syn is not None:
         over_tcp = [service for service in services if service.endswith("/tcp")]
         for service in over_tcp if limits.per == "service" else [""]:
             title = f"limit of TCP SYN of VIP {name}{f' port {service}' if service else ''}"
             path: Path = ("vips", name, "limits", "tcp_syn")
-            yield _Wanted(
-                Limited(name, service, "tcp_syn"), title, path, limits.tcp_syn, usual_burst(limits.tcp_syn)
-            )
+            yield _Wanted(Limited(name, service, "tcp_syn"), title, path, limits.tcp_syn, usual_burst(limits.tcp_syn))

@@ -133,9 +133,7 @@ def _buckets(value: Any) -> int:
     return value
 
 
-Buckets = Annotated[
-    int, BeforeValidator(_buckets), WithJsonSchema({"type": "integer", "enum": BUCKET_NUMBERS})
-]
+Buckets = Annotated[int, BeforeValidator(_buckets), WithJsonSchema({"type": "integer", "enum": BUCKET_NUMBERS})]
 
 
 class SwitchLimits(Part):
@@ -191,8 +189,8 @@ class VipLimits(Part):
     )
     per: Literal["vip", "service"] = Field(
         default="vip",
-        description="What shares the rates `queries` and `tcp_syn`. `vip`: all services and addresses of the VIP. `service`: "
-        "each service has them of its own, for all addresses.",
+        description="What shares the rates `queries` and `tcp_syn`. `vip`: all services and addresses of the VIP. "
+        "`service`: each service has them of its own, for all addresses.",
     )
     burst: Burst | None = Field(default=None, description=f"With `queries`. {_BURST}")
     clients: ClientLimits | None = Field(
