@@ -20,7 +20,6 @@ from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
-from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.passes import passes_of
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow
 from dnsteer.tables.selection import SelectionRow
@@ -43,8 +42,7 @@ class Sizes:
     number of services (addresses times protocols and ports). *hashed* names the pools that the switch's hash selects for,
     *recirculated* those of two passes, *tracked* is the number of backend addresses whose fragments go through the tracker
     of connections, and *crossing* says by which way packets come in by one uplink or port and leave by another; empty: none.
-    *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query; *meters*: those
-    of limits.
+    *plain* tells whether there is plain DNS over UDP, whose clients take another source port for each query.
     """
 
     uplinks: int
@@ -56,7 +54,6 @@ class Sizes:
     tracked: int
     crossing: str
     plain: bool
-    meters: int = 0
 
     @property
     def total(self) -> int:
@@ -93,7 +90,6 @@ def sizes_of(spec: Spec, plan: Plan) -> Sizes:
         sum(row.family == "ipv4" for row in plan.rows.of(FragmentRow)),
         _crossing(spec, plan),
         any((service.protocol, service.port) == ("udp", 53) for service in plan.rows.of(ServiceRow)),
-        len(plan.rows.of(MeterRow)),
     )
 
 
