@@ -38,6 +38,7 @@ KEYS = {
     "interval",
     "vips",
     "pools",
+    "limited",
     "overlay",
     "agent",
     "attention",

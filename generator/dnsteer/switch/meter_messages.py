@@ -11,7 +11,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ def change_meters(client: OpenFlow, changes: Iterable[MeterChange], timeout: flo
         return {}
     name, deadline = f"OpenFlow at {client.target}", time.monotonic() + timeout
     try:
-        with closing(_connect(client.target, name, timeout)) as sock:
+        with _connection(client.target, name, timeout) as sock:
             switch = _Messages(sock, deadline)
             switch.send(_HEADER.pack(_VERSION, _HELLO, _HEADER.size, 0))
             return dict(
@@ -140,6 +140,16 @@ class _Messages:
 
     def _wait(self) -> None:
         self._socket.settimeout(max(self._deadline - time.monotonic(), 0.001))
+
+
+@contextmanager
+def _connection(target: str, name: str, timeout: float) -> Iterator[socket.socket]:
+    with closing(_connect(target, name, timeout)) as sock:
+        yield sock
+        if target.startswith("ssl:"):
+            from dnsteer.switch import tls  # only here: see there
+
+            tls.tls_shutdown(sock)
 
 
 def _connect(target: str, name: str, timeout: float) -> socket.socket:
