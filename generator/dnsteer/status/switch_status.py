@@ -179,7 +179,8 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
     if overlay is not None:
         overlay = Overlay(tuple(a for a in overlay if (a.pool, a.backend) in kept))
     vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
-    return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips)
+    limited = [each for each in status.limited if {vip.name for vip in vips} & {*each.vips}]
+    return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips, limited=limited)
 
 
 @dataclass(frozen=True)
