@@ -47,7 +47,7 @@ TAMPER: dict[str, tuple[Callable[[Switch], object], str]] = {
     ),
     "meters are deleted": (lambda s: s.ofctl("del-meters"), "missing meter:"),
     "a meter is added with our number": (
-        lambda s: s.ofctl("add-meter", "meter=53000001,pktps,bands=type=drop,rate=9"),
+        lambda s: s.ofctl("add-meter", "meter=2147483649,pktps,bands=type=drop,rate=9"),
         "meter in dnsteer's range that is not planned",
     ),
     "a port forwards nothing": (lambda s: s.ofctl("mod-port", "p0", "no-forward"), "port p0: no-forward true -> false"),

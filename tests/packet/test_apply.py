@@ -22,7 +22,7 @@ from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 from tests.packet.apply_spec import FOREIGN_FLOWS, FOREIGN_GROUP, add_foreign, apply
 from tests.packet.command import on
-from tests.packet.switches import BRIDGE, LARGE, SMALL, STATE_TABLE, Switch, cli, spec_of
+from tests.packet.switches import BRIDGE, LARGE, NUMBER, SMALL, STATE_TABLE, Switch, cli, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)
 
@@ -149,7 +149,16 @@ def test_options_of_any_kind_are_set_exactly(switch: Switch) -> None:
 def test_limits_that_the_operator_set_on_a_table_stay(switch: Switch) -> None:
     apply(FEW, switch.database)
     switch.vsctl(
-        "--", "--id=@t", "create", "Flow_Table", "flow_limit=5000", "--", "set", "Bridge", BRIDGE, "flow_tables:20=@t"
+        "--",
+        "--id=@t",
+        "create",
+        "Flow_Table",
+        "flow_limit=5000",
+        "--",
+        "set",
+        "Bridge",
+        BRIDGE,
+        f"flow_tables:{NUMBER['vip']}=@t",
     )
     assert apply(FEW, switch.database).settings == ["name the tables"]
     assert "flow_limit          : 5000" in switch.vsctl("--columns=name,flow_limit", "list", "Flow_Table", "vip")

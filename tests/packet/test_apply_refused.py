@@ -17,7 +17,7 @@ from dnsteer.switch.database import Database
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError, UnavailableError
 from tests.packet.apply_spec import add_foreign, apply
-from tests.packet.switches import BRIDGE, LARGE, SMALL, VIP_TABLE, Switch, line_of, spec_of
+from tests.packet.switches import BRIDGE, LARGE, NUMBER, SMALL, VIP_TABLE, Switch, line_of, spec_of
 
 MANY, FEW = spec_of(LARGE), spec_of(SMALL)
 BROKEN = LARGE.replace("vf1:", "vf1: {type: nonexistent}")
@@ -155,7 +155,7 @@ def test_a_bundle_that_the_switch_refuses_changes_nothing_and_is_explained(switc
         "set",
         "Bridge",
         BRIDGE,
-        "flow_tables:20=@t",
+        f"flow_tables:{NUMBER['vip']}=@t",
     )
     tables = switch.tables()
     line = line_of(LARGE, "services: [dns]")  # MANY needs nine flows there, and these come last

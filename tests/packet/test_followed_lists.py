@@ -105,7 +105,7 @@ def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch,
     assert [(f["name"], f["entries"], f["now"]) for f in of_switch["files"]] == [("lists/denied.txt", 3, "as applied")]
     assert (of_vip["list"], of_vip["closed"], of_vip["denied_packets"]) == ("vips.other.access", True, 2)
     assert of_vip["denied_most"][0]["entry"] == "everybody else"
-    assert (limit["vip"], limit["packets_per_second"], limit["dropped_packets"]) == ("other", 1000, 0)
+    assert (limit["vips"], limit["packets_per_second"], limit["dropped_packets"]) == (["other"], 1000, 0)
     shown = do("status", "other", "--no-rates").out
     for words in ("deny 4", "allow 2, closed", "as applied", "everybody else", "1k/s"):
         assert words in shown

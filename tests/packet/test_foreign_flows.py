@@ -42,7 +42,7 @@ def applied(one: Switch) -> Iterator[Switch]:
     """The switch with the spec, and afterwards without what the test has added."""
     assert find_drift(SPEC, one.database) == []
     yield one
-    for table in (0, 10, 20, 200):
+    for table in (0, 10, NUMBER["vip"], 200):
         one.ofctl("del-flows", f"table={table},cookie=0/-1")
 
 

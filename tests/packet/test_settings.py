@@ -40,7 +40,7 @@ from tests.packet.setting_cases import (
     leaves,
     passes,
 )
-from tests.packet.switches import BRIDGE, LARGE, SMALL, Switch, spec_of, unexpected
+from tests.packet.switches import BRIDGE, LARGE, NUMBER, SMALL, Switch, spec_of, unexpected
 
 EXPECTED = [
     *SLOW,
@@ -400,7 +400,7 @@ def test_a_failed_apply_leaves_settings(applied: Switch) -> None:
     """They are changed after the tables: nothing of them is when these are refused."""
     OURS["no-forward"].change(applied)
     applied.vsctl("set", "Bridge", BRIDGE, "rstp_enable=true")
-    row = applied.column("Bridge", BRIDGE, "flow_tables:20")
+    row = applied.column("Bridge", BRIDGE, f"flow_tables:{NUMBER['vip']}")
     applied.vsctl("set", "Flow_Table", row, "flow_limit=4", "overflow_policy=refuse")
     more = LARGE.replace("[198.51.100.54,", "[198.51.100.54, 198.51.100.55,")
     before = {d.detail for d in find_drift(SPEC, applied.database)}

@@ -40,6 +40,7 @@ KEYS = {
     "pools",
     "access",
     "limits",
+    "limited",
     "overlay",
     "denials",
     "agent",

@@ -25,7 +25,8 @@ from dnsteer.report.ovsdb_facts import SwitchFacts
 from dnsteer.report.report_content import report_page, state_line
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.read import parse_document
-from dnsteer.status.lists import EntryView, LimitView, ListFileView, ListView
+from dnsteer.status.limits import LimitView
+from dnsteer.status.lists import EntryView, ListFileView, ListView
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
@@ -33,6 +34,7 @@ from dnsteer.status.switch_status import Status
 from dnsteer.status.verify import Drift
 from dnsteer.status.vips import view_vips
 from dnsteer.switch.state import DamagedError, RecordFormatError
+from dnsteer.tables.meter_rows import Limited
 from dnsteer.view import charts
 from dnsteer.view.masking import MASK, masked
 from tests.unit.console_cases import SCRIPT, SPEC, START, entry, known, record
@@ -166,7 +168,7 @@ def test_access_lists_and_limits_are_shown_and_masked() -> None:
     )
     most = (EntryView("203.0.113.0/24", 1234, "/home/alice/denied.txt:7"), EntryView("everybody else", 5))
     given_.status.lists = [ListView("switch.access", (), 3, 1, (file,), 1239, most)]
-    given_.status.limits = [LimitView("dns", "53/udp", 5000, 100, "service", None)]
+    given_.status.limits = [LimitView(Limited("dns", "53/udp", "queries"), ("dns",), 5000, 100, "service")]
     shown = report_page(given_, [])
     for words in (
         "deny 3, allow 1",

@@ -18,7 +18,8 @@ from dnsteer.deploy.times import now
 from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape, shorten
-from dnsteer.status.lists import LimitView, ListView
+from dnsteer.status.limits import LimitView
+from dnsteer.status.lists import ListView
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.switch_status import Status
@@ -327,12 +328,10 @@ def _lists(lists: Sequence[ListView], width: int) -> Table | None:
 
 
 def _limits(limits: Sequence[LimitView], width: int) -> Table | None:
-    rows = [
-        (f"{one.vip}{f' {one.service}' if one.service else ''}", one.shown_rate, one.per, _number(one.dropped))
-        for one in limits[:_ROWS]
-    ]
+    rows = [(one.title, one.kind, one.shown_rate, one.per, _number(one.dropped)) for one in limits[:_ROWS]]
     columns = [
         TableColumn(_title("limit of VIP", len(rows), len(limits))),
+        TableColumn("of", leaves=2),
         TableColumn("packets/s", right=True),
         TableColumn("per", leaves=1),
         TableColumn("packets dropped", right=True),

@@ -14,8 +14,10 @@ from dnsteer.console.rates import Series
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates
+from dnsteer.tables.meter_rows import Limited
 from dnsteer.view.attention import Reachability, attention
 from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.limit_items import limit_items
 from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 
 Place = tuple[str, ...]
@@ -53,7 +55,9 @@ class PageHistory:
         self.services = Series(60)
         """Packets of each service of each VIP: (name, "53/udp"). There may be thousands, so their past is short."""
         self.dropped: Mapping[Hashable, int] = {}
-        """Packets that access lists and limits have dropped since the agent began: (list,) and (VIP, service)."""
+        """Packets that access lists and limits have dropped since the agent began: by list, and by VIP, service and kind."""
+        self.limited = Series(60)
+        """Packets that limits of VIPs dropped, by the VIP that is named and the kind."""
         self.options = options
         self._reached = Reachability()
         self._answered: datetime | None = None
@@ -85,10 +89,7 @@ class PageHistory:
                     place = "backend", labels["pool"], labels["backend"]
                     _add(totals, place, sample.value, labels["protocol"] == "udp")
             elif metric.name in ("dnsteer_denied_packets", "dnsteer_limited_packets"):
-                for sample in metric.samples:
-                    labels = sample.labels
-                    key = tuple(labels[name] for name in ("list", "vip", "service") if name in labels)
-                    dropped[key] = int(sample.value)
+                dropped |= {_dropped_by(sample.labels): int(sample.value) for sample in metric.samples}
             elif metric.name == "dnsteer_switch_up" and metric.samples:
                 (sample, *_) = metric.samples
                 if sample.labels.get("bridge") != "":  # the agent has begun, and no bridge was asked yet
@@ -102,6 +103,7 @@ class PageHistory:
             self.traffic.add(time, totals)
             self.services.add(time, services)
             self.dropped = dropped
+            self.limited.add(time, _by_vip_and_kind(dropped))
 
     def not_answered(self) -> None:
         """Record that the switch did not answer in time."""
@@ -129,7 +131,10 @@ class PageHistory:
             self._answered = now
         reachability = self._reached if applied is not None else Reachability(self._reached.up)
         reachability = replace(reachability, answered=self._answered)
-        items = attention(snapshot, reachability, now, self.options)
+        items = [
+            *attention(snapshot, reachability, now, self.options),
+            *limit_items(self.limited.rates(), self.options),
+        ]
         return PageData(now, snapshot, reachability, pools, items, self.traffic.rates())
 
 
@@ -141,6 +146,19 @@ def owners_by_title(applied: StateSnapshot, title: str, *, everybody: bool = Fal
         entries = tuple(entry for entry in entries if not entry.takes_out)
         members = members._replace(members=tuple(m._replace(down=False) for m in members.members))
     return known_owners_of(members, entries)
+
+
+def _dropped_by(labels: Mapping[str, str]) -> Hashable:
+    """The access list, or the limit, that a sample counts for."""
+    return labels["list"] if "list" in labels else Limited(labels["vip"], labels["service"], labels["kind"])  # type: ignore[arg-type]
+
+
+def _by_vip_and_kind(dropped: Mapping[Hashable, int]) -> dict[Hashable, float]:
+    found: dict[Hashable, float] = {}
+    for place, packets in dropped.items():
+        if isinstance(place, Limited) and place.vip:
+            found[place.vip, place.kind] = found.get((place.vip, place.kind), 0.0) + packets
+    return found
 
 
 def _add(totals: dict[Hashable, float], place: Place, value: float, udp: bool) -> None:

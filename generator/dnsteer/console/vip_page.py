@@ -18,7 +18,8 @@ from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.derived import Endpoint, endpoints
 from dnsteer.spec.model.spec import Protocol, Spec, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.status.lists import LimitView, ListView, view_limits, view_lists
+from dnsteer.status.limits import LimitView, view_limits
+from dnsteer.status.lists import ListView, view_lists
 from dnsteer.status.pools import PoolView
 from dnsteer.view import wording
 from dnsteer.view.attention_item import Command, dnsteer_command
@@ -93,13 +94,13 @@ def vip_values(name: str, views: Sequence[PoolView], data: PageData, history: Pa
 def _lists(name: str, known: AppliedBridge, denials: Sequence[Denial], history: PageHistory) -> list[ListView]:
     """The access lists of the spec that queries to a VIP must pass."""
     found = [one for one in view_lists(known.spec, known.state.text, denials) if not one.vips or name in one.vips]
-    return [replace(one, denied=history.dropped.get((one.title,))) for one in found]
+    return [replace(one, denied=history.dropped.get(one.title)) for one in found]
 
 
 def _limits(name: str, spec: Spec, history: PageHistory) -> list[LimitView]:
     """The limits of a VIP."""
-    found = [one for one in view_limits(spec) if one.vip == name]
-    return [replace(one, dropped=history.dropped.get((one.vip, one.service))) for one in found]
+    found = [one for one in view_limits(spec) if name in one.vips]
+    return [replace(one, dropped=history.dropped.get(one.limited)) for one in found]
 
 
 def services_of(vip: Vip) -> list[str]:

@@ -1,32 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The access lists and limits of the applied spec: their entries and files, and the packets that they dropped."""
+"""The access lists of the applied spec: their entries and files, and the packets that they dropped."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from types import MappingProxyType
 from typing import Any, Literal
 
 from dnsteer.slots.denial import Denial
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
-from dnsteer.spec.model.limits import show_rate
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.parts.followed_lists import FollowedList, followed_lists
 from dnsteer.spec.parts.list_files import text_digest
 from dnsteer.spec.parts.reread_lists import read_lists
 from dnsteer.status.denying_flows import DENYING_FLOWS, parse_denying_flows
+from dnsteer.status.limits import LimitView, sum_dropped, view_limits
 from dnsteer.switch.meters import read_meter_counts
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError
 from dnsteer.tables.access import AccessList, entries_by_number, lists_of_spec
-from dnsteer.tables.meter_rows import limits_by_meter
 
 MOST = 5
 """Entries of a list that are named: those that deny most."""
@@ -111,34 +109,6 @@ class ListView:
         }
 
 
-@dataclass(frozen=True)
-class LimitView:
-    """A limit of a VIP, or of its *service* alone: packets a second and at once, and how many were dropped, where known."""
-
-    vip: str
-    service: str
-    rate: int
-    burst: int
-    per: str
-    dropped: int | None = None
-
-    @property
-    def shown_rate(self) -> str:
-        """The rate as the spec spells it."""
-        return show_rate(self.rate)
-
-    def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return {
-            "vip": self.vip,
-            "service": self.service or None,
-            "packets_per_second": self.rate,
-            "burst": self.burst,
-            "per": self.per,
-            "dropped_packets": self.dropped,
-        }
-
-
 def view_lists(spec: Spec, text: str, denials: Sequence[Denial]) -> list[ListView]:
     """The lists of a spec of this *text*, quickly: without what their files have and are, and what was denied.
 
@@ -217,16 +187,6 @@ def _entry(place: tuple[str, int] | None, packets: int, one: AccessList, loaded:
     return EntryView(str(getattr(one.access, key)[i]), packets, where)
 
 
-def view_limits(spec: Spec, dropped: Mapping[int, int] = MappingProxyType({})) -> list[LimitView]:
-    """The limits of VIPs. *dropped* has what is known of the packets that meters dropped, by their numbers."""
-    out = []
-    for number, (vip, service) in limits_by_meter(spec).items():
-        limits = spec.vips[vip].limits if vip else None
-        if limits is not None:
-            out.append(LimitView(vip, service, limits.queries, limits.burst_size, limits.per, dropped.get(number)))
-    return out
-
-
 def whole_view(
     client: OpenFlow | None, loaded: Loaded, denials: Sequence[Denial], *, looks: bool
 ) -> tuple[list[ListView], list[LimitView]]:
@@ -236,6 +196,6 @@ def whole_view(
     if client is not None:
         with suppress(SwitchError, PermissionError):  # which is said of the tables
             lists = count_denied(client, loaded, denials, lists)
-            counts = read_meter_counts(client) if limits else {}
-            limits = view_limits(loaded.spec, {number: count.dropped for number, count in counts.items()})
+            counts = {n: count.dropped for n, count in read_meter_counts(client).items()} if limits else {}
+            limits = view_limits(loaded.spec, sum_dropped(loaded.spec, counts))
     return lists, limits

@@ -12,7 +12,9 @@ from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
-from dnsteer.status.lists import LimitView, ListView
+from dnsteer.status.limit_drops import LimitDrops
+from dnsteer.status.limits import LimitView
+from dnsteer.status.lists import ListView
 from dnsteer.status.pools import PoolView
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
@@ -60,6 +62,8 @@ class Status:
     withdrawn: dict[str, dict[str, str | None]] | None = None
     """The VIPs that people have withdrawn from routing."""
     agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
+    limited: list[LimitDrops] = field(default_factory=list)
+    """The limits of VIPs that dropped packets in the interval of the rates, those first that dropped most."""
     on_purpose: list[str] = field(default_factory=list)
     """Those of the warnings that are of what people did on purpose."""
     of_others: list[str] = field(default_factory=list)
@@ -108,6 +112,7 @@ class Status:
             "pools": [p.as_json() for p in self.pools],
             "access": [one.as_json() for one in self.lists],
             "limits": [one.as_json() for one in self.limits],
+            "limited": [each.as_json() for each in self.limited],
             "overlay": self._overlay_as_json(),
             "denials": self._denials_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
@@ -206,7 +211,8 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
         reading=replace(status.reading, overlay=overlay),
         vips=vips,
         lists=[one for one in status.lists if not one.vips or shown & {*one.vips}],
-        limits=[one for one in status.limits if one.vip in shown],
+        limits=[one for one in status.limits if shown & {*one.vips}],
+        limited=[one for one in status.limited if shown & {*one.vips}],
     )
 
 
