@@ -163,9 +163,13 @@ class Dnsteer(Peer):
         """The spec, with its list in a file beside it."""
         assert self._host is not None
         if not self._denied:
-            return spec_text()
+            return self.spec()
         (self._host.folder / _DENIED_FILE).write_text("".join(f"{prefix}\n" for prefix in self._denied))
-        return spec_text(_DENIED_FILE)
+        return self.spec(_DENIED_FILE)
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec, which denies the prefixes of a file beside it where one is named."""
+        return spec_text(denied_file)
 
     def stop(self) -> None:
         """End the switch, and remove its devices, which outlive it."""
@@ -185,13 +189,16 @@ class Dnsteer(Peer):
     def state(self) -> dict[str, int]:
         """Megaflows, how many the switch allows itself now, and of this run upcalls, and frames that it had no time for.
 
-        Those are dropped by the kernel at the sockets from which the switch reads, before any flow.
+        Those are dropped by the kernel at the sockets from which the switch reads, before any flow. Revalidation is the time
+        of the last dump of all megaflows, by which the switch sets how many it allows itself.
         """
-        found = re.search(r"flows *: \(current (\d+)\).*\(limit (\d+)\)", self._appctl("upcall/show"))
+        said = self._appctl("upcall/show")
+        found = re.search(r"flows *: \(current (\d+)\).*\(limit (\d+)\)\s+dump duration *: (\d+)ms", said)
         if found is None:
             raise RuntimeError("upcall/show says nothing of flows")
         grown = {name: count - self._before.get(name, 0) for name, count in self._counters().items()}
-        return {"megaflows": int(found[1]), "flow_limit": int(found[2]), **grown}
+        names = ("megaflows", "flow_limit", "revalidation_ms")
+        return {**{name: int(text) for name, text in zip(names, found.groups(), strict=True)}, **grown}
 
     def pid(self) -> int | None:
         """That of ovs-vswitchd."""
