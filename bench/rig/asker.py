@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dns.message
+
 from bench.hosts import space
 from dnsteer.lab.command import netns_exec, program_environment, run
 from dnsteer.lab.zone import queries_text
@@ -42,7 +43,7 @@ class Asker:
     def ask(self, seconds: float, qps: int, seed: int) -> RunningAsker:
         """Begin at once, *qps* queries a second (0: 200 wait for an answer)."""
         queries = [line.split() for line in queries_text().splitlines()[:_QUERIES]]
-        lines = [f"query {dns.message.make_query(*each).to_wire().hex()}" for each in queries]
+        lines = [f"query {dns.message.make_query(name, kind).to_wire().hex()}" for name, kind in queries]
         lines += [f"client {address}" for address in self.clients] + [f"server {address}" for address in self.servers]
         argv = [str(self.program), str(SOCKETS), str(qps), f"{seconds:g}", str(seed)]
         return RunningAsker(self.where, argv, "".join(f"{line}\n" for line in lines))

@@ -147,9 +147,12 @@ class Fabric:
 
     def _build(self) -> None:
         hosts = [f"server{n}" for n in range(1, SERVERS + 1)]
-        settings: dict[str, tuple[str, ...]] = {name: _SETTINGS for name in ("client", *hosts)}
+        settings: dict[str, tuple[str, ...]] = dict.fromkeys(("client", *hosts), _SETTINGS)
         settings |= {"balancer": (), "fabric": ()}
-        links = [link("balancer", UPLINK, "fabric", "balancer", BALANCER_MAC), link("client", "eth0", "fabric", "client")]
+        links = [
+            link("balancer", UPLINK, "fabric", "balancer", BALANCER_MAC),
+            link("client", "eth0", "fabric", "client"),
+        ]
         links += [link(name, "eth0", "fabric", name, server_mac(n)) for n, name in enumerate(hosts, 1)]
         given = {name: [f"{a}/24 dev eth0" for a in server_addresses(n)[:1]] for n, name in enumerate(hosts, 1)}
         for n, name in enumerate(hosts, 1):
@@ -238,7 +241,10 @@ def computed(text: str) -> dict[str, object]:
     """What the plan of a spec says: passes and slots of the pool, and the most datapath flows of all good traffic."""
     loaded = check_document(parse_document("vips", text))
     plan = build_plan(loaded)
-    return {"slots": slot_count(loaded.spec, loaded.spec.pools["zones"]), "datapath_flows": sizes_of(loaded.spec, plan).total}
+    return {
+        "slots": slot_count(loaded.spec, loaded.spec.pools["zones"]),
+        "datapath_flows": sizes_of(loaded.spec, plan).total,
+    }
 
 
 def main() -> int:
