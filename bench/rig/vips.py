@@ -38,7 +38,7 @@ from bench.rig.network import BALANCER_MAC, SERVERS, UPLINK, missing, neighbour,
 from bench.rig.peers import Dnsteer
 from dnsteer.checks.load import check_document
 from dnsteer.lab.errors import LabCommandError
-from dnsteer.lab.zone import ZONE
+from dnsteer.lab.names import ZONE
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.spec.derived import slot_count
