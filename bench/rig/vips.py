@@ -212,6 +212,7 @@ class Load:
             found |= {name: max(each[name] for each in seen) for name in ("megaflows", "revalidation_ms")}
             found["flow_limit"] = min(each["flow_limit"] for each in seen)
             found |= {name: seen[-1][name] for name in ("upcalls", "upcalls_lost", "unread")}
+            found["upcalls_of_second_half"] = seen[-1]["upcalls"] - seen[len(seen) // 2]["upcalls"]
             found["over_time"] = seen
         if usage is not None:
             found["cpu_share"] = usage.figures()["cpu_share"]
@@ -222,7 +223,7 @@ class Load:
 _OF_CONTROL = ("qps", "lost", "latency_ms", "machine")
 _OF_RUN = (
     *("asked", "qps", "lost", "latency_ms", "latency_p99_ms", "silent", "least", "most", "megaflows", "flow_limit"),
-    *("revalidation_ms", "upcalls", "upcalls_lost", "unread", "cpu_share", "machine"),
+    *("revalidation_ms", "upcalls", "upcalls_of_second_half", "upcalls_lost", "unread", "cpu_share", "machine"),
 )
 
 

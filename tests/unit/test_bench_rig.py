@@ -126,7 +126,7 @@ def test_runs_of_vips_become_spreads_beside_their_controls() -> None:
         "megaflows",
         "flow_limit",
     )
-    keys += ("revalidation_ms", "upcalls", "upcalls_lost", "unread", "cpu_share", "machine")
+    keys += ("revalidation_ms", "upcalls", "upcalls_of_second_half", "upcalls_lost", "unread", "cpu_share", "machine")
     runs = [
         {"variant": name, **dict.fromkeys(keys, n), "control": dict.fromkeys(keys, 2 * n)}
         for n, name in enumerate(("one", "two", "one"), 1)
