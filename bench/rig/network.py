@@ -69,7 +69,7 @@ FAMILIES = {
         gateway="10.53.0.1",
         servers=tuple(f"10.53.0.{n}" for n in _NUMBERS),
         direct=("10.98.0.1", "10.98.0.2"),
-        others="172.16.0.0/16",
+        others="172.17.0.0/16",
         bits=32,
     ),
     6: Family(
