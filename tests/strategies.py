@@ -32,6 +32,7 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
     _add_health(draw, pools, vips)
     _add_workers(draw, pools, vips)
     _add_passes(draw, pools, vips)
+    _add_limits(draw, vips)
     switch: dict[str, Any] = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -161,6 +162,18 @@ def _add_passes(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) ->
         ways = {vip["forwarding"] for vip in vips.values() if vip["pool"] == name}
         if pool["selection"] == "source-port" and ways & {"dsr", "nat"}:
             pool["passes"] = draw(st.sampled_from([1, 2, 2, "auto"]))
+
+
+def _add_limits(draw: st.DrawFn, vips: dict[str, Any]) -> None:
+    """Give some VIPs limits of clients, which others share, and of what begins TCP connections."""
+    for vip in vips.values():
+        limits: dict[str, Any] = {}
+        if draw(st.integers(0, 3)) == 0:
+            limits["clients"] = {"rate": "900k/s", "buckets": draw(st.sampled_from([16, 32]))}
+        if {"dns", "dot", "doh"} & {word for word in vip["services"] if isinstance(word, str)} and draw(st.booleans()):
+            limits["tcp_syn"] = "900k/s"
+        if limits:
+            vip["limits"] = limits
 
 
 def _add_workers(draw: st.DrawFn, pools: dict[str, Any], vips: dict[str, Any]) -> None:

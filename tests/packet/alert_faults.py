@@ -64,7 +64,7 @@ vips:
   cautious: {addresses: [198.51.100.2], services: [dns], pool: cautious}
   helped: {addresses: [198.51.100.3], services: [dns], pool: helped}
   plain: {addresses: [198.51.100.4], services: [dns], pool: plain}
-  kept: {addresses: [198.51.100.5], services: [dns], pool: kept}
+  kept: {addresses: [198.51.100.5], services: [dns], pool: kept, limits: {queries: 1k/s}}
 """
 ONE_FLOW = "tcp,nw_dst=198.51.100.1"
 VIPS = {f"198.51.100.{n}" for n in range(1, 6)}
@@ -224,6 +224,14 @@ def no_backend(it: Watched) -> AbstractContextManager[None]:
 def flood(it: Watched) -> Iterator[None]:
     some = frames("198.51.100.99", udp=20, tcp=0)
     with repeated(lambda: it.receive("p0", *some), every=0.05):
+        yield
+
+
+@contextmanager
+def vip_is_flooded(it: Watched) -> Iterator[None]:
+    """Queries come faster than the limit of the VIP."""
+    some = frames("198.51.100.5", udp=90, tcp=0)
+    with repeated(lambda: it.receive("p0", *some), every=0.02):
         yield
 
 

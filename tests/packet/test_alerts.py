@@ -80,6 +80,7 @@ FAULTS = {
         faults.no_backend, {"reason": "no backend in service"}, ("DnsteerPoolWithoutBackends",)
     ),
     "DnsteerManyDrops": Fault(faults.flood, {}),
+    "DnsteerVipLimited": Fault(faults.vip_is_flooded, {"vip": "kept", "kind": "queries"}),
     "DnsteerSwitchAway": Fault(faults.switch_dies, {}, (_SILENT,)),
     "DnsteerTablesNotAsRecorded": Fault(faults.tables_are_gone, {}, ("DnsteerDriftNotRepaired", _SILENT)),
     "DnsteerDriftNotRepaired": Fault(faults.flow_is_gone, {}),

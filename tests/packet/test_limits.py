@@ -74,7 +74,7 @@ def timed(harness: Harness, frames: list[Frame]) -> tuple[list[Frame], float]:
 
 
 def counts(harness: Harness, vip: str, service: str = "") -> tuple[int, int]:
-    rows = {(row.vip, row.service): row.number for row in harness.plan.rows.of(MeterRow)}
+    rows = {(row.limited.vip, row.limited.service): row.number for row in harness.plan.rows.of(MeterRow)}
     found = read_meter_counts(harness.openflow)[rows[vip, service]]
     return found.packets, found.dropped
 
@@ -161,7 +161,7 @@ def test_each_service_has_its_own_rate_where_the_spec_says_so() -> None:
 
 def test_without_a_meter_all_echo_requests_are_answered() -> None:
     with limited(SPEC.replace("echo: 50/s", "echo: none")) as harness:
-        assert not [row for row in harness.plan.rows.of(MeterRow) if not row.vip]
+        assert not [row for row in harness.plan.rows.of(MeterRow) if row.limited.kind == "echo"]
         pings = [frame(IP(src=f"203.0.113.{n}", dst="192.0.2.53") / ICMP()) for n in range(1, 200)]
         assert len(harness.send(pings)) == len(pings)
 

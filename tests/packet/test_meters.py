@@ -13,8 +13,10 @@ from dnsteer.deploy.run import preview
 from dnsteer.deploy.summary import details
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.plan.build import build_plan
-from dnsteer.render.meters import meters_of, parse_meters
+from dnsteer.render.meters import Meter, meters_of, parse_meters
 from dnsteer.status.verify import find_drift
+from dnsteer.switch import meters
+from dnsteer.switch.meter_messages import MeterChange, MeterCommand
 from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.tools import SwitchError
 from tests.packet.apply_spec import apply
@@ -62,7 +64,7 @@ def test_a_meter_that_was_changed_by_hand_is_found_and_put_right(switch: Switch)
     apply(loaded, switch.database)
     own = next(text for text in planned(LIMITED) - planned(SMALL))
     switch.ofctl("mod-meter", own.replace("rate=5000", "rate=1"))
-    switch.ofctl("add-meter", "meter=53000001,pktps,bands=type=drop,rate=9")
+    switch.ofctl("add-meter", "meter=2147483649,pktps,bands=type=drop,rate=9")
     found = [(d.kind, d.about) for d in find_drift(loaded, switch.database)]
     assert found == [("meter changed", "limit of VIP dns"), ("meter added", "an object that is not in the spec")]
     done = apply(loaded, switch.database)
@@ -104,18 +106,17 @@ def test_the_second_of_two_meters_is_refused_and_nothing_changes(
 ) -> None:
     apply(spec_of(SMALL), switch.database)
     before = switch.tables(), texts(switch)
-    real, calls = OpenFlow.ofctl, 0
+    real = meters.change_meters
 
-    def ofctl(self: OpenFlow, *args: str, **more: object) -> str:
-        nonlocal calls
-        calls += args[0] == "add-meter"
-        if args[0] == "add-meter" and calls == 2:
-            args = ("add-meter", args[1].replace("type=drop", "type=dscp_remark,prec_level=1"))
-        return real(self, *args, **more)  # type: ignore[arg-type]
+    def changed(client: OpenFlow, changes: list[MeterChange], timeout: float) -> dict[int, str]:
+        if len(changes) > 1 and changes[1].command is MeterCommand.ADD:
+            wrong = changes[1].meter.text.replace("type=drop", "type=dscp_remark,prec_level=1")
+            changes = [changes[0], MeterChange(MeterCommand.ADD, Meter(changes[1].meter.number, wrong)), *changes[2:]]
+        return real(client, changes, timeout)
 
-    monkeypatch.setattr(OpenFlow, "ofctl", ofctl)
+    monkeypatch.setattr(meters, "change_meters", changed)
     two = LIMITED.replace("limits: {queries: 5k/s}", "limits: {queries: 5k/s, per: service}")
-    with pytest.raises(SwitchError, match=r"the switch refused meter \d+: OFPMMFC_BAD_BAND.*; nothing was changed"):
+    with pytest.raises(SwitchError, match=r"the switch refused meter \d+: BAD_BAND.*; nothing was changed"):
         apply(spec_of(two), switch.database)
     assert (switch.tables(), texts(switch)) == before
 

@@ -304,7 +304,6 @@ def test_release_differences_of_the_hash_count_the_worse() -> None:
         ("udp", "ct(commit,zone=1)"),
         ("udp", "ct(table=1),output:p1"),
         ("udp", "goto_table:0"),
-        ("tcp,tcp_flags=+syn", "drop"),
     ],
 )
 def test_unsupported_matches_and_actions_are_refused(match: str, actions: str) -> None:

@@ -83,7 +83,7 @@ def test_a_new_table_renumbers_only_those_after_it_in_its_stage(before: str, ren
         ("protect", "", "port"),
         ("port", "", "address1"),
         ("address7", "", "access"),
-        ("access", "", "vip"),
+        ("access", "", "syn"),
         ("access", "sources", "switch_list1"),
         ("switch_list1", "listed", "vip_list1"),
         ("vip_list16", "listed", "admit"),

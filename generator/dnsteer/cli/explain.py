@@ -182,6 +182,8 @@ def _show_path(path: QueryPath, file: str, base: str) -> None:
     slot = f"slot {path.slot}" if path.slot is not None else "none"
     if path.slot is None and path.backend:
         slot = f"chosen {_CHOSEN_BY[path.selection]}"
+    if path.bucket is not None:
+        out.print(f"bucket   {path.bucket} of the limit of the VIP's clients")
     out.print(f"slot     {slot}")
     out.print(f"backend  {path.backend or 'none'}  ({path.why})")
     if base:

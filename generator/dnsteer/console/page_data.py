@@ -16,6 +16,7 @@ from dnsteer.status.pools import PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.view.attention import Reachability, attention
 from dnsteer.view.attention_item import AttentionItem
+from dnsteer.view.limit_items import limit_items
 from dnsteer.view.snapshot import StateSnapshot, SwitchSnapshot
 
 Place = tuple[str, ...]
@@ -52,6 +53,8 @@ class PageHistory:
         self.traffic = Series()
         self.services = Series(60)
         """Packets of each service of each VIP: (name, "53/udp"). There may be thousands, so their past is short."""
+        self.limited = Series(60)
+        """Packets that limits of VIPs dropped, by the VIP that is named and the kind."""
         self.options = options
         self._reached = Reachability()
         self._answered: datetime | None = None
@@ -67,6 +70,7 @@ class PageHistory:
         self._read_at = time
         totals: dict[Hashable, float] = {}
         services: dict[Hashable, float] = {}
+        limited: dict[Hashable, float] = {}
         up: bool | None = None
         as_recorded: bool | None = None
         extension: bool | None = None
@@ -81,6 +85,11 @@ class PageHistory:
                     labels = sample.labels
                     place = "backend", labels["pool"], labels["backend"]
                     _add(totals, place, sample.value, labels["protocol"] == "udp")
+            elif metric.name == "dnsteer_limited_packets":
+                for sample in metric.samples:
+                    if vip := sample.labels["vip"]:
+                        of = vip, sample.labels["kind"]
+                        limited[of] = limited.get(of, 0.0) + sample.value
             elif metric.name == "dnsteer_switch_up" and metric.samples:
                 (sample, *_) = metric.samples
                 if sample.labels.get("bridge") != "":  # the agent has begun, and no bridge was asked yet
@@ -93,6 +102,7 @@ class PageHistory:
         if totals and up:
             self.traffic.add(time, totals)
             self.services.add(time, services)
+            self.limited.add(time, limited)
 
     def not_answered(self) -> None:
         """Record that the switch did not answer in time."""
@@ -120,7 +130,10 @@ class PageHistory:
             self._answered = now
         reachability = self._reached if applied is not None else Reachability(self._reached.up)
         reachability = replace(reachability, answered=self._answered)
-        items = attention(snapshot, reachability, now, self.options)
+        items = [
+            *attention(snapshot, reachability, now, self.options),
+            *limit_items(self.limited.rates(), self.options),
+        ]
         return PageData(now, snapshot, reachability, pools, items, self.traffic.rates())
 
 

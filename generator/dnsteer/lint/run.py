@@ -14,6 +14,7 @@ from dnsteer.lint.affinity import uneven_clients
 from dnsteer.lint.extension_services import extension_services
 from dnsteer.lint.finder import Finder, LintContext, first_reason
 from dnsteer.lint.finding import NOTHING_TO_ACCEPT, Code, LintFinding, mark_accepted, worst_first, worst_severity
+from dnsteer.lint.limits import bucket_flows, syn_flows
 from dnsteer.lint.mask_count import mask_count
 from dnsteer.lint.masks.bound import MaskBound
 from dnsteer.lint.masks.megaflows import MegaflowBound
@@ -41,6 +42,8 @@ FINDERS: tuple[Finder, ...] = (
     megaflow_count,
     slot_numbers,
     access_list_flows,
+    bucket_flows,
+    syn_flows,
     second_passes,
     over_budget,
     uneven_clients,

@@ -11,7 +11,7 @@ from dnsteer.lint.finder import LintContext, finder, reasons_of
 from dnsteer.lint.finding import Code, LintFinding, Severity
 from dnsteer.modes import MODES
 from dnsteer.offload.datapath_flow import DatapathFlow
-from dnsteer.offload.examine import Examination, JudgedFlow, rules_of
+from dnsteer.offload.examine import Examination, JudgedFlow, recirculates, rules_of
 from dnsteer.offload.judge import Reason, join_reasons, judge
 from dnsteer.offload.offload_context import eswitch_setup
 from dnsteer.offload.owners import Owner
@@ -117,7 +117,13 @@ def _too_many(
     """Report a service with over SPARE_RULES more datapath flows than its slots, or hash values, at all uplinks need."""
     hashed = path.selection == "dp-hash"
     twice = examination.has_two_passes(owner)
-    count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
+    if examination.has_client_limit(owner):
+        if hashed or twice:
+            return  # three passes or more, of which the buckets' flows are not the slots'
+        judged = [j for j in judged if isinstance(j.flow, DatapathFlow) and not recirculates(j.flow)]
+        count = examination.flow_count(judged)
+    else:
+        count = examination.flow_count(j for j in judged if hashed or twice or not _is_recirculated(j))
     uplinks = len(examination.loaded.spec.switch.uplinks)
     part = examination.extension_parts.get(owner)
     if part is not None:
@@ -195,7 +201,12 @@ def _names(judged: Sequence[JudgedFlow]) -> set[str]:
 def _advice(examination: Examination, owner: Owner, bad: Sequence[JudgedFlow]) -> str:
     """Return which change to the spec would get these flows offloaded."""
     vip = examination.loaded.spec.vips[owner.vip]
-    if examination.has_two_passes(owner) and _names(bad) & {"ct", "recirc_id", "recirc"}:
+    again = _names(bad) & {"ct", "recirc_id", "recirc"}
+    if again and examination.has_client_limit(owner):
+        return (
+            f"leave vips.{owner.vip}.limits.clients out, whose buckets take a pass of their own, or forward on the CPU"
+        )
+    if again and examination.has_two_passes(owner):
         return f"set pools.{vip.pool}.passes: 1, which needs no connection tracker, if its rules fit"
     if _names(bad) & {"dp_hash", "hash", "recirc_id", "recirc", "dp_hash_bits", "dp_hash_with_conntrack"}:
         return f"set pools.{vip.pool}.selection: source-port, which needs no hash"

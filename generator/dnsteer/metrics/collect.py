@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -46,7 +47,7 @@ from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
 from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists
 from dnsteer.tables.cookies import COOKIE_MASK, OBJECT_BITS, Category, cookie
-from dnsteer.tables.meter_rows import limits_by_meter
+from dnsteer.tables.meter_rows import Limited, limits_by_meter
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.table import always
 from dnsteer.tables.vip import TRANSPORT
@@ -88,7 +89,13 @@ class Collector:
         self._ports: Totals[tuple[str, str]] = Totals()
         self._lookups: Totals[str] = Totals()
         self._workers: Totals[Label] = Totals()
-        self._limited: Totals[tuple[str, str]] = Totals()
+        self._limited: Totals[Limited] = Totals()
+        self._meters: tuple[AppliedBridge | None, Mapping[int, Limited]] = (None, {})
+        """What each meter limits, as long as the spec is what it is."""
+        self._bucket_drops: dict[int, int] = {}
+        """What each bucket of clients had dropped when it was read last."""
+        self._dropping: dict[str, int] = {}
+        """Buckets that have dropped since the reading before, by the first VIP of their limit."""
         self._extension_drops: Totals[tuple[str, str]] = Totals()
         self._extension_up = False
         self._behind: counters.Sample = {}
@@ -181,13 +188,19 @@ class Collector:
         self._ports.add(found, lambda place: place)  # type: ignore[arg-type, return-value]
 
     def _read_meters(self, client: OpenFlow, known: AppliedBridge) -> None:
-        limits = limits_by_meter(known.spec)
-        self._limited.keep(limits.values())
+        if self._meters[0] is not known:
+            self._meters, self._bucket_drops = (known, limits_by_meter(known.spec)), {}
+            self._limited.keep(dict.fromkeys(self._meters[1].values()))
+        limits = self._meters[1]
         found = read_meter_counts(client) if limits else {}
         self._limited.add(
             ((number, CounterReading((count.dropped,))) for number, count in found.items()),
             lambda number: limits.get(number) if isinstance(number, int) else None,
         )
+        dropped = {n: found[n].dropped for n, of in limits.items() if of.kind == "clients" and n in found}
+        dropping = Counter(limits[n].vip for n, count in dropped.items() if count > self._bucket_drops.get(n, count))
+        self._dropping = {of.vip: dropping[of.vip] for of in self._limited.sums if of.kind == "clients"}
+        self._bucket_drops = dropped
 
     def _read_extension(self, known: AppliedBridge) -> None:
         """Read what only the extension counts: its backends and drops. While it is away they stay as they were."""
@@ -237,8 +250,10 @@ class Collector:
                 made.add_all(name, [(label, values[i]) for label, values in found])
         for (port, counter), sums in self._ports.sums.items():
             made.add(f"dnsteer_port_{counter}_total", (port,), sums[0] if sums else 0)
-        for place, sums in self._limited.sums.items():
-            made.add("dnsteer_limited_packets_total", place, sums[0] if sums else 0)
+        for limited, sums in self._limited.sums.items():
+            made.add("dnsteer_limited_packets_total", limited, sums[0] if sums else 0)
+        for vip, buckets in self._dropping.items():
+            made.add("dnsteer_limited_client_buckets", (vip,), buckets)
         for place, (value, *_) in self._extension_drops.sums.items():
             made.add("dnsteer_extension_dropped_packets_total", place, value)
         for name, (value, *_) in self._lookups.sums.items():

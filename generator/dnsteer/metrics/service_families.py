@@ -115,11 +115,23 @@ TRAFFIC: tuple[Family, ...] = (
         "dnsteer_limited_packets_total",
         "counter",
         "Traffic",
-        "Packets that came faster than a limit of the spec lets through, and were dropped. service is empty where a VIP's "
-        "services share its rate; for echo requests vip is empty, and service what they were to (vips or gateways).",
-        ("vip", "service"),
+        "Packets that came faster than a limit of the spec lets through, and were dropped. kind is queries, clients, "
+        "tcp_syn or echo. service is empty where a VIP's services share its rate; vip is the first of those that share the "
+        "buckets of clients; for echo requests it is empty, and service what they were to (vips or gateways).",
+        ("vip", "service", "kind"),
         "limits of VIPs, or of their services, and 2",
-        panel=Panel("Dropped by limits", "pps", ("vip", "service")),
+        panel=Panel("Dropped by limits", "pps", ("vip", "service", "kind")),
+    ),
+    Family(
+        "dnsteer_limited_client_buckets",
+        "gauge",
+        "Traffic",
+        "Buckets of a limit of clients that have dropped packets since the reading before. vip is the first of those that "
+        "share it.",
+        ("vip",),
+        "limits of clients",
+        when="the spec limits clients",
+        panel=Panel("Buckets of clients that drop", "short", ("vip",)),
     ),
     Family("dnsteer_dropped_bytes_total", "counter", "Traffic", "Bytes of these packets.", _DROP, _TABLES),
     Family(

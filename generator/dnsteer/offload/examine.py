@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -50,6 +50,11 @@ def flow_weights(flows: Iterable[tuple[DatapathFlow, int]]) -> dict[DatapathFlow
     for flow, many in flows:
         alike[match_without_slot(flow)][flow] = many
     return {flow: max(1.0, many / len(group)) for group in alike.values() for flow, many in group.items()}
+
+
+def recirculates(flow: DatapathFlow) -> bool:
+    """Whether its packets pass the datapath again."""
+    return any(action.name == "recirc" for action in flow.every_action())
 
 
 def rules_of(
@@ -152,10 +157,25 @@ class Examination:
             (flow, self._slots[owner])
             for flow, owner in own
             if not self._hashed(owner)
-            and flow.recirculated == (self.has_two_passes(owner) or self.is_listed(owner))
+            and flow.recirculated
+            == (self.has_two_passes(owner) or self.is_listed(owner) or self.has_client_limit(owner))
             and any(f.key in _SLOT for f in flow.match)
+            and not (self.has_client_limit(owner) and recirculates(flow))
         ]
-        return flow_weights([*hashed, *direct])
+        return flow_weights([*hashed, *direct, *self._of_buckets()])
+
+    def _of_buckets(self) -> Iterator[tuple[DatapathFlow, int]]:
+        """Yield the flows in which queries find their client's bucket, with the number of buckets."""
+        for j in self.judged:
+            flow, owner = j.flow, next(iter(j.owners), None)
+            if j.kind != "query" or not isinstance(flow, DatapathFlow):
+                continue
+            if owner is None or not self.has_client_limit(owner):
+                continue
+            limits = self.loaded.spec.vips[owner.vip].limits
+            of_pass = flow.recirculated == self.is_listed(owner) and recirculates(flow)
+            if of_pass and limits is not None and limits.clients is not None and flow.get(f"{owner.family}.src"):
+                yield flow, limits.clients.buckets
 
     @cached_property
     def extension_parts(self) -> Mapping[Owner, ExtensionPart]:
@@ -187,12 +207,17 @@ class Examination:
         lists = spec.switch.access, spec.vips[owner.vip].access
         return owner.direction == "query" and any(each is not None for each in lists)
 
+    def has_client_limit(self, owner: Owner) -> bool:
+        """Whether the clients of the owner's queries have a limit, whose bucket is found in a pass of its own."""
+        limits = self.loaded.spec.vips[owner.vip].limits
+        return owner.direction == "query" and limits is not None and limits.clients is not None
+
     def _pass_count(self, owner: Owner, recirculated: bool, hops: bool) -> int:
         """How often the owner's packets pass the datapath."""
         if owner.direction != "query":
             return 2 if recirculated or hops else 1
         again = hops or self._hashed(owner) or self.has_two_passes(owner)
-        return 1 + self.is_listed(owner) + again
+        return 1 + self.is_listed(owner) + self.has_client_limit(owner) + again
 
     @cached_property
     def _passes(self) -> Mapping[str, int]:

@@ -101,7 +101,10 @@ class Owners:
             ready = [f for f in waiting if _recirculation(f) in sent_to]
             for flow in ready or waiting:
                 sent = dict.fromkeys(sent_to.get(_recirculation(flow), ()))  # both families may share a recirc_id
-                found[flow] = tuple(owner for owner in sent if owner.family == flow.family)
+                named = [
+                    owner for owner in self._first_pass(flow) if owner in sent
+                ]  # where it looks at the service again
+                found[flow] = tuple(named or (owner for owner in sent if owner.family == flow.family))
                 _note(flow, found[flow], sent_to)
             waiting = [f for f in waiting if f not in found]
         return found

@@ -16,14 +16,19 @@ from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
+from dnsteer.tables.access import ListedServiceRow
+from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
 from dnsteer.tables.passes import passes_of
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow, OwnReturnRow
 from dnsteer.tables.selection import SelectionRow
 from dnsteer.tables.slot import GroupRow
+from dnsteer.tables.syn import SynRow
 from dnsteer.tables.vip import ServiceRow
 
+_USUAL_FLAGS = 3
+"""Values that SYN and ACK have in packets of clients: SYN, ACK, and neither in some with RST."""
 FLOW_LIMIT = 200_000
 """Open vSwitch's own limit of datapath flows."""
 
@@ -95,16 +100,38 @@ def _of_queries(plan: Plan, uplinks: int) -> Counter[tuple[str, Family]]:
     slots_of = {row.pool: 1 << row.slot_bits for row in plan.rows.of(SelectionRow)}
     again: set[tuple[int, int, str, Family, int]] = set()
     hashes = {row.pool: len(row.backends) for row in plan.rows.of(GroupRow)}
+    with_flags = {(row.address, row.port) for row in plan.rows.of(SynRow)}
+    for family, flows in client_flows(plan).items():
+        found["queries by their clients", family] += flows
     for service in plan.rows.of(ServiceRow):
         # A hashed packet passes twice: one rule for the hash, then one for each of its values, as newer releases have them.
         buckets = hashes.get(service.pool)
         slots = 1 + hash_values_newer(buckets) if buckets else 1 << service.slot_bits
+        if service.protocol == "tcp" and (service.address, service.port) in with_flags:
+            slots *= _USUAL_FLAGS
         found["queries", service.family] += slots * uplinks
         if service.two_passes:
             port = (service.target_port or service.port) if service.pool in with_ports else 0
             again.add((service.pool, service.mode, service.protocol, service.family, port))
     for pool, _, _, family, _ in again:
         found["queries in their second pass", family] += slots_of[pool] * uplinks
+    return found
+
+
+def client_flows(plan: Plan) -> Counter[Family]:
+    """The most flows, by family, in which queries find the bucket of their client, at all uplinks.
+
+    That is the first pass, of each service by itself, or where access lists take that one the second, of all together.
+    """
+    found: Counter[Family] = Counter()
+    uplinks = sum(row.uplink for row in plan.rows.of(PortRow))
+    buckets = {(row.limit, row.family): 1 << row.bits for row in plan.rows.of(ClientLimitRow)}
+    limited = [row for row in plan.rows.of(ListedServiceRow) if row.limit]
+    for row in limited:
+        if not row.is_listed:
+            found[row.family] += uplinks * buckets[row.limit, row.family]
+    for limit, family in {(row.limit, row.family) for row in limited if row.is_listed}:
+        found[family] += uplinks * buckets[limit, family]
     return found
 
 

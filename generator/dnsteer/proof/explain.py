@@ -78,6 +78,8 @@ class QueryPath:
     passes: int
     out: tuple[tuple[str, str], ...]
     as_expected: bool
+    bucket: int | None = None
+    """The bucket of the client, where the VIP limits clients."""
 
     def as_json(self) -> dict[str, Any]:
         """The path as a JSON object. Other programs read its keys, so they stay when fields here are renamed."""
@@ -131,6 +133,7 @@ def explain_query(
         passes=passes,
         out=tuple((each.port, packet_summary(each.data)) for each in left),
         as_expected=set(left) <= expected.options and bool(left) == bool(expected.options),
+        bucket=reference.clients.bucket(service.vip, client.packed) if service is not None else None,
     )
 
 

@@ -15,7 +15,7 @@ from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.table import TemplateError
 
 TEMPLATE = "meters/icmp.j2"
-_METER = re.compile(r"^meter[=:](\d+) (.*?)bands[=:]\s*(.*?)\s*(?=^meter[=:]|\Z)", re.M | re.S)
+_METER = re.compile(r"^meter[=:](\d+) (.*?)bands[=:]\s*(.*?)\s*(?=^meter[=:]|^OFPST_|\Z)", re.M | re.S)
 
 
 @dataclass(frozen=True)

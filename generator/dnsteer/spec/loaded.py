@@ -14,7 +14,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.document import Document
 from dnsteer.spec.errors import Finding, Path, show_path
 from dnsteer.spec.model.part import Part
-from dnsteer.spec.model.spec import Pool, Selection, Spec
+from dnsteer.spec.model.spec import Pool, Selection, Spec, Vip
 
 
 @dataclass
@@ -72,6 +72,7 @@ _LATER_SWITCH_KEYS = (
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_POOL_KEYS = ("passes", "client_prefix")
 _LATER_VIP_KEYS = ("announce", "limits", "access")
+_LATER_LIMIT_KEYS = ("clients", "tcp_syn")
 _LATER_BALANCE_KEYS = ("policy", "source", "to", "above", "below", "change", "least", "half_life")
 """Keys of a pool's balance that its first release did not have."""
 _EARLIER_DEFAULT_SLOTS = 1024
@@ -115,6 +116,13 @@ def _ignored_pool_keys(pool: Pool) -> dict[str, Any]:
     return about
 
 
+def _ignored_vip_keys(vip: Vip) -> dict[str, Any]:
+    about: dict[str, Any] = dict.fromkeys(_defaults_of(vip, _LATER_VIP_KEYS), True)
+    if vip.limits is not None:
+        about["limits"] = _defaults_of(vip.limits, _LATER_LIMIT_KEYS)
+    return about
+
+
 def with_slots(spec: Spec, slots: Mapping[str, int | None]) -> Spec:
     """The same with other numbers of slots, by pool."""
     if not slots:
@@ -141,5 +149,5 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     # Likewise for these keys, most of them the agent's.
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
-    about = {**about, "vips": {name: _defaults_of(vip, _LATER_VIP_KEYS) for name, vip in spec.vips.items()}}
+    about = {**about, "vips": {name: _ignored_vip_keys(vip) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

@@ -21,7 +21,7 @@ from dnsteer.spec.model.bringup import BringUp, Hugepages, ScalableFunction
 from dnsteer.spec.model.extension import Budgets, Extension, ExtensionPort
 from dnsteer.spec.model.file import OWN_KEYS, BackendDefaults, Defaults, PoolDefaults, SpecFile, VipDefaults
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
-from dnsteer.spec.model.limits import SwitchLimits, VipLimits
+from dnsteer.spec.model.limits import ClientLimits, ClientPrefixes, SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Accept, Lint
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
@@ -174,6 +174,12 @@ _PARTS = (
     _Part("a backend", Backend, ("pools.*.backends.*",)),
     _Part("the limits of the switch", SwitchLimits, ("switch.limits",)),
     _Part("the limits of a VIP", VipLimits, ("vips.*.limits", "defaults.vips.limits")),
+    _Part("the clients of a VIP's limits", ClientLimits, ("vips.*.limits.clients", "defaults.vips.limits.clients")),
+    _Part(
+        "the prefixes of a VIP's limits",
+        ClientPrefixes,
+        ("vips.*.limits.clients.prefix", "defaults.vips.limits.clients.prefix"),
+    ),
     _Part("the backup of a pool", Backup, ("pools.*.backup",)),
     _Part("the balance of a pool", Balance, ("pools.*.balance",)),
     _Part("the source of a metric", MetricSource, ("pools.*.balance.source",)),

@@ -14,12 +14,14 @@ from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
+from dnsteer.status.limit_drops import LimitDrops, has_vip_limits, limit_drops
 from dnsteer.status.pools import backups_in_use, backups_of, overdue, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.switch_status import Status, TablesMatch
 from dnsteer.status.vips import view_vips
 from dnsteer.switch.captures import capture_of, capture_warning
+from dnsteer.switch.meters import MeterCount, read_meter_counts
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.role import known_role, role_warnings
 from dnsteer.switch.settings import WAITS as KIND_WAITS
@@ -72,6 +74,8 @@ class SwitchObserver:
         self._drift: tuple[object, float, Sequence[Drift]] | None = None
         self._tables_match: TablesMatch | None = None
         self._dropped: dict[str, Any] = {}
+        self._meters: tuple[float, Mapping[int, MeterCount]] | None = None
+        self._limited: list[LimitDrops] = []
 
     def observe(self) -> Status:
         """Return the current status. Raises SwitchError if there is nothing to show, UnavailableError without OVSDB."""
@@ -96,7 +100,8 @@ class SwitchObserver:
         except SwitchError as err:
             errors.append(str(err))
         if unreachable:
-            self._sample = self._drift = self._tables_match = None
+            self._sample = self._drift = self._tables_match = self._meters = None
+            self._limited = []
             errors.clear()
         return self._status(reading, rates, tables_match, unreachable, errors)
 
@@ -118,6 +123,17 @@ class SwitchObserver:
         if self.rates and self._sample is None:
             counters.wait_for_round(client)
             self._sample = time.monotonic(), self._take(client, reading)
+            self._take_meters(client, reading)
+
+    def _take_meters(self, client: OpenFlow, reading: RecordReading) -> None:
+        """Read the meters, and note what the limits of VIPs dropped since they were read last."""
+        loaded, before = self._load(reading), self._meters
+        if loaded is None or not has_vip_limits(loaded.spec):
+            self._meters, self._limited = None, []
+            return
+        time_now, found = time.monotonic(), read_meter_counts(client)
+        self._meters = time_now, found
+        self._limited = limit_drops(loaded.spec, before[1], found, time_now - before[0]) if before else []
 
     def _take(self, client: OpenFlow, reading: RecordReading) -> counters.Sample:
         """All counters now, with those of the extension, which Open vSwitch does not have."""
@@ -143,6 +159,7 @@ class SwitchObserver:
         time.sleep(max(0.0, since + self.interval - time.monotonic()))
         counters.wait_for_round(client)
         self._sample = time.monotonic(), self._take(client, reading)
+        self._take_meters(client, reading)
         return rates_between(before, self._sample[1])
 
     def _load_and_check_drift(self, reading: RecordReading, errors: list[str]) -> None:
@@ -214,6 +231,10 @@ class SwitchObserver:
         if reading.overlay is not None:
             _add_overlay(status, movement.Assignment(members, reading.overlay), reading.overlay, time_now)
         self._add_extension(status)
+        status.limited = self._limited
+        dropped = [drops.text for drops in self._limited]
+        status.warnings += dropped
+        status.on_purpose += dropped
         self._add_role_and_withdrawals(status, time_now)
         _add_capture(status)
         if reading.record.waits:

@@ -12,6 +12,7 @@ from dnsteer.deploy.times import now
 from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
+from dnsteer.status.limit_drops import LimitDrops
 from dnsteer.status.pools import PoolView
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
@@ -57,6 +58,8 @@ class Status:
     withdrawn: dict[str, dict[str, str | None]] | None = None
     """The VIPs that people have withdrawn from routing."""
     agent: AgentView = field(default_factory=lambda: AgentView("unknown"))
+    limited: list[LimitDrops] = field(default_factory=list)
+    """The limits of VIPs that dropped packets in the interval of the rates, those first that dropped most."""
     on_purpose: list[str] = field(default_factory=list)
     """Those of the warnings that are of what people did on purpose."""
     of_others: list[str] = field(default_factory=list)
@@ -103,6 +106,7 @@ class Status:
             "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
+            "limited": [each.as_json() for each in self.limited],
             "overlay": self._overlay_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenFlow meters of a bridge: read them, and add, change and delete them.
 
-A bundle has no room for meters, so that each is a command of its own: those that flows will use come before the bundle of
+A bundle has no room for meters, so that they change by themselves: those that flows will use come before the bundle of
 these flows, those that no flow uses any more go after it. A meter that is deleted takes the flows with it that use it.
 """
 
@@ -12,13 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dnsteer.render.meters import Meter
+from dnsteer.switch.meter_messages import MeterChange, MeterCommand, change_meters
 from dnsteer.switch.openflow import OpenFlow
-from dnsteer.switch.tools import CommandError, SwitchError, TimedOutError
+from dnsteer.switch.tools import SwitchError, reworded
 
 _COUNTS = re.compile(r"^meter:(\d+) .*?packet_in_count:(\d+).*?\n0: packet_count:(\d+)", re.M | re.S)
 _MAX = re.compile(r"\bmax_meter:(\d+)")
-_ERROR = re.compile(r"OFPT_ERROR[^:]*: (\w+)")
-_FULL, _UNKNOWN = "OFPMMFC_OUT_OF_METERS", "OFPMMFC_UNKNOWN_METER"
 
 
 class MetersLostError(SwitchError):
@@ -51,53 +50,60 @@ def bring_meters(client: OpenFlow, add: Sequence[Meter], change: Sequence[Meter]
 
     Raises MetersLostError, or SwitchError with the number that the switch can have where that is the reason.
     """
-    done: list[Meter] = []
+    changes = [
+        *(MeterChange(MeterCommand.ADD, meter) for meter in add),
+        *(MeterChange(MeterCommand.MODIFY, meter) for meter in change),
+    ]
     try:
-        for command, meters in (("add-meter", add), ("mod-meter", change)):
-            for meter in meters:
-                _command(client, command, meter)
-                done.append(meter)
+        refused = change_meters(client, changes, client.timeout)
     except SwitchError as err:
-        said = take_back_meters(client, done, before) if not isinstance(err, MetersLostError) else ""
-        if said:
-            raise SwitchError(f"{err}; {said}") from None
-        raise
+        raise _with_rest(err, take_back_meters(client, [each.meter for each in changes], before)) from None
+    if not refused:
+        return
+    place, reason = next(iter(refused.items()))
+    refusal = _refusal(client, changes[place].meter, reason)
+    if isinstance(refusal, MetersLostError):
+        raise refusal
+    brought = [each.meter for place, each in enumerate(changes) if place not in refused]
+    raise _with_rest(refusal, take_back_meters(client, brought, before))
 
 
 def take_back_meters(client: OpenFlow, brought: Iterable[Meter], before: Iterable[Meter]) -> str:
     """Delete or change back meters that were brought. Returns what could not be taken back, in words."""
     were = {meter.number: meter for meter in before}
+    changes = [
+        MeterChange(MeterCommand.MODIFY, were[meter.number])
+        if meter.number in were
+        else MeterChange(MeterCommand.DELETE, meter)
+        for meter in brought
+    ]
     try:
-        for meter in brought:
-            if meter.number in were:
-                _command(client, "mod-meter", were[meter.number])
-            else:
-                client.ofctl("del-meter", f"meter={meter.number}")
+        refused = change_meters(client, changes, client.timeout)
     except SwitchError as err:
         return f"meters that were brought for it stay until the next apply ({err})"
+    if refused:
+        return f"meters that were brought for it stay until the next apply ({next(iter(refused.values()))})"
     return ""
 
 
 def delete_meters(client: OpenFlow, meters: Iterable[Meter]) -> None:
     """Delete meters. One that is gone already makes no difference. Raises SwitchError or its kinds."""
-    for meter in meters:
-        client.ofctl("del-meter", f"meter={meter.number}")
+    changes = [MeterChange(MeterCommand.DELETE, meter) for meter in meters]
+    for place, reason in change_meters(client, changes, client.timeout).items():
+        raise SwitchError(f"the switch refused to delete meter {changes[place].meter.number}: {reason}")
 
 
-def _command(client: OpenFlow, command: str, meter: Meter) -> None:
-    try:
-        client.ofctl(command, meter.text)
-    except TimedOutError:
-        raise
-    except CommandError as err:
-        m = _ERROR.search(err.said)
-        why = m[1] if m else err.said
-        if why == _UNKNOWN:
-            raise MetersLostError(f"meter {meter.number} is gone from the bridge; repeat the command") from None
-        if why == _FULL or not max_meters(client):
-            most = max_meters(client)
-            raise SwitchError(
-                f"the switch has no room for meter {meter.number} ({meter.text}): it can have {most:,} meters, those of "
-                "others included; leave out limits, or set switch.limits.echo: none where it can have none"
-            ) from None
-        raise SwitchError(f"the switch refused meter {meter.number}: {why}: {meter.text}") from None
+def _with_rest(err: SwitchError, said: str) -> SwitchError:
+    return reworded(err, f"{err}; {said}") if said else err
+
+
+def _refusal(client: OpenFlow, meter: Meter, reason: str) -> SwitchError:
+    if reason == "UNKNOWN_METER":
+        return MetersLostError(f"meter {meter.number} is gone from the bridge; repeat the command")
+    most = max_meters(client)
+    if reason == "OUT_OF_METERS" or not most:
+        return SwitchError(
+            f"the switch has no room for meter {meter.number} ({meter.text}): it can have {most:,} meters, those of "
+            "others included; leave out limits, set fewer buckets, or set switch.limits.echo: none where it can have none"
+        )
+    return SwitchError(f"the switch refused meter {meter.number}: {reason}: {meter.text}")

@@ -150,7 +150,7 @@ class OpenFlow:
         find_program("ovs-ofctl")  # rather now than after half of the work
         self.target = target
         self._env = env
-        self._timeout = timeout
+        self.timeout = self._timeout = timeout
         self._begun: _Printing | None = None
 
     def ofctl(self, *args: str, names: bool = False, stdin: str | None = None, timeout: float | None = None) -> str:

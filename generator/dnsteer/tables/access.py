@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table access: finds the access lists of a query's service. Without lists it has no flow but that which goes on.
+"""Table access: finds the access lists of a query's service, and the limit of its clients.
 
-What a list looks at, the client's address, would be in the megaflow of each query beside the slot; so queries that a list
-allows pass the datapath again, and only then a slot is chosen.
+Without any it has no flow but that which goes on. What a list or a limit looks at, the client's address, would be in the
+megaflow of each query beside the slot; so queries that a list allows, and those within their client's rate, pass the
+datapath again, and only then a slot is chosen.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dnsteer.spec.errors import Path, show_path
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.tables.access_tree import WIDTHS, AccessRule, AccessWindow, Rules, add_rule, windows_of
+from dnsteer.tables.client_limits import ClientLimit, limit_of_vips
 from dnsteer.tables.cookies import Category, Subject, number_names
 from dnsteer.tables.ingress import ProbeRow
 from dnsteer.tables.rows import Rows
@@ -32,7 +34,10 @@ DENIES = 1 << LIST_BITS + ENTRY_BITS
 
 
 class ListedServiceRow(NamedTuple):
-    """A service of a VIP address to whose queries a list applies: the switch's (*by_switch*), or the VIP's (*list*)."""
+    """A service of a VIP address to whose queries a list applies: the switch's (*by_switch*), or the VIP's (*list*).
+
+    *limit* is the number of the limit of its clients. All of these are 0 where there is none; one is not.
+    """
 
     subject: Subject
     address: str
@@ -43,6 +48,12 @@ class ListedServiceRow(NamedTuple):
     list: int
     by_port: bool
     """Whether a list tells ports apart."""
+    limit: int = 0
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether a list applies to it."""
+        return self.by_switch or self.list > 0
 
 
 @dataclass(frozen=True)
@@ -115,35 +126,48 @@ def rows(ctx: Context) -> Iterator[ListedServiceRow | AccessWindow]:
             Category.ACCESS, one.number << ENTRY_BITS, f"access list {one.title}", one.path
         )
         yield from _windows(ctx, one, titles[one.number])
-    if titles:
-        yield from _services(ctx, of_switch, of_vip, titles)
+    limits = limit_of_vips(ctx.spec)
+    if titles or limits:
+        yield from _services(ctx, of_switch, of_vip, titles, limits)
 
 
 def _services(
-    ctx: Context, of_switch: AccessList | None, of_vip: dict[str, AccessList], titles: dict[int, Subject]
+    ctx: Context,
+    of_switch: AccessList | None,
+    of_vip: dict[str, AccessList],
+    titles: dict[int, Subject],
+    limits: dict[str, ClientLimit],
 ) -> Iterator[ListedServiceRow]:
     from dnsteer.spec import derived  # here, since the quick verbs do without it
 
     for name, vip in ctx.spec.vips.items():
-        own = of_vip.get(name)
+        own, limit = of_vip.get(name), limits.get(name)
+        own_subject = subject_of_limit(ctx, limit) if limit is not None else ctx.pipeline
         for address, text in zip(vip.addresses, ctx.addresses[name], strict=True):
             family = derived.family_of(address)
             lists = [one for one in (of_switch, own) if one is not None and one.applies_to(family)]
-            if not lists:
+            if not lists and limit is None:
                 continue
+            subject = titles[lists[-1].number] if lists else own_subject
             by_port = any(entry.port is not None for one in lists for entry in one.has(family))
             number = own.number if own is not None and own in lists else 0
             for end in derived.endpoints(vip):
                 yield ListedServiceRow(
-                    titles[lists[-1].number],
+                    subject,
                     text,
                     family,
                     end.protocol.value,
                     end.port,
-                    lists[0] is of_switch,
+                    bool(lists) and lists[0] is of_switch,
                     number,
                     by_port,
+                    limit.number if limit is not None else 0,
                 )
+
+
+def subject_of_limit(ctx: Context, limit: ClientLimit) -> Subject:
+    """Return the subject of all flows and meters of a limit of clients."""
+    return ctx.subject(Category.METER, limit.first_meter, limit.title, limit.path)
 
 
 def _windows(ctx: Context, one: AccessList, title: Subject) -> Iterator[AccessWindow]:
@@ -179,27 +203,33 @@ def _entry_subjects(ctx: Context, one: AccessList) -> dict[tuple[str, int], Subj
 
 def has_lists(rows: Rows) -> bool:
     """Whether a list applies to any service."""
-    return bool(rows.of(ListedServiceRow))
+    return any(row.is_listed for row in rows.of(ListedServiceRow))
+
+
+def has_client_limits(rows: Rows) -> bool:
+    """Whether the clients of any service have a limit."""
+    return any(row.limit for row in rows.of(ListedServiceRow))
 
 
 TABLE = Table(
     name="access",
     matches="destination address, protocol and port",
-    does="finds the access lists of a query's service; all others go on",
+    does="finds the access lists of a query's service, and the limit of its clients; all others go on",
     traffic=("queries",),
     miss="next",
     flows={
-        "udp": "A service to whose queries a list applies: the number of its VIP's list goes to a register.",
+        "udp": "A service to whose queries a list applies, or a limit of clients: their numbers go to registers.",
         "tcp": "The same for TCP.",
         "udp6": "The same for IPv6.",
         "tcp6": "The same for TCP over IPv6.",
-        "register": "Probes of the agent pass no list.",
-        "miss": "No list applies, or there is no such service.",
+        "register": "Probes of the agent pass no list and no limit.",
+        "miss": "Neither applies, or there is no such service.",
     },
     uses={"listed": ListedServiceRow, "probes": ProbeRow},
     rows=rows,
     registers=(
         Register("list", 10, "number of the access list of the VIP; 0: none", "admit"),
+        Register("limit", 9, "number of the limit of the VIP's clients; 0: none", "client_meter"),
         Register("dport", 11, "destination port, where a list tells ports apart", "admit"),
     ),
 )

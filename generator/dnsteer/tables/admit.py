@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from dnsteer.tables.access import ListedServiceRow, has_lists
+from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.table import Table
 
 TABLE = Table(
     name="admit",
-    matches="nothing",
-    does="sends queries that their lists allow into a second pass, in which the slot is chosen",
+    matches="nothing, or the limit of clients where there is one",
+    does="sends queries that their lists allow into a second pass, in which the slot is chosen, or their client's bucket",
     traffic=("sources", "listed"),
     drops="no query over IP",
     flows={
@@ -18,6 +19,6 @@ TABLE = Table(
         "ipv6": "The same for IPv6.",
         "miss": "No packet comes here.",
     },
-    uses={"listed": ListedServiceRow},
+    uses={"listed": ListedServiceRow, "client_limits": ClientLimitRow},
     is_wanted=has_lists,
 )

@@ -23,8 +23,10 @@ GROUP_BASE, GROUP_LAST = 53_000_000, 53_000_000 + 0xFFFF
 """The range of OpenFlow group numbers that dnsteer uses; groups carry no cookie."""
 FENCE = GROUP_LAST + 1
 """The group of switch/restart_fence.py."""
-METER_BASE, METER_LAST = GROUP_BASE, GROUP_LAST
-"""The range of OpenFlow meter numbers that dnsteer uses; meters carry no cookie either."""
+METER_BASE, BUCKET_METERS, METER_LAST = 0x80000000, 0xA0000000, 0xBFFFFFFF
+"""The range of OpenFlow meter numbers that dnsteer uses; meters carry no cookie either. From the second number on they are
+those of clients' buckets. The range is that large so that a new limit practically never has the number of another, which
+would then get the next free one."""
 
 
 class Category(IntEnum):

@@ -4,74 +4,107 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dnsteer.spec.errors import Path
-from dnsteer.tables.cookies import METER_BASE, METER_LAST, Category, Subject, number_names
+from dnsteer.tables.client_limits import client_limits
+from dnsteer.tables.cookies import BUCKET_METERS, METER_BASE, Category, Subject, number_names
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec, Vip
     from dnsteer.tables.context import Context
 
-_BITS = (METER_LAST - METER_BASE).bit_length()
+_BITS = (BUCKET_METERS - METER_BASE).bit_length() - 1
+LimitKind = Literal["echo", "queries", "clients", "tcp_syn"]
+
+
+class Limited(NamedTuple):
+    """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or echo requests of no VIP.
+
+    The service of echo requests is `vips` or `gateways`. *vip* is the first of those that share buckets.
+    """
+
+    vip: str
+    service: str
+    kind: LimitKind
 
 
 class MeterRow(NamedTuple):
     """A meter of one band, which drops. *rate* is in packets a second, *burst* in packets.
 
-    *vip* and *service* say whose queries it is for: all of a VIP's without a service, such as `53/udp`; no VIP: it is for
-    echo requests, to *service* `vips` or `gateways`.
+    *bucket* is that of clients which it is for.
     """
 
     subject: Subject
     number: int
     rate: int
     burst: int
-    vip: str
-    service: str
+    limited: Limited
+    bucket: int = 0
 
 
 def meters(ctx: Context) -> list[MeterRow]:
-    """Return the meters of a spec, those of echo requests first."""
+    """Return the meters of a spec, those of echo requests first and those of buckets last."""
     return ctx.once("meters", lambda: list(_meters(ctx)))
 
 
 def echo_meter(ctx: Context, side: str) -> int:
     """Return the number of the meter of echo requests to `vips` or `gateways`; 0: there is none."""
-    return next((row.number for row in meters(ctx) if not row.vip and row.service == side), 0)
+    return next((row.number for row in meters(ctx) if row.limited == Limited("", side, "echo")), 0)
 
 
-def meter_numbers(ctx: Context) -> dict[tuple[str, str], int]:
-    """Return the numbers of the meters of VIPs, by VIP and service as rows have them."""
-    return ctx.once("meter_numbers", lambda: {(row.vip, row.service): row.number for row in meters(ctx)})
+def meter_of(ctx: Context, kind: LimitKind, vip: str, service: str) -> int:
+    """Return the number of the meter that limits a service of a VIP; 0: nothing does."""
+    numbers = ctx.once("meter_numbers", lambda: {row.limited: row.number for row in meters(ctx)})
+    return numbers.get(Limited(vip, "", kind)) or numbers.get(Limited(vip, service, kind), 0)
 
 
-def limits_by_meter(spec: Spec) -> dict[int, tuple[str, str]]:
-    """Return VIP and service, as rows have them, of each meter of a spec by its number."""
+def limits_by_meter(spec: Spec) -> dict[int, Limited]:
+    """Return what each meter of a spec limits, by its number; those of the buckets of a limit have one."""
     wanted = _wanted(spec)
     numbers = _numbers(wanted)
-    return {METER_BASE + numbers[f"{vip}/{service}"]: (vip, service) for vip, service, *_ in wanted}
+    found = {METER_BASE + numbers[each.limited]: each.limited for each in wanted}
+    for limit in client_limits(spec):
+        meters = range(limit.first_meter, limit.first_meter + limit.clients.buckets)
+        found |= dict.fromkeys(meters, Limited(limit.vips[0], "", "clients"))
+    return found
+
+
+class _Wanted(NamedTuple):
+    """What a meter that is no bucket's is for, with its title and place in the spec."""
+
+    limited: Limited
+    title: str
+    path: Path
+    rate: int
+    burst: int
 
 
 def _meters(ctx: Context) -> Iterator[MeterRow]:
+    from dnsteer.spec.model.limits import burst_of  # here, since the quick verbs do without it
+
     wanted = _wanted(ctx.spec)
     numbers = _numbers(wanted)
-    for vip, service, title, path, rate, burst in wanted:
-        number = numbers[f"{vip}/{service}"]
-        subject = ctx.subject(Category.METER, number, title, path)
-        yield MeterRow(subject, METER_BASE + number, rate, burst, vip, service)
+    for each in wanted:
+        number = numbers[each.limited]
+        subject = ctx.subject(Category.METER, number, each.title, each.path)
+        yield MeterRow(subject, METER_BASE + number, each.rate, each.burst, each.limited)
+    for limit in client_limits(ctx.spec):
+        subject = ctx.subject(Category.METER, limit.first_meter, limit.title, limit.path)
+        limited = Limited(limit.vips[0], "", "clients")
+        rate, burst = limit.clients.rate, burst_of(limit.clients.rate, limit.clients.burst)
+        for bucket in range(limit.clients.buckets):
+            yield MeterRow(subject, limit.first_meter + bucket, rate, burst, limited, bucket)
 
 
 def _wanted(spec: Spec) -> list[_Wanted]:
     return [*_echo(spec), *(each for name, vip in spec.vips.items() for each in _of_vip(name, vip))]
 
 
-def _numbers(wanted: Iterable[_Wanted]) -> dict[str, int]:
-    return number_names((f"{vip}/{service}" for vip, service, *_ in wanted), _BITS)
-
-
-_Wanted = tuple[str, str, str, Path, int, int]
-"""Of a meter: VIP, service, title, place in the spec, rate and burst."""
+def _numbers(wanted: Iterable[_Wanted]) -> dict[Limited, int]:
+    names = {each.limited: " ".join(each.limited) for each in wanted}
+    numbers = number_names(names.values(), _BITS)
+    return {limited: numbers[name] for limited, name in names.items()}
 
 
 def _echo(spec: Spec) -> Iterator[_Wanted]:
@@ -83,19 +116,29 @@ def _echo(spec: Spec) -> Iterator[_Wanted]:
     path: Path = ("switch", "limits", "echo") if given else ("switch",)
     sides = [("vips", "VIPs"), *([("gateways", "gateways")] if switch.gateways else [])]
     for side, words in sides if rate else []:
-        yield "", side, f"limit of echo requests to {words}", path, rate, usual_burst(rate)
+        limited = Limited("", side, "echo")
+        yield _Wanted(limited, f"limit of echo requests to {words}", path, rate, usual_burst(rate))
 
 
 def _of_vip(name: str, vip: Vip) -> Iterator[_Wanted]:
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.health_checks import service_name
+    from dnsteer.spec.model.limits import burst_of, usual_burst
 
     limits = vip.limits
     if limits is None:
         return
-    services = [""]
-    if limits.per == "service":
-        services = [service_name(e.protocol.value, e.port) for e in derived.endpoints(vip)]
-    for service in services:
-        title = f"limit of VIP {name}{f' port {service}' if service else ''}"
-        yield name, service, title, ("vips", name, "limits"), limits.queries, limits.burst_size
+    services = [service_name(e.protocol.value, e.port) for e in derived.endpoints(vip)]
+    if limits.queries is not None:
+        for service in services if limits.per == "service" else [""]:
+            title = f"limit of VIP {name}{f' port {service}' if service else ''}"
+            limited = Limited(name, service, "queries")
+            yield _Wanted(
+                limited, title, ("vips", name, "limits"), limits.queries, burst_of(limits.queries, limits.burst)
+            )
+    if limits.tcp_syn is not None:
+        over_tcp = [service for service in services if service.endswith("/tcp")]
+        for service in over_tcp if limits.per == "service" else [""]:
+            title = f"limit of TCP SYN of VIP {name}{f' port {service}' if service else ''}"
+            path: Path = ("vips", name, "limits", "tcp_syn")
+            yield _Wanted(Limited(name, service, "tcp_syn"), title, path, limits.tcp_syn, usual_burst(limits.tcp_syn))

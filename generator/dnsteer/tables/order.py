@@ -11,7 +11,10 @@ from dnsteer.tables import (
     access_lists,
     address,
     admit,
+    admit_clients,
     advertise,
+    client,
+    client_meter,
     echo,
     egress,
     extension,
@@ -29,6 +32,7 @@ from dnsteer.tables import (
     slot,
     solicitation,
     state,
+    syn,
     vip,
 )
 from dnsteer.tables.table import ALL_CONTENTS, Contents, Register, Table, Traffic
@@ -37,7 +41,7 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES, access.TABLE),
-    (vip.TABLE, recirculate.TABLE, selection.TABLE),
+    (syn.TABLE, vip.TABLE, recirculate.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),
@@ -45,7 +49,7 @@ ORDER: tuple[tuple[Table, ...], ...] = (
     access_lists.SWITCH_TABLES[:10],
     access_lists.SWITCH_TABLES[10:],
     access_lists.VIP_TABLES[:10],
-    (*access_lists.VIP_TABLES[10:], admit.TABLE),
+    (*access_lists.VIP_TABLES[10:], admit.TABLE, client.TABLE, client_meter.TABLE, admit_clients.TABLE),
 )
 """The tables in the order in which packets pass them, in stages of ten numbers: the first begins at 0, the second at 10.
 A table that is added at the end of a stage takes the next number of the stage and renumbers no other table.

@@ -47,6 +47,7 @@ Traffic = Literal[
     "queries",
     "sources",
     "listed",
+    "clients",
     "second_pass",
     "to_extension",
     "from_extension",
@@ -54,8 +55,8 @@ Traffic = Literal[
     "fragments",
 ]
 """The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend,
-while an access list looks at their source, where one has allowed it, in the second pass of those that have two, and to the
-extension; packets that the extension returns; answers; fragments of
+while an access list looks at their source, where one has allowed it, while the bucket of their client is found, in the
+second pass of those that have two, and to the extension; packets that the extension returns; answers; fragments of
 answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
 Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Category, Subject
 from dnsteer.tables.ingress import ProbeRow
-from dnsteer.tables.meter_rows import meter_numbers
+from dnsteer.tables.meter_rows import meter_of
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.health_checks import service_name
 
-    meters = meter_numbers(ctx)
     for name, vip in ctx.spec.vips.items():
         pool, mode = ctx.spec.pools[vip.pool], ctx.modes[vip.forwarding]
         extended = mode.uses_extension(pool)
@@ -71,7 +70,7 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     path,
                 )
                 target = e.target_port if e.target_port != e.port else 0
-                meter = meters.get((name, "")) or meters.get((name, service), 0)
+                meter = meter_of(ctx, "queries", name, service)
                 source = slot_source(ctx.spec, pool, protocol, family) if bits else ("", 0)
                 yield ServiceRow(
                     subject,

@@ -18,11 +18,14 @@ from dnsteer.slots.dp_hash import hash_values, hash_values_newer
 from dnsteer.switch.masks import WIDTHS, Mask
 from dnsteer.tables.access_tree import AccessWindow
 from dnsteer.tables.ingress import ProbeRow
-from dnsteer.tables.order import TABLES
+from dnsteer.tables.order import PIPELINE, TABLES
 
 BUCKET = re.compile(r"bucket=bucket_id:\d+,actions=(.*?)(?=,bucket=|$)")
 """A bucket of a rendered group, with its actions."""
 _SOURCE = re.compile(r"\b(nw_src|ipv6_src)=([^,/]+)(?:/(\d+))?")
+_BUCKETS = PIPELINE.tables["client_meter"].number
+_OF_BUCKET = re.compile(rf"{PIPELINE.registers['bucket'].field}=\w+,?")
+_METER = re.compile(r"meter:\d+,")
 _COUNTED = 100_000
 """Above this many masks duplicates are not removed: the bound is then the sum of the sets' sizes."""
 
@@ -85,9 +88,20 @@ def mask_bound(plan: Plan) -> MaskBound:
 
 
 def foreign_flows(plan: Plan) -> Iterator[Flow]:
-    """Yield the flows but for those of the port for probes: nobody but the agent sends there."""
+    """Yield the flows but for those of the port for probes: nobody but the agent sends there.
+
+    Of the buckets of a limit of clients, which differ in their meters alone, there is one, for all values of the bits.
+    """
     own = {f"in_port={port_name(row.name)}" for row in plan.rows.of(ProbeRow)}
-    return (flow for flow in flows_of(plan) if own.isdisjoint(flow.match.split(",")))
+    seen = set[Flow]()
+    for flow in flows_of(plan):
+        if flow.table == _BUCKETS and flow.priority:
+            flow = replace(flow, match=_OF_BUCKET.sub("", flow.match), actions=_METER.sub("", flow.actions))
+            if flow in seen:
+                continue
+            seen.add(flow)
+        if own.isdisjoint(flow.match.split(",")):
+            yield flow
 
 
 def _same_prefixes(flows: Iterable[Flow]) -> Iterator[Flow]:

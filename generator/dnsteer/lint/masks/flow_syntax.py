@@ -9,7 +9,7 @@ mapped to these fields.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -68,8 +68,8 @@ def parse_match(text: str) -> Match:
             found["nw_frag"] = FieldBits(*_FRAGMENTS[value])
         elif name == "in_port":
             found["in_port"] = FieldBits(value.strip('"'), fields.full_mask("in_port"))
-        elif name == "ct_state":
-            found["ct_state"] = _flags(value)
+        elif name in _FLAGS and value[:1] in "+-":
+            found[name] = _flags(value, _FLAGS[name])
         else:
             _add(found, name, value)
     return found
@@ -94,13 +94,17 @@ def _add(found: dict[str, FieldBits], name: str, text: str) -> None:
 
 
 _SIGNED = re.compile(r"([+-])([a-z]+)")
-_STATES = ("new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat")
+_FLAGS = {
+    "ct_state": ("new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"),
+    "tcp_flags": ("fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"),
+}
+"""The flags of a field from bit 0 on."""
 
 
-def _flags(text: str) -> FieldBits:
+def _flags(text: str, names: Sequence[str]) -> FieldBits:
     value = mask = 0
     for sign, name in _SIGNED.findall(text):
-        bit = 1 << _STATES.index(name)
+        bit = 1 << names.index(name)
         mask |= bit
         value |= bit if sign == "+" else 0
     return FieldBits(value, mask)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.access import AccessReference
+from dnsteer.proof.reference.clients import ClientReference
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -38,6 +39,7 @@ class Reference:
         self.unserved: dict[ServiceKey, AddressService] = {}
         """The services that have no backend in service."""
         self.access = AccessReference(spec)
+        self.clients = ClientReference(spec)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address

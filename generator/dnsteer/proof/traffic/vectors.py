@@ -15,6 +15,7 @@ from dnsteer.proof.reference.service import PROTOCOLS, AddressService
 from dnsteer.proof.reference.wire import TCP, UDP
 from dnsteer.proof.traffic import (
     access,
+    buckets,
     craft,
     drops,
     extension_drops,
@@ -64,6 +65,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     yield unusual.answers(senders)
     yield probes.frames(senders)
     yield access.frames(senders)
+    yield buckets.frames(senders)
     yield extension_drops.frames(senders)
     yield drops.frames(senders)
 

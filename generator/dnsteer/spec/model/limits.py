@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from dnsteer.spec.model.part import Part, SpelledValidator
+from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.part import Part, SpelledValidator, bounds, number_hint, whole
 from dnsteer.spec.model.types import wrong_value
 
 MAX_RATE = 1_000_000_000
@@ -85,6 +86,11 @@ def usual_burst(rate: int) -> int:
     return max(10, rate // 10)
 
 
+def burst_of(rate: int, given: int | None) -> int:
+    """The burst of a rate, in packets: what the spec says, or the usual one."""
+    return given if given is not None else usual_burst(rate)
+
+
 def least_burst(rate: int) -> int:
     """The smallest burst of a rate, in packets: what comes in 10 ms.
 
@@ -108,6 +114,28 @@ Burst = Annotated[
 ]
 
 
+_BURST = (
+    "Packets that may come at once after a quiet time, at least those of 10 ms. Left out: those of a tenth of a second, at "
+    "least 10."
+)
+MIN_BUCKETS, MAX_BUCKETS = 16, 4096
+"""Buckets of clients: one meter each, of the 262,144 that Open vSwitch can have for all its bridges. 4,096 are added in some
+20 ms (measured with Open vSwitch 3.1.0)."""
+
+
+BUCKET_NUMBERS = [1 << bits for bits in range(MIN_BUCKETS.bit_length() - 1, MAX_BUCKETS.bit_length())]
+
+
+def _buckets(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in BUCKET_NUMBERS:
+        shown = ", ".join(map(str, BUCKET_NUMBERS))
+        raise wrong_value(f"a power of two from {MIN_BUCKETS} to {MAX_BUCKETS}: {shown}", number_hint(value))
+    return value
+
+
+Buckets = Annotated[int, BeforeValidator(_buckets), WithJsonSchema({"type": "integer", "enum": BUCKET_NUMBERS})]
+
+
 class SwitchLimits(Part):
     """What the switch answers itself."""
 
@@ -118,24 +146,58 @@ class SwitchLimits(Part):
     )
 
 
-class VipLimits(Part):
-    """How many packets of clients a VIP takes; what comes faster is dropped."""
+class ClientPrefixes(Part):
+    """How many bits of a client's address tell clients apart."""
 
-    queries: Rate = Field(
-        description="Packets a second of clients, of UDP and TCP alike. Probes of `dnsteer agent` do not count."
+    ipv4: Annotated[int, whole(1, 32), bounds(1, 32)] = Field(
+        default=24, description="Bits of an IPv4 address; its clients share a bucket."
     )
-    per: Literal["vip", "service"] = Field(
-        default="vip",
-        description="What shares the rate. `vip`: all services and addresses of the VIP. `service`: each service has this "
-        "rate of its own, for all addresses.",
+    ipv6: Annotated[int, whole(1, 128), bounds(1, 128)] = Field(default=56, description="Bits of an IPv6 address.")
+
+
+class ClientLimits(Part):
+    """How many packets clients of one bucket may send. The last bits of their prefix choose the bucket."""
+
+    rate: Rate = Field(description="Packets a second of all clients of a bucket, of UDP and TCP alike.")
+    burst: Burst | None = Field(default=None, description=_BURST)
+    buckets: Buckets = Field(
+        default=1024,
+        description="Buckets, a power of two, each a meter of the switch. VIPs whose `clients` are the same share them.",
     )
-    burst: Burst | None = Field(
-        default=None,
-        description="Packets that may come at once after a quiet time, at least those of 10 ms. Left out: those of a tenth "
-        "of a second, at least 10.",
+    prefix: ClientPrefixes = Field(
+        default=ClientPrefixes(),
+        description="The prefix of a client's address whose last bits choose the bucket, so that neighbouring prefixes have "
+        "different ones. Clients of one prefix always share a bucket, and so do prefixes with the same last bits.",
     )
 
     @property
-    def burst_size(self) -> int:
-        """Packets that may come at once."""
-        return self.burst if self.burst is not None else usual_burst(self.queries)
+    def bits(self) -> int:
+        """Bits of an address that choose the bucket."""
+        return self.buckets.bit_length() - 1
+
+    def lowest_bit(self, family: Family) -> int:
+        """The lowest bit of an address of *family* that chooses the bucket; bit 0 is the address's last."""
+        return 32 - self.prefix.ipv4 if family == "ipv4" else 128 - self.prefix.ipv6
+
+
+class VipLimits(Part):
+    """How many packets of clients a VIP takes; what comes faster is dropped. At least one of its limits is there."""
+
+    queries: Rate | None = Field(
+        default=None,
+        description="Packets a second of clients, of UDP and TCP alike. Probes of `dnsteer agent` do not count.",
+    )
+    per: Literal["vip", "service"] = Field(
+        default="vip",
+        description="What shares the rates `queries` and `tcp_syn`. `vip`: all services and addresses of the VIP. "
+        "`service`: each service has them of its own, for all addresses.",
+    )
+    burst: Burst | None = Field(default=None, description=f"With `queries`. {_BURST}")
+    clients: ClientLimits | None = Field(
+        default=None, description="What clients of one prefix may send; a flood of one leaves the others alone."
+    )
+    tcp_syn: Rate | None = Field(
+        default=None,
+        description="TCP connections a second that clients may begin: packets with SYN and without ACK. They count for "
+        "`queries` too.",
+    )
