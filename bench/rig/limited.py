@@ -36,6 +36,14 @@ class DnsteerQueries(Dnsteer):
         return spec_text(denied_file, f"limits: {{queries: {VIP_RATE}/s}}")
 
 
+class DnsteerClients(Dnsteer):
+    """dnsteer with a limit of each bucket of clients (`limits.clients`), which the last bits of their prefix choose."""
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec with the limit."""
+        return spec_text(denied_file, f"limits: {{clients: {{rate: {PREFIX_RATE}/s, burst: {PREFIX_BURST}}}}}")
+
+
 class NftablesLimited(Nftables):
     """nftables without state that drops what is beyond the rate of a client's prefix, by a set with limits."""
 
@@ -65,6 +73,7 @@ class DnsdistLimited(Dnsdist):
 LIMITED: Mapping[str, type[Peer]] = {
     "dnsteer-denied": DnsteerDenied,
     "dnsteer-queries": DnsteerQueries,
+    "dnsteer-clients": DnsteerClients,
     "nftables-limited": NftablesLimited,
     "dnsdist-limited": DnsdistLimited,
 }

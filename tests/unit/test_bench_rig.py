@@ -12,7 +12,7 @@ import pytest
 from bench.rig.__main__ import installed, lengths, parser, words
 from bench.rig.campaign import NONE, changes, summary
 from bench.rig.junk import DENIED_24, KINDS, built, frame_and_mask, printed
-from bench.rig.limited import PREFIX_RATE, VIP_RATE, DnsteerQueries, NftablesLimited
+from bench.rig.limited import PREFIX_RATE, VIP_RATE, DnsteerClients, DnsteerQueries, NftablesLimited
 from bench.rig.network import FAMILIES, SERVERS
 from bench.rig.peers import PEERS, Iptables, Nftables, NftablesDnat, denied_prefixes, spec_text
 from bench.rig.vips import VARIANTS, computed, vips_spec, vips_summary
@@ -96,6 +96,8 @@ def test_clients_have_a_prefix_each(version: int, length: int) -> None:
 def test_limits_stand_in_rules_and_spec() -> None:
     limits = load(DnsteerQueries(Path()).spec()).spec.vips["dns"].limits
     assert limits is not None and limits.queries == VIP_RATE
+    limits = load(DnsteerClients(Path()).spec()).spec.vips["dns"].limits
+    assert limits is not None and limits.clients is not None and limits.clients.rate == PREFIX_RATE
     rules = NftablesLimited(Path()).ruleset([])
     assert rules.count(f"limit rate over {PREFIX_RATE}/second") == 2 and "limit rate" not in Nftables(Path()).ruleset(
         []
