@@ -8,7 +8,10 @@ from ipaddress import ip_address
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from dnsteer.console.page_data import PageHistory
+from dnsteer.deploy.times import now
 from dnsteer.lint.masks.flow_syntax import FieldBits, parse_match
 from dnsteer.lint.masks.list_flows import all_flows_of_lists
 from dnsteer.plan.build import build_plan
@@ -21,6 +24,7 @@ from dnsteer.switch.meter_messages import MeterChange, MeterCommand, _meter_mod
 from dnsteer.tables.client_limits import client_limits
 from dnsteer.tables.cookies import BUCKET_METERS, METER_BASE, METER_LAST
 from dnsteer.tables.meter_rows import MeterRow, limits_by_meter
+from dnsteer.view.snapshot import SnapshotRecorder
 from tests.packet.switches import SMALL, spec_of
 from tests.packet.test_access import PROBED
 
@@ -128,6 +132,28 @@ def test_meters_of_others_are_spelt_as_messages_too() -> None:
 def test_a_probe_or_an_answer_has_no_bucket() -> None:
     assert client_limits(spec_of(PROBED).spec) == []
     assert ClientReference(spec_of(PROBED).spec).bucket("dns", b"\1\2\3\4") is None
+
+
+def test_the_console_notes_what_limits_drop_now_and_not_what_they_dropped() -> None:
+    history = PageHistory()
+
+    def titles(time: float, dropped: float) -> list[str]:
+        limited = CounterMetricFamily("dnsteer_limited_packets", "", labels=["vip", "service", "kind"])
+        limited.add_metric(["dns", "", "clients"], dropped)
+        limited.add_metric(["", "vips", "echo"], 10 * time)
+        served = CounterMetricFamily("dnsteer_service_packets", "", labels=["vip", "service", "pool"])
+        served.add_metric(["dns", "53/udp", "farm"], 5 * time)
+        up = GaugeMetricFamily("dnsteer_switch_up", "", value=1)
+        history.read([limited, served, up], time)
+        items = history.page_data(SnapshotRecorder().snapshot(), [], now()).items
+        return [item.line for item in items if "limit" in item.title]
+
+    assert titles(0, 7000) == []
+    assert titles(4, 7000) == []
+    assert titles(8, 11_000) == [
+        "VIP dns drops what comes faster than its limits: about 1,000 packets/s are dropped by the limit of its clients."
+    ]
+    assert titles(12, 11_000) == []
 
 
 @pytest.mark.parametrize(("family", "low"), [("ipv4", 8), ("ipv6", 72)])

@@ -118,6 +118,10 @@ def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     more += 2 * len(beyond) if hashed else 0
     more += bool(three) and {way for way, _ in hashed} <= {Forwarding.NAT}
     more += 8 if loaded.spec.switch.probe is not None else 0  # for answers to probes (docs/agent.md)
+    limits = [vip.limits for vip in loaded.spec.vips.values() if vip.limits is not None]
+    # Two for each family and number of buckets; and with flags of TCP one more for each family and way to a slot.
+    more += 4 * len({limit.clients.buckets for limit in limits if limit.clients is not None})
+    more += 4 * max(1, len(widths)) if any(limit.tcp_syn is not None for limit in limits) else 0
     assert found.total <= 29 + 2 * max(0, len(widths) - 1) + more
 
 

@@ -98,11 +98,13 @@ def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
         pool = next((row.subject for row in wanted.plan.rows.of(GroupRow) if row.group == group.number), None)
         return f"{group.number}{f' ({about(pool, wanted.loaded.file)})' if pool is not None else ''}"
 
+    todo = found.flows
+    rows = {row.number: row for row in wanted.plan.rows.of(MeterRow)} if todo.meters else {}
+
     def metered(meter: Meter) -> str:
-        row = next((row for row in wanted.plan.rows.of(MeterRow) if row.number == meter.number), None)
+        row = rows.get(meter.number)
         return f"{meter.number}{f' ({about(row.subject, wanted.loaded.file)})' if row is not None else ''}"
 
-    todo = found.flows
     words = [f"{d.by}: {d.todo}" if repair else f"{d.about} {d.detail}" for d in found.differ]
     if found.fragment is not None and found.fragment.differs:
         words.append(found.fragment.todo)

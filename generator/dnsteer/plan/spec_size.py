@@ -12,7 +12,10 @@ from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.model.spec import Pool, Spec, Vip
 from dnsteer.spec.workers import has_workers
 from dnsteer.tables.address import prefixes_of
+from dnsteer.tables.client_limits import client_limits
 
+_OF_LIMIT = 8
+"""Flows of a limit of clients besides those of its buckets: bits of both families, and what its tables have anyway."""
 _OF_BACKEND = 4
 """Flows of a backend in a set of slots: forwarding, answers, fragments and probes."""
 
@@ -44,6 +47,10 @@ def size_of_spec(spec: Spec) -> SpecSize:
             of_service = 2 if has_workers(pool) else 1  # it has a flow for each backend in table forward too
             each = services if MODES[vip.forwarding].owns_vip else services * (1 + of_service * backends)
             flows += len(vip.addresses) * (1 + each)
+            if vip.limits is not None:  # in the tables access and syn
+                ways = (vip.limits.clients is not None) + (vip.limits.tcp_syn is not None)
+                flows += ways * len(vip.addresses) * services
+    flows += sum(limit.clients.buckets + _OF_LIMIT for limit in client_limits(spec))
     flows += sum(len(prefixes) + 1 for *_, prefixes in prefixes_of(spec))
     return SpecSize(flows, choices)
 
