@@ -102,4 +102,6 @@ def test_a_limit_by_prefix_spares_good_clients_and_one_of_all_does_not(network: 
     lost = {name: row["lost"]["max"] for name, row in rows.items()}
     assert set(lost) == set(peers) and all(row["control"]["qps"]["min"] > 500 for row in rows.values()), rows
     # Of what comes, the limit of the VIP lets through 10,000 a second, of all clients alike.
+    if rows["dnsteer-queries"]["junk_pps"]["min"] < 20_000:
+        pytest.skip("the machine had no time to send a flood of 20,000 packets a second")
     assert lost.pop("dnsteer-queries") > 0.3 > max(lost.values()), rows
