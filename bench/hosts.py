@@ -130,7 +130,7 @@ class Servers:
         (folder / "zone").write_text(zone_text(name))
         listens = "".join(f"  ip-address: {address}@53\n" for address in addresses)
         (folder / "nsd.conf").write_text(
-            f'server:\n{listens}  username: ""\n  zonesdir: "{folder}"\n  server-count: 1\n'
+            f'server:\n{listens}  ip-transparent: yes\n  username: ""\n  zonesdir: "{folder}"\n  server-count: 1\n'
             f'  pidfile: "{folder}/nsd.pid"\n  zonelistfile: "{folder}/zone.list"\n  xfrdfile: "{folder}/xfrd"\n'
             f'  xfrdir: "{folder}"\n  database: ""\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  rrl-size: 1000\n'
             f'remote-control:\n  control-enable: no\nzone:\n  name: "{ZONE}"\n  zonefile: "zone"\n'

@@ -25,10 +25,12 @@ from typing import Any
 from bench.machine import machine
 from bench.rig.campaign import NONE, Campaign, Wanted, changes, summary
 from bench.rig.junk import KINDS, built
+from bench.rig.limited import LIMITED
 from bench.rig.network import FAMILIES, SERVERS, Network, missing
 from bench.rig.peers import PEERS, SLOTS, Peer, about
 
 NEEDED = ("dnsperf", "nsd", "kdig", "gcc", "ip", "ethtool")
+ALL = {**PEERS, **LIMITED}
 LONGEST_LIST = 60_000
 """Prefixes of a list: there are 65,536 /24 of 10.0.0.0/8, and servers have some."""
 
@@ -57,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     kinds = "; ".join(f"{name}: {kind.says}" for name, kind in KINDS.items())
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("--peers", type=lambda text: words(text, PEERS), default=list(PEERS), help=", ".join(PEERS))
+    found.add_argument("--peers", type=lambda text: words(text, ALL), default=list(PEERS), help=", ".join(ALL))
     found.add_argument(
         "--junk",
         type=lambda text: words(text, (NONE, *KINDS)),
@@ -69,6 +71,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--lists", type=lengths, default=[0], metavar="N,...", help="denied IPv4 prefixes (default: 0)")
     found.add_argument("--rate", type=int, default=5000, metavar="QPS", help="0: as many as are answered")
     found.add_argument("--family", type=int, choices=list(FAMILIES), default=4, help="of the queries")
+    found.add_argument(
+        "--clients",
+        type=int,
+        default=0,
+        metavar="N",
+        help="each of a prefix of its own (default: one client, by dnsperf)",
+    )
     found.add_argument("--seconds", type=float, default=4)
     found.add_argument("--repeat", type=int, default=3)
     found.add_argument("--seed", type=int, default=random.randrange(10**6))
@@ -80,11 +89,11 @@ def installed(names: Sequence[str], folder: Path) -> tuple[dict[str, Peer], list
     peers: dict[str, Peer] = {}
     left_out = []
     for name in names:
-        lacking = missing(PEERS[name].programs)
+        lacking = missing(ALL[name].programs)
         if lacking:
             left_out.append(f"{name}: missing {', '.join(lacking)}: scripts/packages.sh peers")
         else:
-            peers[name] = PEERS[name](folder)
+            peers[name] = ALL[name](folder)
     return peers, left_out
 
 
@@ -105,6 +114,7 @@ def main() -> int:
         options.seconds,
         options.repeat,
         options.family,
+        options.clients,
     )
     with tempfile.TemporaryDirectory(prefix="dnsteer-rig-") as name:
         folder = Path(name)
@@ -113,7 +123,12 @@ def main() -> int:
             "machine": machine(),
             "peers": {name: about(peer) for name, peer in peers.items()},
             "seed": options.seed,
-            "load": {"qps": options.rate, "family": options.family, "seconds": options.seconds},
+            "load": {
+                "qps": options.rate,
+                "family": options.family,
+                "seconds": options.seconds,
+                "clients": options.clients,
+            },
             "junk": {"pps": options.junk_rate, "kinds": {k: KINDS[k].says for k in options.junk if k != NONE}},
             "servers": SERVERS,
             "slots": SLOTS,

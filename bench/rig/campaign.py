@@ -15,8 +15,9 @@ from typing import Any
 from bench.agent.usage import Usage
 from bench.events import spread
 from bench.machine import idle_seconds
+from bench.rig.asker import Asker, built_asker
 from bench.rig.junk import KINDS, Sender
-from bench.rig.network import FAMILIES, Network, dropped, figures, wait_for_answer
+from bench.rig.network import FAMILIES, Network, dropped, wait_for_answer
 from bench.rig.peers import Peer, denied_prefixes, spec_text
 
 NONE = "none"
@@ -38,6 +39,8 @@ class Wanted:
     seconds: float
     repeat: int
     family: int
+    clients: int = 0
+    """Good clients, each of a prefix of its own; 0: one, whose queries are dnsperf's."""
 
 
 class Campaign:
@@ -54,6 +57,7 @@ class Campaign:
     ) -> None:
         self._network, self._peers, self._wanted = network, peers, wanted
         self._program, self._order, self._say = program, random.Random(seed), say
+        self._asker = built_asker(network.folder) if wanted.clients else Path()
         self.runs: list[dict[str, Any]] = []
         self.lists: list[dict[str, Any]] = []
         """Seconds from loading a list to the first answer, and of one more prefix."""
@@ -91,6 +95,15 @@ class Campaign:
                 took = time.monotonic() - began
                 self.lists.append({"peer": name, "list": size, "load_s": round(load, 3), "change_s": round(took, 3)})
 
+    def _ask(self, server: str, *, direct: bool) -> Callable[[], dict[str, Any]]:
+        """Begin queries; those on the *direct* link are of its one address."""
+        wanted, family = self._wanted, FAMILIES[self._wanted.family]
+        if not wanted.clients:
+            return self._network.ask(server, wanted.seconds, wanted.rate)
+        clients = [family.direct[0]] if direct else family.clients(wanted.clients)
+        asker = Asker(self._asker, "client", clients, [server])
+        return asker.ask(wanted.seconds, wanted.rate, self._order.randrange(1 << 32)).figures
+
     def _measured(self, server: str, peer: Peer | None, kind: str) -> dict[str, Any]:
         """One load, with junk unless its *kind* is none; of *peer* what it keeps afterwards."""
         wanted = self._wanted
@@ -108,7 +121,7 @@ class Campaign:
                     Sender(self._program, KINDS[kind], spec_text(), wanted.junk_rate, seconds, seed)
                 )
                 time.sleep(_LEAD)
-            found: dict[str, Any] = figures(self._network.ask(server, wanted.seconds, wanted.rate).result())
+            found = self._ask(server, direct=peer is None)()
             if sender is not None:
                 sent = sender.counted()
                 found["junk_sent"] = {**sent, "dropped_by_the_link": dropped() - before}

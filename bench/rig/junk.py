@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Junk: datagrams that nobody answers, of kinds that differ in which bits are random. Sent by sender.c over AF_PACKET.
+"""Junk: datagrams of kinds that differ in which bits are random. Sent by sender.c over AF_PACKET.
 
 Those that reach a server hold a DNS answer, which servers and dnsdist pass over: what is measured is what balances, not
-the servers' own overload.
+the servers' own overload. Of one kind they are queries: a flood, which limits hold back.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Kind:
     destination: int = 0
     sport: int = 0
     dport: int = 0
+    asks: bool = False
+    """Whether it is a query, which servers answer: a flood that a limit is for."""
 
 
 KINDS = {
@@ -56,6 +58,9 @@ KINDS = {
     "one-24": Kind(
         f"sources in {DENIED_24} and source ports, to the VIP at port 53", client="10.200.7.0", source=8, sport=16
     ),
+    "flood": Kind(
+        f"queries from sources in {DENIED_24} and source ports", client="10.200.7.0", source=8, sport=16, asks=True
+    ),
 }
 
 
@@ -65,7 +70,8 @@ def frame_and_mask(kind: Kind, spec: str) -> tuple[bytes, bytes]:
     vip = ip_address(FAMILIES[kind.version].vip)
     frame = bytearray(query_frame(loaded, ip_address(kind.client), 5353, vip, kind.port, Protocol.UDP))
     packet = wire.parse(bytes(frame))
-    frame[packet.l4 + 8 + 2] |= _ANSWER
+    if not kind.asks:
+        frame[packet.l4 + 8 + 2] |= _ANSWER
     mask = bytearray(len(frame))
     size = len(packet.source)
     ends = packet.l3 + (20 if size == 4 else 40)  # addresses are the last of the header, destination after source

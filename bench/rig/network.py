@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 from bench.hosts import Queries, Servers, build, inside, link, remove
 from dnsteer.lab.command import program_environment
@@ -42,12 +44,19 @@ class Family:
     servers: tuple[str, ...]
     direct: tuple[str, str]
     """Ends of the link without a balancer: the client's and the server's."""
+    others: str
+    """Further clients' addresses, which are the client's too."""
     bits: int
     """Length of an address."""
 
     def to(self, port: int) -> str:
         """The VIP with a port."""
         return f"[{self.vip}]:{port}" if self.version == 6 else f"{self.vip}:{port}"
+
+    def clients(self, count: int) -> list[str]:
+        """So many addresses of clients, each in a /24 or /56 of its own."""
+        first, step = ip_network(self.others)[10], 1 << (8 if self.version == 4 else 72)
+        return [str(first + n * step) for n in range(count)]
 
 
 _NUMBERS = range(11, 11 + SERVERS)
@@ -60,6 +69,7 @@ FAMILIES = {
         gateway="10.53.0.1",
         servers=tuple(f"10.53.0.{n}" for n in _NUMBERS),
         direct=("10.98.0.1", "10.98.0.2"),
+        others="172.17.0.0/16",
         bits=32,
     ),
     6: Family(
@@ -70,6 +80,7 @@ FAMILIES = {
         gateway="2001:db8:10::1",
         servers=tuple(f"2001:db8:10::{n}" for n in _NUMBERS),
         direct=("2001:db8:98::1", "2001:db8:98::2"),
+        others="2001:db8:c0::/48",
         bits=128,
     ),
 }
@@ -129,14 +140,16 @@ class Network:
             inside("balancer", "ip", "link", "set", device, "address", mac)
         for f in FAMILIES.values():
             inside("client", "ip", "route", "add", f.vip, "dev", "eth0", "src", f.client)
+            inside("client", "ip", "route", "add", "local", f.others, "dev", "lo")
             neighbour("client", f.vip, "eth0", BALANCER_MAC)
             for n in numbers:
                 neighbour(f"server{n}", f.gateway, "eth0", GATEWAY_MAC)
                 inside(f"server{n}", "ip", "route", "add", "default", "via", f.gateway, "dev", "eth0")
 
-    def ask(self, server: str, seconds: float, qps: int) -> Queries:
-        """Queries of the client. They begin at once."""
-        return Queries("client", self.folder, server, seconds, qps, outstanding=20_000 if qps else 200)
+    def ask(self, server: str, seconds: float, qps: int) -> Callable[[], dict[str, Any]]:
+        """Queries of the client from one address (dnsperf). They begin at once; call it to wait for their figures."""
+        queries = Queries("client", self.folder, server, seconds, qps, outstanding=20_000 if qps else 200)
+        return lambda: figures(queries.result())
 
 
 def neighbour(where: str, address: str, device: str, mac: str) -> None:
@@ -164,7 +177,7 @@ def dropped() -> int:
     return int(text)
 
 
-def figures(found: LoadResult) -> dict[str, float]:
+def figures(found: LoadResult) -> dict[str, Any]:
     """What is reported of a load: answers a second, the share without an answer, and the mean latency of answers."""
     return {
         "qps": round(found.qps),

@@ -57,8 +57,8 @@ def denied_prefixes(count: int) -> list[str]:
     return [*found, DENIED_24][:count]
 
 
-def spec_text(denied_file: str = "") -> str:
-    """The spec of the rig's VIP, which denies the prefixes of a file beside it where one is named."""
+def spec_text(denied_file: str = "", more: str = "") -> str:
+    """The spec of the rig's VIP with *more* keys; it denies the prefixes of a file beside it where one is named."""
     access = f"  access: {{deny_file: {denied_file}}}\n" if denied_file else ""
     gateways = ", ".join(f.gateway for f in FAMILIES.values())
     vips = ", ".join(f'"{f.vip}"' for f in FAMILIES.values())
@@ -84,7 +84,7 @@ switch:
     slots: {SLOTS}
     backends:
 {backends}vips:
-  dns: {{addresses: [{vips}], services: [dns], pool: servers, forwarding: nat}}
+  dns: {{addresses: [{vips}], services: [dns], pool: servers, forwarding: nat{f", {more}" if more else ""}}}
 """
 
 
@@ -163,9 +163,13 @@ class Dnsteer(Peer):
         """The spec, with its list in a file beside it."""
         assert self._host is not None
         if not self._denied:
-            return spec_text()
+            return self.spec()
         (self._host.folder / _DENIED_FILE).write_text("".join(f"{prefix}\n" for prefix in self._denied))
-        return spec_text(_DENIED_FILE)
+        return self.spec(_DENIED_FILE)
+
+    def spec(self, denied_file: str = "") -> str:
+        """The spec, which denies the prefixes of a file beside it where one is named."""
+        return spec_text(denied_file)
 
     def stop(self) -> None:
         """End the switch, and remove its devices, which outlive it."""
@@ -185,13 +189,16 @@ class Dnsteer(Peer):
     def state(self) -> dict[str, int]:
         """Megaflows, how many the switch allows itself now, and of this run upcalls, and frames that it had no time for.
 
-        Those are dropped by the kernel at the sockets from which the switch reads, before any flow.
+        Those are dropped by the kernel at the sockets from which the switch reads, before any flow. Revalidation is the time
+        of the last dump of all megaflows, by which the switch sets how many it allows itself.
         """
-        found = re.search(r"flows *: \(current (\d+)\).*\(limit (\d+)\)", self._appctl("upcall/show"))
+        said = self._appctl("upcall/show")
+        found = re.search(r"flows *: \(current (\d+)\).*\(limit (\d+)\)\s+dump duration *: (\d+)ms", said)
         if found is None:
             raise RuntimeError("upcall/show says nothing of flows")
         grown = {name: count - self._before.get(name, 0) for name, count in self._counters().items()}
-        return {"megaflows": int(found[1]), "flow_limit": int(found[2]), **grown}
+        names = ("megaflows", "flow_limit", "revalidation_ms")
+        return {**{name: int(text) for name, text in zip(names, found.groups(), strict=True)}, **grown}
 
     def pid(self) -> int | None:
         """That of ovs-vswitchd."""
@@ -234,6 +241,7 @@ class KernelPeer(Peer):
         for f in FAMILIES.values():
             lines += [f"addr add {f.vip}/{f.bits} dev {UPLINK}{_no_dad(f.version)}"] if self.owns_vip else []
             lines.append(f"route add {f.client}/{f.bits} dev {UPLINK}")
+            lines.append(f"route add default via {f.client} dev {UPLINK} onlink")
             for port, server in zip(PORTS, f.servers, strict=True):
                 lines.append(f"addr add {f.gateway}/{f.bits} dev {port}{_no_dad(f.version)}")
                 lines.append(f"route add {server}/{f.bits} dev {port}")
@@ -295,10 +303,19 @@ class Nftables(KernelPeer):
             head = f"  set denied {{ type ipv4_addr; flags interval; elements = {{ {elements} }}; }}\n"
             drop = "    ip saddr @denied drop\n"
         return (
-            f"table inet rig {{\n{head}"
-            f"  chain first {{\n    type filter hook prerouting priority raw;\n{drop}{self.stateless()}  }}\n"
+            f"table inet rig {{\n{head}{self.sets()}"
+            f"  chain first {{\n    type filter hook prerouting priority raw;\n"
+            f"{drop}{self.limits()}{self.stateless()}  }}\n"
             f"{self.stateful()}}}\n"
         )
+
+    def sets(self) -> str:
+        """Further sets."""
+        return ""
+
+    def limits(self) -> str:
+        """Rules of the first chain that drop."""
+        return ""
 
     def stateless(self) -> str:
         """Rules of the first chain."""
@@ -421,6 +438,8 @@ class Dnsdist(KernelPeer):
     _CONSOLE = "127.0.0.1:5199"
     _KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
     _DENY = "clearRules() addAction(NetmaskGroupRule(denied), DropAction())"
+    LIMIT = ""
+    """A further action, before the servers."""
     _process: Process | None = None
 
     def load(self, denied: Sequence[str]) -> None:
@@ -429,6 +448,7 @@ class Dnsdist(KernelPeer):
         more = [f'controlSocket("{self._CONSOLE}")', f'setKey("{self._KEY}")', "denied = newNMG()"]
         more += [f'denied:addMask("{prefix}")' for prefix in denied]
         more += [self._DENY] if denied else []
+        more += [self.LIMIT] if self.LIMIT else []
         listens = [f.to(53) for f in FAMILIES.values()]
         self._config.write_text(dnsdist.configuration(servers, listens, more))
         argv = ["dnsdist", "--supervised", "--disable-syslog", "--config", str(self._config)]
@@ -443,7 +463,7 @@ class Dnsdist(KernelPeer):
 
     def deny(self, prefix: str) -> None:
         """Make the rule anew, as it holds a copy of its prefixes."""
-        command = f'denied:addMask("{prefix}") {self._DENY}'
+        command = f'denied:addMask("{prefix}") {self._DENY} {self.LIMIT}'
         at_balancer(["dnsdist", "--config", str(self._config), "-c", self._CONSOLE, "-e", command])
 
     def pid(self) -> int | None:

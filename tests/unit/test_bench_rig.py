@@ -12,8 +12,10 @@ import pytest
 from bench.rig.__main__ import installed, lengths, parser, words
 from bench.rig.campaign import NONE, changes, summary
 from bench.rig.junk import DENIED_24, KINDS, built, frame_and_mask, printed
+from bench.rig.limited import PREFIX_RATE, VIP_RATE, DnsteerClients, DnsteerQueries, NftablesLimited
 from bench.rig.network import FAMILIES, SERVERS
 from bench.rig.peers import PEERS, Iptables, Nftables, NftablesDnat, denied_prefixes, spec_text
+from bench.rig.vips import VARIANTS, computed, vips_spec, vips_summary
 
 from dnsteer.proof.reference import wire
 from tests.unit.spec_text import load
@@ -37,7 +39,9 @@ def test_junk_varies_in_what_its_kind_says_and_is_whole(sender: Path, name: str)
         sealed = bytearray(packet.data)
         wire.write_checksums(sealed)
         assert sealed == packet.data, "its checksums are not right"
-        assert packet.protocol == wire.UDP and packet.payload[2] & 0x80, "servers would answer it"
+        assert packet.protocol == wire.UDP and bool(packet.payload[2] & 0x80) is not kind.asks, (
+            "servers would answer it"
+        )
         here = wire.parse(fixed)
         for value, of_frame, at in (
             (packet.source, here.source, mask[here.l3 + (12 if kind.version == 4 else 8) :]),
@@ -78,7 +82,64 @@ def test_lists_deny_no_client_and_no_server() -> None:
         assert len(set(found)) == count and {net.prefixlen for net in found} <= {24}
         assert [str(net) for net in found[-1:]] == ([DENIED_24] if count else [])
     wanted = [ip_address(a) for f in FAMILIES.values() for a in (f.client, *f.direct, *f.servers, f.vip)]
+    wanted += [ip_address(a) for a in FAMILIES[4].clients(200)]
     assert not any(address in net for net in found for address in wanted if address.version == 4)
+
+
+@pytest.mark.parametrize(("version", "length"), [(4, 24), (6, 56)])
+def test_clients_have_a_prefix_each(version: int, length: int) -> None:
+    clients = FAMILIES[version].clients(200)
+    assert len({ip_network(f"{client}/{length}", strict=False) for client in clients}) == 200
+    assert all(ip_address(client) in ip_network(FAMILIES[version].others) for client in clients)
+
+
+def test_limits_stand_in_rules_and_spec() -> None:
+    limits = load(DnsteerQueries(Path()).spec()).spec.vips["dns"].limits
+    assert limits is not None and limits.queries == VIP_RATE
+    limits = load(DnsteerClients(Path()).spec()).spec.vips["dns"].limits
+    assert limits is not None and limits.clients is not None and limits.clients.rate == PREFIX_RATE
+    rules = NftablesLimited(Path()).ruleset([])
+    assert rules.count(f"limit rate over {PREFIX_RATE}/second") == 2 and "limit rate" not in Nftables(Path()).ruleset(
+        []
+    )
+
+
+def test_specs_of_many_vips_say_of_the_pool_what_their_variant_does() -> None:
+    found = {name: computed(vips_spec(variant, 300)) for name, variant in VARIANTS.items()}
+    assert found == {  # 300 VIPs of two families, UDP and TCP
+        "single": {"slots": 256, "datapath_flows": 4 * 256},
+        "auto": {"slots": 64, "datapath_flows": 1200 * 64},
+        "two": {"slots": 256, "datapath_flows": 1200 + 4 * 256},
+        "one": {"slots": 64, "datapath_flows": 1200 * 64},
+        "one-256": {"slots": 256, "datapath_flows": 1200 * 256},
+    }
+
+
+def test_runs_of_vips_become_spreads_beside_their_controls() -> None:
+    keys = (
+        "asked",
+        "qps",
+        "lost",
+        "latency_ms",
+        "latency_p99_ms",
+        "silent",
+        "least",
+        "most",
+        "megaflows",
+        "flow_limit",
+    )
+    keys += ("revalidation_ms", "upcalls", "upcalls_of_second_half", "upcalls_lost", "unread", "cpu_share", "machine")
+    runs = [
+        {"variant": name, **dict.fromkeys(keys, n), "control": dict.fromkeys(keys, 2 * n)}
+        for n, name in enumerate(("one", "two", "one"), 1)
+    ]
+    one, two = vips_summary(runs)
+    assert (one["variant"], one["lost"], one["control"]["qps"]["max"]) == (
+        "one",
+        {"min": 1, "median": 2.0, "max": 3},
+        6,
+    )
+    assert two["megaflows"] == {"min": 2, "median": 2, "max": 2}
 
 
 def test_the_spec_serves_both_families_by_nat() -> None:

@@ -10,13 +10,14 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+import jinja2
 import pytest
 
 from dnsteer.modes.base import Mode
 from dnsteer.render.template_types import check_template_rows
-from dnsteer.render.templates import templates_dir
+from dnsteer.render.templates import environment, templates_dir
 from dnsteer.spec.errors import DefinitionError
-from dnsteer.tables.order import PIPELINE
+from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.slot import GroupRow
 from dnsteer.tables.table import Table, TemplateError, rows_of_modes
 
@@ -170,3 +171,21 @@ def test_a_mode_with_a_slip_in_a_name_is_refused() -> None:
     with pytest.raises(DefinitionError, match='a mode has no returns_rows; did you mean "return_rows"'):
         type("Slip", (Mode,), {"returns_rows": lambda self: ()})
     assert type("Fine", (Mode,), {"translates_ports": True, "_own": 1})
+
+
+def test_a_template_is_parsed_once_to_be_checked_and_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment.cache_clear()
+    parsed: list[str] = []
+    parse = jinja2.Environment._parse
+
+    def count(env: jinja2.Environment, source: str, *rest: str | None) -> jinja2.nodes.Template:
+        parsed.append(source)
+        return parse(env, source, *rest)
+
+    monkeypatch.setattr(jinja2.Environment, "_parse", count)
+    check_template_rows()
+    checked = len(parsed)
+    for table in TABLES:
+        if not table.template:
+            environment().get_template(f"tables/{table.name}.j2")
+    assert len({table.template_file for table in TABLES}) <= checked == len(parsed)

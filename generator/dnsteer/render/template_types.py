@@ -22,7 +22,7 @@ from jinja2.runtime import LoopContext
 from dnsteer.plan.extension.program import ExtensionPlan
 from dnsteer.plan.mask_policy import MaskPolicy
 from dnsteer.plan.plan import Plan
-from dnsteer.render.templates import environment, resolve, templates_dir, unwildcard
+from dnsteer.render.templates import environment, resolve, template_source, templates_dir, unwildcard
 from dnsteer.spec.errors import near
 from dnsteer.tables.order import TABLES
 from dnsteer.tables.table import Table, TemplateError
@@ -248,7 +248,10 @@ def check_own_template_rows() -> None:
 def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = TABLES) -> None:
     """Raise TemplateError for what a template names and is not there, and for rows in `uses` that no template names."""
     folder = folder or templates_dir()
+    alike: dict[tuple[object, ...], Table] = {}  # tables that share a template and have the same rows are checked once
     for table in tables:
+        alike.setdefault((table.template_file, *table.uses.items()), table)
+    for table in alike.values():
         for name in table.uses:
             if name in ALWAYS_GIVEN:
                 raise TemplateError(
@@ -262,9 +265,11 @@ def check_template_rows(folder: Path | None = None, tables: tuple[Table, ...] = 
             file = folder / name
             if file.exists():
                 try:
-                    reader.read(environment().tree(resolve(file.read_text(), name, own=table)))
+                    source = resolve(template_source(folder, name, table), name, own=table)
+                    reader.read(environment().tree(source))
                 except jinja2.TemplateSyntaxError as err:
-                    raise TemplateError(f"{name}:{err.lineno}: {err.message}") from None
+                    line = min(err.lineno, file.read_text().count("\n"))  # of the file, without what is put behind it
+                    raise TemplateError(f"{name}:{line}: {err.message}") from None
                 if reader.mistakes:
                     line, mistake = reader.mistakes[0]
                     raise TemplateError(f"{name}:{line}: {mistake}")

@@ -208,7 +208,7 @@ def with_miss(source: str, table: Table) -> str:
     return f"{source}{end}# what no other flow matches: {what}\n{head} actions={actions}\n"
 
 
-def _source(folder: Path, template: str, own: Table) -> str:
+def template_source(folder: Path, template: str, own: Table) -> str:
     """Return the source of a template of flows, groups or meters of the table *own* as it is rendered, with its names."""
     source = (folder / template).read_text()
     return with_miss(source, own) if template.startswith(_TABLES) else source
@@ -221,7 +221,7 @@ def leads_to(table: str, folder: Path | None = None, pipeline: Pipeline = PIPELI
     for part in _FLOWS:
         file = f"{part}{own.template or own.name}.j2"
         if (folder / file).exists():
-            found |= _targets(_source(folder, file, own), own, pipeline)
+            found |= _targets(template_source(folder, file, own), own, pipeline)
     return tuple(name for name in pipeline.tables if name in found)
 
 
@@ -254,7 +254,7 @@ def check_templates(folder: Path | None = None, pipeline: Pipeline = PIPELINE) -
             if part == _METERS and MeterRow not in owners[0].uses.values():
                 raise TemplateError(f"{name}: table {file.stem} has no MeterRow in its uses, so it has no meters")
             for own in owners:
-                source = _source(folder, name, own)
+                source = template_source(folder, name, own)
                 resolve(source, name, pipeline, own)
                 reached |= _targets(source, own, pipeline)
                 named.update(match[1] for match in _NAME.finditer(_TO_TABLE.sub("", source)))

@@ -369,7 +369,8 @@ class Switch(Part):
         default=None,
         examples=[50_000],
         description="Hardware rules for queries above which pools with `passes: auto` go to two passes. Left out: 100,000, "
-        "half of Open vSwitch's own limit of datapath flows; both cards with published figures hold more.",
+        "half of Open vSwitch's own limit of datapath flows; both cards with published figures hold more. With fewer "
+        "queries a second than half the rules, many make a datapath flow anew, since idle ones leave: then name less.",
     )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
