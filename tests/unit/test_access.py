@@ -100,6 +100,15 @@ def test_entries_of_a_file_are_those_of_the_list_with_their_file_and_line(tmp_pa
     ]
 
 
+def test_a_pipe_is_no_file_of_a_list(tmp_path: Path) -> None:
+    """Whoever looks at it would take away what it holds, and `status` would wait for a writer."""
+    spec = in_folder(tmp_path, "{deny_file: denied.txt}", denied="10.0.0.0/8\n")
+    (tmp_path / "denied.txt").unlink()
+    os.mkfifo(tmp_path / "denied.txt")
+    with pytest.raises(SpecError, match=r'"denied\.txt", which is a named pipe; expected a readable text file'):
+        load_spec(spec)
+
+
 def test_a_record_needs_no_file(tmp_path: Path) -> None:
     spec = in_folder(tmp_path, "{deny_file: denied.txt}", denied="203.0.113.0/24\n198.51.100.7 53\n")
     loaded = load_spec(spec)
@@ -131,6 +140,8 @@ def test_the_digest_is_that_of_the_entries(tmp_path: Path) -> None:
         ("10.0.0.0/8 65536\n", 'denied.txt:1: found the port "65536"; expected a whole number from 1 to 65535'),
         ("10.0.0.0/8 53 udp\n", 'denied.txt:1: found "10.0.0.0/8 53 udp"; expected a prefix such as 192.0.2.0/24, and'),
         ("::ffff:10.0.0.0/104\n", 'denied.txt:1: found "::ffff:10.0.0.0/104"; expected a prefix of addresses that'),
+        # Lines are those of editors: a comment does not end within one.
+        ("# a\u2028192.0.2.0/24\x0c\n10.0.0.1/8\n", 'denied.txt:2: found "10.0.0.1/8"; expected a prefix without bits'),
         ("example.net\n", 'denied.txt:1: found "example.net"; expected a prefix such as'),
         (
             "# nothing\n",

@@ -156,7 +156,7 @@ def _state_of(one: FollowedList, loaded: Loaded) -> FileIs:
         return "gone" if one.host == os.uname().nodename else "elsewhere"
     if text_digest(text) == one.sha256:
         return "as applied"
-    lines = [" ".join(line.partition("#")[0].split()) for line in text.splitlines()]
+    lines = [" ".join(line.partition("#")[0].split()) for line in text.split("\n")]
     same = [line for line in lines if line] == _entries_of(loaded.document, one.name, one.lists[0])
     return "as applied" if same else "changed"
 

@@ -207,7 +207,8 @@ class Session:
 
     def _next_place(self, record: BridgeRecord) -> int:
         """The place of a new state: the one after that of the state that is applied."""
-        return _after(self._place_of(record, record.number) or _FIRST + record.number % _RING)
+        last = record.number or self._newest(record)
+        return _after(self._place_of(record, last) or _FIRST + last % _RING)
 
     def pools(self, record: BridgeRecord | None) -> tuple[Membership, ...]:
         """Return the pools as last applied; none if there is no state or it cannot be read."""
@@ -299,7 +300,7 @@ class Session:
             }
         ops = [set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
         if state is not None and pending.number != record.number:
-            ops.append(self._put_in_place(record, pending.number, state))
+            ops += self._put_in_place(record, pending.number, state)
         if name and name != record.name:
             named = (
                 ["external_ids", "delete", ["set", [NAME_KEY]]],
@@ -312,7 +313,9 @@ class Session:
         """Drop the pending change of *record*, and the new state that it would have led to."""
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
-            ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [self._next_place(record)]]]))
+            place = self._place_of(self.record(record.bridge) or record, pending.number)
+            if place:
+                ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [place]]]))
         first = STATE_KEY not in record.ids  # so that the bridge may be no longer dnsteer's
         gone = {PENDING_KEY: "", **({FORMAT_KEY: ""} if first else {})}
         self._write(record, *ops, set_ids(record.uuid, gone))
@@ -329,24 +332,23 @@ class Session:
             changes.append(["other_config", "insert", map_of({key: "true"})])
         self._transact({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": changes})
 
-    def _put_in_place(self, record: BridgeRecord, number: int, state: AppliedState) -> dict[str, Any]:
-        """The operation that gives the new state *number* its place, and drops what is not kept any more.
+    def _put_in_place(self, record: BridgeRecord, number: int, state: AppliedState) -> list[dict[str, Any]]:
+        """The operations that give the new state *number* its place, and drop what is not kept any more.
 
         Lists that are read again take the place of those that were read before: else they would push out what people did.
         """
-        place = self._next_place(record)
-        if state.rereads in (0, record.number):
-            stale = [_after(place), _after(_after(place))]
-            return mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", stale]])
         now = self.record(record.bridge) or record  # with the row of the new state
-        own = self._place_of(now, record.number)
-        moved = [own or place, ["uuid", self.row_of(now, number)]]
-        return mutation(
-            "Bridge",
-            record.uuid,
-            ["flow_tables", "delete", ["set", [own, place]]],
-            ["flow_tables", "insert", ["map", [moved]]],
-        )
+        place, before = self._place_of(now, number), self._place_of(now, record.number)
+        if not place:
+            return []
+        if state.rereads in (0, record.number) or not before:
+            stale = [_after(place), _after(_after(place))]
+            return [mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", stale]])]
+        moved = ["map", [[before, ["uuid", now.flow_tables[place]]]]]
+        gone = ["set", [before, place]]
+        return [
+            mutation("Bridge", record.uuid, ["flow_tables", "delete", gone], ["flow_tables", "insert", moved]),
+        ]
 
     def _next(self, record: BridgeRecord) -> int:
         pending = record.pending

@@ -170,7 +170,7 @@ class ListReader:
     def lines(self, at: Path, given: str, name: str, file: FilePath) -> list[str] | None:
         """The lines of the *file* of that name, read once for all lists; None where it cannot be read, which is said."""
         if name in self.files:
-            return self.files[name].document.text.splitlines()
+            return self.files[name].document.text.split("\n")
         said = f'"{shorten(given)}"'
         try:
             data = _read_settled(file)
@@ -203,7 +203,7 @@ class ListReader:
             )
             return None
         self.files[name] = PartFile(name, Document(file_of_part(self._doc.file, name), None, text=text))
-        return text.splitlines()
+        return text.split("\n")
 
     def _entries(self, name: str, lines: Sequence[str]) -> Iterator[tuple[int, Any]]:
         """The entries of a file, each with the number of its line."""
@@ -245,6 +245,8 @@ def _read_settled(file: FilePath) -> bytes | None:
     """What a file holds, cut off after the most that a list may have and one; None if it changes each time it is read."""
     for _ in range(_ATTEMPTS):
         before = _state_of(file)
+        if file.is_fifo():  # who looks at a list would take it away from who applies it
+            raise UnreadableError("a named pipe", "write a file, and rename it into its place")
         data = read_whole(file, MAX_LIST_BYTES)
         if _state_of(file) == before:
             return data

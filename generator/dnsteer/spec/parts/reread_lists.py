@@ -57,7 +57,7 @@ def _put(reader: ListReader, doc: Document, name: str, whole: Path, text: str) -
     for known in (doc.lines, doc.parts, doc.written_at, doc.origins):
         for path in [path for path in known if _is_below(path, whole, len(kept))]:
             del known[path]
-    holder[whole[-1]] = reader.put(whole, name, name, text.splitlines(), whole, kept)
+    holder[whole[-1]] = reader.put(whole, name, name, text.split("\n"), whole, kept)
 
 
 def _is_below(path: Path, whole: Path, first: int) -> bool:
