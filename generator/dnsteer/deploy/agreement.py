@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 from dnsteer.deploy.caller import CALLER
 from dnsteer.deploy.target_switch import Confirm, Progress
@@ -52,7 +53,7 @@ def hash_of_record(record: BridgeRecord | None) -> str:
 
 
 def _in_the_end(number: int, digest: str, overlay: Overlay) -> str:
-    done = Overlay(tuple(entry for each in overlay for entry in each.in_the_end))
+    done = replace(overlay, entries=tuple(entry for each in overlay for entry in each.in_the_end))
     return json.dumps([number, digest, done.to_json()])
 
 

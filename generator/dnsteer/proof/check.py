@@ -86,7 +86,7 @@ def _all_backups(loaded: Loaded) -> Overlay:
 
 def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> CheckReport:
     plan = build_plan(loaded, overlay)
-    reference = Reference(loaded.spec, overlay)
+    reference = Reference(loaded.spec, overlay, overlay.macs)
     senders = Senders(loaded.spec, reference, per_service)
     coverage = senders.coverage.description + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
     with Harness(plan) as harness:

@@ -137,7 +137,7 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
     if status is None or not {Maskable.NOTES, Maskable.PEOPLE} & masks.parts:
         return facts
     reading = status.reading
-    overlay = Overlay(tuple(map(masks.entry, reading.overlay))) if reading.overlay is not None else None
+    overlay = replace(reading.overlay, entries=tuple(map(masks.entry, reading.overlay))) if reading.overlay is not None else None
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
     masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
@@ -31,6 +32,7 @@ MOVES_SLOTS: tuple[Kind, ...] = ("balance", "spill")
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
 _LONGEST_ID = 32
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 MAX_WEIGHT = 65_535
 """The largest weight, as in the spec."""
 
@@ -131,10 +133,24 @@ class Maintenance:
 
 
 @dataclass(frozen=True)
+class FoundNeighbor:
+    """The MAC address at which a neighbour answered last, *since* when (ISO 8601), and the one *before* it, if any."""
+
+    address: str
+    mac: str
+    since: str
+    before: str = ""
+
+
+@dataclass(frozen=True)
 class Overlay:
-    """All maintenance entries in the order in which they began, which is the order in which slots are taken away."""
+    """All maintenance entries in the order in which they began, which is the order in which slots are taken away.
+
+    *neighbors* are the MAC addresses at which neighbours of the spec answered last; None where the spec has none to follow.
+    """
 
     entries: tuple[Maintenance, ...] = ()
+    neighbors: tuple[FoundNeighbor, ...] | None = None
     _by_pool: Mapping[str, tuple[Maintenance, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -148,6 +164,11 @@ class Overlay:
 
     def __bool__(self) -> bool:
         return bool(self.entries)
+
+    @property
+    def macs(self) -> dict[str, str] | None:
+        """The MAC addresses of neighbours, by their address; None where none are followed."""
+        return None if self.neighbors is None else {n.address: n.mac for n in self.neighbors}
 
     @property
     def by_people(self) -> frozenset[tuple[str, Kind, int | None, bool]]:
@@ -167,8 +188,8 @@ class Overlay:
         """Return the overlay with *entry* in place of the one for the same backend, kind and service, else at the end."""
         found = self.find(entry.pool, entry.backend, entry.kind, entry.service)
         if found is None:
-            return Overlay((*self.entries, entry))
-        return Overlay(tuple(entry if a is found else a for a in self.entries))
+            return replace(self, entries=(*self.entries, entry))
+        return replace(self, entries=tuple(entry if a is found else a for a in self.entries))
 
     def put_by_start(self, entries: Iterable[Maintenance]) -> Overlay:
         """Return the overlay with *entries* inserted by the time at which they began."""
@@ -177,34 +198,36 @@ class Overlay:
             began = datetime.fromisoformat(entry.since)
             place = next((n for n, a in enumerate(now) if datetime.fromisoformat(a.since) > began), len(now))
             now.insert(place, entry)
-        return Overlay(tuple(now))
+        return replace(self, entries=tuple(now))
 
     def without(self, gone: Iterable[Maintenance]) -> Overlay:
         """Return the overlay without the entries in *gone*."""
         leave = set(gone)
-        return Overlay(tuple(a for a in self.entries if a not in leave))
+        return replace(self, entries=tuple(a for a in self.entries if a not in leave))
 
     def tables_key(self) -> str:
         """Return the part of the overlay that the tables depend on, as text: equal text means equal tables.
 
         One that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
-        return json.dumps(
+        entries: list[Any] = [
             [
-                [
-                    a.pool,
-                    a.backend,
-                    a.gone,
-                    *([] if a.weight is None else [a.weight, a.was]),
-                    *filter(None, [a.service, list(a.slots)]),
-                ]
-                for a in self.entries
+                a.pool,
+                a.backend,
+                a.gone,
+                *([] if a.weight is None else [a.weight, a.was]),
+                *filter(None, [a.service, list(a.slots)]),
             ]
-        )
+            for a in self.entries
+        ]
+        return json.dumps([*entries, self.macs] if self.neighbors is not None else entries)
 
     def to_json(self) -> str:
         """Return the overlay as recorded in OVSDB, without decisions: equal overlays are equal text."""
-        return json.dumps([_slim(a) for a in self.entries], separators=(",", ":"), sort_keys=True)
+        value: list[Any] = [_slim(a) for a in self.entries]
+        if self.neighbors is not None:
+            value.append({"neighbors": [[n.address, n.mac, n.since, n.before] for n in self.neighbors]})
+        return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
     def decisions(self) -> str:
         """Return the decisions as recorded beside the overlay; empty if there are none.
@@ -224,7 +247,8 @@ class Overlay:
         found = listed.split(",")
         if digest != _short_digest(self.to_json()) or len(found) != len(self.entries):
             return self
-        return Overlay(tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found, strict=True)))
+        entries = tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found, strict=True))
+        return replace(self, entries=entries)
 
     @staticmethod
     def from_json(text: str) -> Overlay:
@@ -235,7 +259,10 @@ class Overlay:
             raise ValueError("nested too deeply") from None
         if not isinstance(value, list):
             raise ValueError("not a list")
-        return Overlay(tuple(_entry(item) for item in value))
+        neighbors = None
+        if value and isinstance(value[-1], dict) and value[-1].keys() == {"neighbors"}:
+            neighbors = _neighbors(value.pop()["neighbors"])
+        return Overlay(tuple(_entry(item) for item in value), neighbors)
 
 
 NO_OVERLAY = Overlay()
@@ -304,6 +331,28 @@ def _entry(item: Any) -> Maintenance:
         except OverflowError:
             raise ValueError(f"the time {time} is out of range") from None
     return entry
+
+
+def _neighbors(items: Any) -> tuple[FoundNeighbor, ...]:
+    if not isinstance(items, list):
+        raise ValueError(f"the neighbours are {items!r}")
+    out = list[FoundNeighbor]()
+    for item in items:
+        if not isinstance(item, list) or len(item) != 4 or not all(isinstance(part, str) for part in item):
+            raise ValueError(f"a neighbour is {item!r}")
+        found = FoundNeighbor(*item)
+        for mac in (found.mac, found.before):
+            if mac and not is_station(mac):
+                raise ValueError(f"a neighbour has the MAC address {mac!r}")
+        if not found.mac or datetime.fromisoformat(found.since).tzinfo is None:
+            raise ValueError(f"a neighbour is {item!r}")
+        out.append(found)
+    return tuple(out)
+
+
+def is_station(mac: str) -> bool:
+    """Whether *mac* is the address of one station, as text in lower case."""
+    return bool(_MAC.match(mac)) and not int(mac[1], 16) & 1 and mac != "00:00:00:00:00:00"
 
 
 def _slots(item: Mapping[str, Any]) -> tuple[int, ...]:

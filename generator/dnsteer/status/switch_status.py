@@ -173,7 +173,7 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
     kept = [(pool.name, b.name) for pool in pools for b in pool.backends]
     overlay = status.reading.overlay
     if overlay is not None:
-        overlay = Overlay(tuple(a for a in overlay if (a.pool, a.backend) in kept))
+        overlay = replace(overlay, entries=tuple(a for a in overlay if (a.pool, a.backend) in kept))
     vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
     return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips)
 

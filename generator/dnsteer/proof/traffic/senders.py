@@ -14,6 +14,7 @@ from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
 from dnsteer.proof.traffic.craft import Clients, Headers
+from dnsteer.spec.model.next_hop import router_macs
 from dnsteer.spec.model.spec import Spec, Vip
 
 _NEIGHBOR_MACS = bytes.fromhex("02fcfe")
@@ -73,7 +74,7 @@ class Senders:
     """All senders of a spec's test frames. No two frames come from the same client."""
 
     def __init__(self, spec: Spec, reference: Reference, per_service: int | None) -> None:
-        topology = reference.topology
+        topology, spec = reference.topology, reference.spec  # with the MAC addresses of neighbours
         self.spec = spec
         self.reference = reference
         self.per_service = per_service
@@ -99,8 +100,8 @@ class Senders:
     def neighbor_mac(self, port: str) -> bytes:
         """The MAC address of a sender behind *port* that is no backend: the next hop where there is one."""
         uplink = self.spec.switch.uplinks.get(port)
-        if uplink is not None and uplink.next_hop is not None:
-            return packed_mac(uplink.next_hop)
+        if uplink is not None and (macs := router_macs(uplink.next_hop)):
+            return packed_mac(macs[0])
         ports = [*self.uplinks, *self.ports, *self.reference.topology.extension_ports]
         return _NEIGHBOR_MACS + (ports.index(port) + 1).to_bytes(3, "big")
 

@@ -25,6 +25,8 @@ _DEVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}\Z")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}\Z")
 MAX_OPTION = 1024
 """Longest value of an interface option, in characters."""
+AUTO_MAC = "auto"
+"""In place of a MAC address: the one at which the address answers."""
 # Words that ovs-ofctl reads as something else than a port's name.
 RESERVED_PORT_NAMES = frozenset(
     ["in_port", "table", "normal", "flood", "all", "controller", "local", "any", "none", "unset", "max"]
@@ -270,6 +272,11 @@ IPv4 = Annotated[
     BeforeValidator(lambda v: _address(v, "4")),
     PlainSerializer(str),
     _schema("192.0.2.53", format="ipv4"),
+]
+MacOrAuto = Annotated[
+    str,
+    BeforeValidator(lambda v: v if v == AUTO_MAC else parse_mac(v)),
+    _schema("02:00:00:00:00:53", pattern="^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}|auto)$"),
 ]
 IPv6 = Annotated[
     ipaddress.IPv6Address,
