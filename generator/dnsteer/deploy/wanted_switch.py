@@ -81,10 +81,11 @@ class WantedSwitch:
     def with_overlay(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.
 
-        The plan is not computed anew, unless the spec has an extension, whose program holds slots too.
+        The plan is not computed anew, unless the spec has an extension, whose program holds slots too, or neighbours have
+        other MAC addresses.
         """
         new = WantedSwitch(self.loaded, overlay, self.applied)
-        if state.extended:
+        if state.extended or self.overlay.neighbors != overlay.neighbors:
             return new
         pools = [m for m in state.members if self.overlay.of(m.pool) != overlay.of(m.pool)]
         was, groups_before = overlay_flows(state, self.overlay, pools)

@@ -16,6 +16,7 @@ from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
+from dnsteer.spec.neighbors import asked_address
 from dnsteer.tables.forward import ForwardRow
 from dnsteer.tables.ingress import OUT_SAME, PortRow
 from dnsteer.tables.passes import passes_of
@@ -122,7 +123,11 @@ def _of_answers(spec: Spec, plan: Plan, backends: Mapping[str, Backend]) -> Coun
             pools.setdefault(str(a), set()).add(vip.pool)
     for answer in plan.rows.of(OwnReturnRow):
         members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
-        behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
+        behind = {
+            (b.mac if not b.follows_mac else str(asked_address(b)), b.port)
+            for b in members
+            if b.port in spec.switch.ports
+        }
         found["answers", answer.family] += len(behind) * len(answer.protocols)
     return found
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from dnsteer.report.gather import ReportFacts
 from dnsteer.report.masking import AddressMask, Maskable, Masks, PeopleMask
-from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
@@ -137,7 +136,11 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
     if status is None or not {Maskable.NOTES, Maskable.PEOPLE} & masks.parts:
         return facts
     reading = status.reading
-    overlay = replace(reading.overlay, entries=tuple(map(masks.entry, reading.overlay))) if reading.overlay is not None else None
+    overlay = (
+        replace(reading.overlay, entries=tuple(map(masks.entry, reading.overlay)))
+        if reading.overlay is not None
+        else None
+    )
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
     masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)

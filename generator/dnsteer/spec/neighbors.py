@@ -11,7 +11,7 @@ from dnsteer.spec.derived import probe_uplink
 from dnsteer.spec.errors import Path
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import FAMILIES, Family
-from dnsteer.spec.model.next_hop import RouterAddresses
+from dnsteer.spec.model.next_hop import RouterAddresses, router_mac
 from dnsteer.spec.model.spec import Backend, Spec, Switch
 
 
@@ -36,20 +36,22 @@ def neighbors_of(spec: Spec) -> list[Neighbor]:
 
 
 def _all(spec: Spec) -> Iterator[Neighbor]:
+    path: Path
     for name, uplink in spec.switch.uplinks.items():
         router = uplink.next_hop
         if isinstance(router, RouterAddresses):
             for family in FAMILIES:
                 if (address := router.address(family)) is not None:
-                    path: Path = ("switch", "uplinks", name, "next_hop")
+                    path = ("switch", "uplinks", name, "next_hop")
                     title = f"next hop {address} of uplink {name}"
                     yield Neighbor(str(address), family, name, title, path, router.mac or "")
     for pool_name, pool in spec.pools.items():
         for i, backend in enumerate(pool.backends):
             if backend.follows_mac:
-                address, family = asked_address(backend)
-                title = f"backend {backend.host} of pool {pool_name}, {address}"
-                yield Neighbor(address, family, _port_of(spec.switch, backend), title, ("pools", pool_name, "backends", i))
+                asked, family = asked_address(backend)
+                title = f"{asked} of backend {backend.host} of pool {pool_name}"
+                path = ("pools", pool_name, "backends", i)
+                yield Neighbor(asked, family, _port_of(spec.switch, backend), title, path)
 
 
 def asked_address(backend: Backend) -> tuple[str, Family]:
@@ -95,8 +97,7 @@ def spec_with_macs(spec: Spec, macs: Mapping[str, str] | None) -> Spec:
         name: pool.model_copy(
             update={
                 "backends": [
-                    b.with_found_mac(found(asked_address(b)[0])) if b.follows_mac else b
-                    for b in pool.backends
+                    b.with_found_mac(found(asked_address(b)[0])) if b.follows_mac else b for b in pool.backends
                 ]
             }
         )
@@ -118,3 +119,31 @@ def stand_ins_text(spec: Spec) -> str:
         return ""
     more = f" and {len(followed) - 3} more" if len(followed) > 3 else ""
     return f"MAC addresses that only the switch finds out have stand-ins here: {'; '.join(followed[:3])}{more}"
+
+
+def followed_addresses(spec: Spec) -> list[str]:
+    """The addresses of neighbours whose MAC addresses are followed, each once."""
+    return list(dict.fromkeys(n.address for n in neighbors_of(spec) if not n.mac))
+
+
+def macs_given(before: Spec, spec: Spec) -> dict[str, str]:
+    """The MAC addresses that the spec *before* gives to what *spec* follows, by the address that is followed.
+
+    That is the router of the same uplink, and the backend of the same pool, name and address.
+    """
+    given: dict[str, str] = {}
+    for name, uplink in spec.switch.uplinks.items():
+        was, router = before.switch.uplinks.get(name), uplink.next_hop
+        if was is not None and isinstance(router, RouterAddresses):
+            for family in FAMILIES:
+                if (address := router.address(family)) is not None and (mac := router_mac(was.next_hop, family)):
+                    given[str(address)] = mac
+    for name, pool in spec.pools.items():
+        earlier = {b.name: b for b in before.pools[name].backends} if name in before.pools else {}
+        for backend in pool.backends:
+            found = earlier.get(backend.name)
+            if found is None or found.follows_mac or not backend.follows_mac:
+                continue
+            if asked_address(found) == asked_address(backend):
+                given[asked_address(backend)[0]] = found.mac
+    return given

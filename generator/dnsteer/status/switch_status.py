@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy.times import now
-from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
 from dnsteer.status.pools import PoolView

@@ -7,9 +7,9 @@ from dnsteer.modes import MODES
 from dnsteer.modes.extension import ExtendedService, ExtensionBackend
 from dnsteer.plan.extension.program import SELECT, ExtensionPlan, ExtensionPortRow
 from dnsteer.spec import derived
-from dnsteer.spec.model.next_hop import router_mac
 from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.next_hop import router_mac
 from dnsteer.spec.model.spec import Pool, Selection, Vip
 from dnsteer.tables.context import Context, slots_key
 from dnsteer.tables.extension import subject, translated_answers_leave_by

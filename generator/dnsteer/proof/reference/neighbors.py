@@ -6,7 +6,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from dnsteer.proof.reference.wire import ARP, ICMPV6, IPV4, IPV6, Fragment, Packet, checksum, patch_checksum, pseudo_header
+from dnsteer.proof.reference.wire import (
+    ARP,
+    ICMPV6,
+    IPV4,
+    IPV6,
+    Fragment,
+    Packet,
+    checksum,
+    patch_checksum,
+    pseudo_header,
+)
 
 _ARP_ETHERNET_IPV4 = bytes.fromhex("0001080006040001")  # hardware, protocol, their lengths, operation 1: request
 _ALL_NODES_MAC = bytes.fromhex("333300000001")

@@ -33,9 +33,7 @@ class Reference:
     *macs* are the MAC addresses at which neighbours of the spec answer, as in `with_macs`.
     """
 
-    def __init__(
-        self, spec: Spec, outages: Iterable[PoolOutage] = (), macs: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = (), macs: Mapping[str, str] | None = None) -> None:
         spec = self.spec = spec_with_macs(spec, macs) if is_followed(spec) else spec
         self.topology = SwitchTopology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}

@@ -99,7 +99,9 @@ def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address
         return
     for name, uplink in spec.switch.uplinks.items():
         if isinstance(uplink.next_hop, RouterAddresses):
-            yield from ((name, address) for address in (uplink.next_hop.ipv4, uplink.next_hop.ipv6) if address is not None)
+            yield from (
+                (name, address) for address in (uplink.next_hop.ipv4, uplink.next_hop.ipv6) if address is not None
+            )
     for pool in spec.pools.values():
         for backend in pool.backends:
             address = backend.ipv4 or backend.ipv6

@@ -52,6 +52,9 @@ class RouterAddresses(Part):
     )
     _found: dict[Family, str] = PrivateAttr(default_factory=dict)
 
+    def __str__(self) -> str:
+        return ", ".join(f"{key} {value}" for key, value in self if value is not None)
+
     def address(self, family: Family) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         """Its address in *family*."""
         return self.ipv4 if family == "ipv4" else self.ipv6
@@ -67,7 +70,6 @@ class RouterAddresses(Part):
         return out
 
 
-
 Router = Annotated[
     Annotated[RouterAddresses, Tag("mapping")] | Annotated[Mac, Tag("word")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | RouterAddresses) else "word"),
@@ -78,6 +80,12 @@ Router = Annotated[
 def router_mac(router: RouterAddresses | str | None, family: Family) -> str | None:
     """The MAC address that answers in *family* leave to: empty where it is not known, None where there is no router."""
     return router.mac_of(family) if isinstance(router, RouterAddresses) else router
+
+
+def router_addresses(router: RouterAddresses | str | None) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, ...]:
+    """The addresses of a router that the spec gives by them."""
+    found = (router.ipv4, router.ipv6) if isinstance(router, RouterAddresses) else ()
+    return tuple(address for address in found if address is not None)
 
 
 def router_macs(router: RouterAddresses | str | None) -> tuple[str, ...]:

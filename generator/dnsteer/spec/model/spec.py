@@ -6,7 +6,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
