@@ -51,13 +51,15 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
         for i, backend in enumerate(pool.backends):
             if not backend.follows_mac:
                 continue
-            path = ("pools", pool_name, "backends", i, "mac")
+            at: Path = ("pools", pool_name, "backends", i)
             address_text, family = asked_address(backend)
-            yield from _common(scope, path, "auto")
+            yield from _common(scope, (*at, "mac"), "auto")
             if not address_text:
-                yield scope.finding(path, "auto without an address", "ipv4 or ipv6", "give the backend's address")
+                yield scope.finding(
+                    (*at, "mac"), "auto without an address", "ipv4 or ipv6", "give the backend's address"
+                )
             else:
-                yield from _on_link(scope, (*path[:-1], family), ip_address(address_text))
+                yield from _on_link(scope, (*at, family), ip_address(address_text))
 
 
 _ALONE = "a router of which only the MAC address is known is written next_hop: MAC"

@@ -12,7 +12,7 @@ from typing import Protocol
 from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
-from dnsteer.deploy.neighbors import with_found
+from dnsteer.deploy.neighbors import describe_neighbors, with_found
 from dnsteer.deploy.recorded_spec import is_applied, spec_of
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted_switch import WantedSwitch
@@ -152,7 +152,7 @@ def make_goal(
         expired=tuple(a for a in before if a not in set(current)),
         returned=returned,
         warnings=sourced.warnings,
-        notes=kept,
+        notes=(*kept, *describe_neighbors(spec, neighbors)),
         waits=record.waits if record else session.waits(),
         restores=sourced.restores,
         rolls_back=sourced.rolls_back,

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from dnsteer.deploy.times import stamp
 from dnsteer.slots.maintenance import FoundNeighbor, Overlay
+from dnsteer.spec.errors import some_of
+from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.neighbors import neighbors_of
 
 
 def with_found(
@@ -23,3 +26,15 @@ def with_found(
         elif was is not None:
             out.append(was)
     return tuple(out)
+
+
+def describe_neighbors(spec: Spec, found: Sequence[FoundNeighbor]) -> Iterator[str]:
+    """The MAC addresses of the neighbours that a spec follows, in words; those that are to be found out first."""
+    macs = {each.address: each.mac for each in found}
+    followed = {n.address: n.title for n in neighbors_of(spec) if not n.mac}
+    unknown = [title for address, title in followed.items() if address not in macs]
+    if unknown:
+        yield f"no MAC address is known yet, and what is for them is dropped until they are asked: {some_of(unknown, '; ')}"
+    known = [f"{title} is at {macs[address]}" for address, title in followed.items() if address in macs]
+    if known:
+        yield f"MAC addresses as they were found out last: {some_of(known, '; ')}"

@@ -123,11 +123,8 @@ def _of_answers(spec: Spec, plan: Plan, backends: Mapping[str, Backend]) -> Coun
             pools.setdefault(str(a), set()).add(vip.pool)
     for answer in plan.rows.of(OwnReturnRow):
         members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
-        behind = {
-            (b.mac if not b.follows_mac else str(asked_address(b)), b.port)
-            for b in members
-            if b.port in spec.switch.ports
-        }
+        ours = [b for b in members if b.port in spec.switch.ports]
+        behind = {(asked_address(b) if b.follows_mac else b.mac, b.port) for b in ours}
         found["answers", answer.family] += len(behind) * len(answer.protocols)
     return found
 

@@ -23,6 +23,7 @@ from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.neighbors import stand_ins_text
 from dnsteer.switch.masks import Mask
 from dnsteer.switch.private_switch import split_log_warnings
 from dnsteer.switch.tools import SwitchError, TimedOutError
@@ -89,6 +90,7 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
     reference = Reference(loaded.spec, overlay, overlay.macs)
     senders = Senders(loaded.spec, reference, per_service)
     coverage = senders.coverage.description + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
+    coverage += f"; {text}" if (text := stand_ins_text(loaded.spec)) else ""
     with Harness(plan) as harness:
         report = CheckReport(harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=coverage)
         _compare_extension_slots(harness, reference, report)

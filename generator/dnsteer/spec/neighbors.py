@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from dnsteer.spec.derived import probe_uplink
-from dnsteer.spec.errors import Path
+from dnsteer.spec.errors import Path, some_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.next_hop import RouterAddresses, router_mac
@@ -117,8 +117,7 @@ def stand_ins_text(spec: Spec) -> str:
     followed = [n.title for n in neighbors_of(spec) if not n.mac]
     if not followed:
         return ""
-    more = f" and {len(followed) - 3} more" if len(followed) > 3 else ""
-    return f"MAC addresses that only the switch finds out have stand-ins here: {'; '.join(followed[:3])}{more}"
+    return f"stand-ins for MAC addresses that are found out on the switch: {some_of(followed, '; ')}"
 
 
 def followed_addresses(spec: Spec) -> list[str]:

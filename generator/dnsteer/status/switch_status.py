@@ -103,6 +103,7 @@ class Status:
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
             "overlay": self._overlay_as_json(),
+            **self._neighbors_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),
             "role": self.role,
@@ -133,6 +134,11 @@ class Status:
             return None
         pending = self.reading.pending
         return {"state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted}
+
+    def _neighbors_as_json(self) -> dict[str, Any]:
+        """The MAC addresses of neighbours that were found out; nothing where none are."""
+        found = self.reading.overlay.neighbors if self.reading.overlay is not None else None
+        return {"neighbors": [asdict(each) for each in found]} if found is not None else {}
 
     def _overlay_as_json(self) -> list[dict[str, Any]] | None:
         if self.reading.overlay is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tells the MAC addresses of neighbours that are followed: requests, replies, announcements, and what resembles them."""
+"""What tells the MAC addresses of neighbours that are followed: requests, replies, announcements, and what looks alike."""
 
 from __future__ import annotations
 

@@ -96,6 +96,15 @@ def parse_mac(value: Any) -> str:
     return text
 
 
+def parse_mac_or_auto(value: Any) -> str:
+    """Check a MAC address, or the word that stands for the one at which an address answers."""
+    if isinstance(value, str) and value.lower() == AUTO_MAC:
+        if value != AUTO_MAC:
+            raise wrong_value("a MAC address such as 02:00:00:00:00:53, or auto", "write auto")
+        return value
+    return parse_mac(value)
+
+
 def parse_device_type(value: Any) -> str:
     """Check the type of an interface in OVSDB."""
     expected = "an interface type such as system, dpdk or afxdp"
@@ -275,7 +284,7 @@ IPv4 = Annotated[
 ]
 MacOrAuto = Annotated[
     str,
-    BeforeValidator(lambda v: v if v == AUTO_MAC else parse_mac(v)),
+    BeforeValidator(parse_mac_or_auto),
     _schema("02:00:00:00:00:53", pattern="^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}|auto)$"),
 ]
 IPv6 = Annotated[
