@@ -7,7 +7,7 @@ Prints JSON: the seconds until the record has the new MAC address, and the queri
 `--fixed` gives fixed MAC addresses instead: all is lost until somebody changes the spec. Needs root, NSD, dnsperf, kdig,
 Open vSwitch.
 
-python -m bench.neighbors [--repeat 5] [--qps 500] [--seconds 8] [--only WORDS]
+python -m bench.neighbors [--repeat 5] [--qps 500] [--seconds 6] [--only WORDS]
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ vips:
   nat: {{addresses: [{NAT}, "{NAT6}"], services: [dns], pool: one, forwarding: nat}}
   dsr: {{addresses: [{DSR}], services: [dns], pool: two}}
 """
+PAUSE = 16.0
+"""Seconds between two repetitions: the agent makes three changes of a neighbour in a minute, and then waits."""
 _FORWARDS = ("net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 _IPV6 = ("net.ipv6.conf.default.disable_ipv6=0", "net.ipv6.conf.default.accept_dad=0")
 _SERVER = ("net.ipv4.conf.all.arp_ignore=1", "net.ipv4.conf.all.arp_announce=2")
@@ -204,7 +206,7 @@ def fixed(text: str) -> str:
 
 def main() -> None:
     """Run it."""
-    options = parser("A router or backend that is replaced: time and lost queries.", seconds=8)
+    options = parser("A router or backend that is replaced: time and lost queries.", seconds=6)
     options.add_argument("--fixed", action="store_true", help="give fixed MAC addresses, which nobody follows")
     options.set_defaults(qps=500)
     chosen = options.parse_args()
@@ -220,7 +222,7 @@ def main() -> None:
             ):
                 site.wait(partial(site.answers, event[2]), "no answer")
                 how = partial(measure, site, event, chosen.seconds, chosen.qps)
-                found[name] = repeated(name, chosen.repeat, 4, how)
+                found[name] = repeated(name, chosen.repeat, PAUSE, how)
     report(chosen, found, "the record has the new MAC address")
 
 

@@ -43,7 +43,7 @@ def resolve_once(spec: Spec, neighbors: Sequence[Neighbor], patience: float = PA
                 ask_at = time.monotonic() + EACH
             select.select([table.socket], [], [], 0.1)
             for entry in table.read():
-                if entry.port == asker.port and entry.address in wanted and entry.fresh:
-                    if is_station(entry.mac) and entry.mac not in own:
-                        found[entry.address] = entry.mac
+                is_answer = entry.port == asker.port and entry.address in wanted and entry.fresh
+                if is_answer and is_station(entry.mac) and entry.mac not in own:
+                    found[entry.address] = entry.mac
     return found

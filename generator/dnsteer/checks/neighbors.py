@@ -11,7 +11,6 @@ from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import FAMILY_NAMES
 from dnsteer.spec.model.next_hop import RouterAddresses
-from dnsteer.spec.model.probe import end_of_network
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.neighbors import asked_address
 
@@ -28,9 +27,6 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
         router, path = uplink.next_hop, ("switch", "uplinks", name, "next_hop")
         if not isinstance(router, RouterAddresses):
             continue
-        if router.ipv4 is None and router.ipv6 is None:
-            yield scope.finding(path, "neither ipv4 nor ipv6", "an address, or both", _ALONE)
-            continue
         yield from _common(scope, path, "an address")
         for family, why in needs.items():
             if router.address(family) is None:
@@ -46,7 +42,8 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
             if address in used:
                 found = f"{address}, which is that of {used[address]}"
                 yield scope.finding((*path, key), found, "the address of a router", "give the router's own")
-            yield from _on_link(scope, (*path, key), address)
+            else:
+                yield from _on_link(scope, (*path, key), address)
     for pool_name, pool in scope.spec.pools.items():
         for i, backend in enumerate(pool.backends):
             if not backend.follows_mac:
@@ -60,9 +57,6 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
                 )
             else:
                 yield from _on_link(scope, (*at, family), ip_address(address_text))
-
-
-_ALONE = "a router of which only the MAC address is known is written next_hop: MAC"
 
 
 def _common(scope: Scope, path: Path, found: str) -> Iterator[Finding]:
@@ -101,8 +95,6 @@ def _on_link(scope: Scope, path: Path, address: Address) -> Iterator[Finding]:
             "an address in one of them",
             f"add one of that network to switch.probe.addresses, such as {_example(address)}, or give a MAC address",
         )
-    elif end := next((end for network in here if (end := end_of_network(address, network))), ""):
-        yield scope.finding(path, f"{address}, {end}", "the address of a station", "give its own address")
 
 
 def _example(address: Address) -> str:

@@ -65,6 +65,6 @@ def resolve_neighbors(switch: TargetSwitch, spec: Spec, json: bool) -> Resolved:
             {}, f"the MAC addresses of {names} cannot be found out: {problem}; then apply again, or start dnsteer agent"
         )
     silent = [n.title for n in left if n.address not in macs]
-    why = f"no answer within {PATIENCE:g} s from {some_of(dict.fromkeys(silent), '; ')}: what is for them is dropped; is the "
-    why += "address right? Then apply again, or start dnsteer agent, which goes on asking"
+    why = f"no answer within {PATIENCE:g} s from {some_of(dict.fromkeys(silent), '; ')}: what is for them is dropped; "
+    why += "is the address right? Then apply again, or start dnsteer agent, which goes on asking"
     return Resolved(macs, why if silent else "")

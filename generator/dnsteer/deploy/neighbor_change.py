@@ -40,5 +40,6 @@ def change_neighbors(
         if changed:
             after = replace(before, neighbors=found)
             keep = partial(switch.keep_overlay, session, bridge, after)
-            apply_state(switch, session, state, after, progress, needs_extension=False, keep=keep)
+            # without grace: no backend leaves
+            apply_state(switch, session, state, after, progress, needs_extension=False, grace=0, keep=keep)
         return changed

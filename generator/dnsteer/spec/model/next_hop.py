@@ -6,7 +6,16 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PrivateAttr, Tag, WithJsonSchema
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.part import Part
@@ -50,6 +59,15 @@ class RouterAddresses(Part):
         description="Its MAC address, if that is not to be followed: the agent watches the addresses, and says when another "
         "one answers. Left out: it is followed.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_an_address(cls, written: Any) -> Any:
+        """Refuse a router without an address: there is nothing to find out."""
+        if isinstance(written, dict) and written.keys() <= {"mac"}:
+            raise wrong_value("the key ipv4, ipv6, or both", "where only the MAC address is known: next_hop: MAC")
+        return written
+
     _found: dict[Family, str] = PrivateAttr(default_factory=dict)
 
     def __str__(self) -> str:
@@ -70,8 +88,19 @@ class RouterAddresses(Part):
         return out
 
 
+def _alone(value: Any) -> Any:
+    """Refuse an IP address that stands alone."""
+    try:
+        key = f"ipv{ipaddress.ip_address(value).version}" if isinstance(value, str) else ""
+    except ValueError:
+        return value
+    if key:
+        raise wrong_value("a MAC address, or a mapping", f'an address is written {{{key}: "{value}"}}')
+    return value
+
+
 Router = Annotated[
-    Annotated[RouterAddresses, Tag("mapping")] | Annotated[Mac, Tag("word")],
+    Annotated[RouterAddresses, Tag("mapping")] | Annotated[Mac, BeforeValidator(_alone), Tag("word")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict | RouterAddresses) else "word"),
 ]
 """What an uplink's `next_hop` is."""
