@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 
 from dnsteer.spec.derived import probe_uplink
 from dnsteer.spec.errors import Path, some_of
@@ -47,11 +48,21 @@ def _all(spec: Spec) -> Iterator[Neighbor]:
                     yield Neighbor(str(address), family, name, title, path, router.mac or "")
     for pool_name, pool in spec.pools.items():
         for i, backend in enumerate(pool.backends):
-            if backend.follows_mac:
-                asked, family = asked_address(backend)
+            asked, family = asked_address(backend)
+            if backend.follows_mac or _is_watched(spec, asked):
                 title = f"{asked} of backend {backend.host} of pool {pool_name}"
                 path = ("pools", pool_name, "backends", i)
-                yield Neighbor(asked, family, _port_of(spec.switch, backend), title, path)
+                fixed = "" if backend.follows_mac else backend.mac
+                yield Neighbor(asked, family, _port_of(spec.switch, backend), title, path, fixed)
+
+
+def _is_watched(spec: Spec, address: str) -> bool:
+    """Whether a backend's address is asked for its MAC address though the spec gives that."""
+    probe = spec.switch.probe
+    if probe is None or not probe.watch or not address:
+        return False
+    found = ip_address(address)
+    return any(found.version == own.version and found in own.network for own in probe.addresses)
 
 
 def asked_address(backend: Backend) -> tuple[str, Family]:

@@ -92,7 +92,8 @@ def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address
     """The neighbours whose MAC addresses are found out, each with the port by which it is asked.
 
     An address of a router at its uplink; a backend's, which the port for probes is in one network with and whose MAC address
-    the spec has as `auto`, at its port, or at the uplink of probes. It is asked by its IPv4 address, if it has both.
+    the spec has as `auto`, or watches, at its port, or at the uplink of probes. It is asked by its IPv4 address, if it has
+    both.
     """
     probe = spec.switch.probe
     if probe is None:
@@ -105,7 +106,10 @@ def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address
     for pool in spec.pools.values():
         for backend in pool.backends:
             address = backend.ipv4 or backend.ipv6
-            if backend.follows_mac and address is not None:
+            if address is None:
+                continue
+            watched = probe.watch and any(address in own.network for own in probe.addresses)
+            if backend.follows_mac or watched:
                 yield backend.port or probe.uplink or next(iter(spec.switch.uplinks)), address
 
 
