@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Next hops and backends by address: what is decided about them, what the record has of them, and what the plan makes of it."""
+"""Next hops and backends by address: what is decided about them, what the record has, and what the plan makes of it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def test_garbage_instead_of_messages_is_no_error(data: bytes) -> None:
 
 def overlay(**macs: str) -> Overlay:
     addresses = {"router": "198.51.100.1", "router6": "fe80::1", "ns1": "192.0.2.11", "ns2": "192.0.2.12"}
-    return Overlay(neighbors=tuple(FoundNeighbor(addresses[k], mac, "2026-01-01T00:00:00+00:00") for k, mac in macs.items()))
+    return Overlay(
+        neighbors=tuple(FoundNeighbor(addresses[k], mac, "2026-01-01T00:00:00+00:00") for k, mac in macs.items())
+    )
 
 
 def test_an_overlay_is_recorded_with_its_neighbours() -> None:
@@ -144,7 +146,9 @@ def test_an_overlay_is_recorded_with_its_neighbours() -> None:
     assert len(markers) == 4, "else a change that was cut off could not be settled"
 
 
-@pytest.mark.parametrize("bad", ['[["192.0.2.1","x","",""]]', '[["192.0.2.1"]]', "7", f'[["192.0.2.1","{A}","2026-01-01",""]]'])
+@pytest.mark.parametrize(
+    "bad", ['[["192.0.2.1","x","",""]]', '[["192.0.2.1"]]', "7", f'[["192.0.2.1","{A}","2026-01-01",""]]']
+)
 def test_damaged_neighbours_are_an_error(bad: str) -> None:
     with pytest.raises(ValueError, match=r"neighbour|MAC"):
         Overlay.from_json(f'[{{"neighbors":{bad}}}]')
@@ -164,7 +168,7 @@ def test_a_move_keeps_the_mac_address_before() -> None:
 
 def test_fixed_mac_addresses_hold_until_the_neighbour_answers() -> None:
     was = changed(('{next_hop: {ipv4: 198.51.100.1, ipv6: "fe80::1"}}', f"{{next_hop: '{A}'}}"), text=TEXT)
-    was = was.replace("::11\", mac: auto", f"::11\", mac: '{B}'")
+    was = was.replace('::11", mac: auto', f"::11\", mac: '{B}'")
     assert macs_given(load(was).spec, SPEC) == {"198.51.100.1": A, "fe80::1": A, "192.0.2.11": B}
 
 

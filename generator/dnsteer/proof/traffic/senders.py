@@ -161,7 +161,8 @@ class Senders:
         serial, client = self.clients.next(craft.version_of(responder.address))
         client = responder.mode.client_as_served(client)
         dport = 1024 + serial * 40503 % 64512
-        return Headers(self.gateway_mac, responder.backend.mac, responder.source, client, sport, dport, serial)
+        mac = mac_of(responder.backend)
+        return Headers(self.gateway_mac, mac, responder.source, client, sport, dport, serial)
 
     def ingress(self, responder: Responder) -> str:
         """The port by which answers of a backend come in."""
@@ -197,6 +198,11 @@ class Senders:
         for responder in self.responders():
             first.setdefault((responder.mode, responder.vip.fragments, responder.version), responder)
         return list(first.values())
+
+
+def mac_of(backend: TargetBackend) -> bytes:
+    """A backend's MAC address; of one whose is not known yet, one that it may have."""
+    return backend.mac or _NEIGHBOR_MACS + b"\xff\xff\xff"
 
 
 def answer_to(senders: Senders, headers: Headers, protocol: int, query: Vector, turn: int) -> Iterator[Vector]:
