@@ -40,11 +40,13 @@ def resolve_neighbors(switch: TargetSwitch, spec: Spec, json: bool) -> Resolved:
     """Find out what the record lacks, and bring it to the switch. An agent of the switch does that by itself."""
     from dnsteer.spec.neighbors import neighbors_of
 
-    bridge = spec.switch.bridge
+    followed, bridge = [n for n in neighbors_of(spec) if not n.mac], spec.switch.bridge
+    if not followed or switch.follows_neighbors:
+        return Resolved({})
     with switch.session() as session:
         known = session.record_of(bridge).overlay.macs or {}
-    left = [n for n in neighbors_of(spec) if not n.mac and n.address not in known]
-    if not left or switch.follows_neighbors:
+    left = [n for n in followed if n.address not in known]
+    if not left:
         return Resolved({})
     names = some_of(dict.fromkeys(n.title for n in left), "; ")
     if not switch.remote.startswith("unix:"):
@@ -55,9 +57,13 @@ def resolve_neighbors(switch: TargetSwitch, spec: Spec, json: bool) -> Resolved:
         )
     from dnsteer.agent.resolve import PATIENCE, resolve_once
     from dnsteer.deploy.neighbor_change import change_neighbors
+    from dnsteer.lab import names as lab_names
+    from dnsteer.lab.topology import macs_of_neighbors
 
     try:
-        macs = resolve_once(spec, left)
+        # The lab's port for probes is in a namespace of its own, and what is at the other end is known.
+        in_lab = switch.remote == lab_names.db_target()
+        macs = macs_of_neighbors(spec) if in_lab else resolve_once(spec, left)
         if macs:
             change_neighbors(switch, bridge, macs, progress(json))
     except (SwitchError, PermissionError) as problem:

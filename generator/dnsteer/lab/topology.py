@@ -23,7 +23,7 @@ from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.next_hop import router_addresses, router_macs
 from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
-from dnsteer.spec.neighbors import is_followed, spec_with_macs
+from dnsteer.spec.neighbors import asked_address, is_followed, spec_with_macs
 
 MAX_SERVERS = 128
 """Maximum number of name servers: each is three processes of about 10 MB."""
@@ -167,6 +167,16 @@ def plan_network(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     _check(topology, most_servers)
     topology.notes += _notes(topology)
     return topology
+
+
+def macs_of_neighbors(spec: Spec) -> dict[str, str]:
+    """The MAC addresses at which the lab's machines answer for the neighbours that *spec* gives by address."""
+    spec = spec_with_macs(spec, None)
+    found: dict[str, str] = {}
+    for uplink in spec.switch.uplinks.values():  # one machine is the router of both families
+        found |= {str(a): router_macs(uplink.next_hop)[0] for a in router_addresses(uplink.next_hop)}
+    backends = (b for pool in spec.pools.values() for b in pool.backends if b.follows_mac)
+    return found | {asked_address(b)[0]: b.mac for b in backends}
 
 
 def _clients(spec: Spec, macs: Iterator[str]) -> list[Client]:
