@@ -173,19 +173,19 @@ def change_neighbors_in_tables(switch: TargetSwitch, after: Overlay) -> None:
 # On standby
 
 ARP = "arp,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff,arp_sha=02:00:00:00:00:0a"
-ND = "icmp6,dl_src=02:00:00:00:00:0a,ipv6_src=fe80::9,ipv6_dst=ff02::1,nw_ttl=255,icmp_code=0"
+ND = "icmp6,dl_src=02:00:00:00:00:0a,ipv6_src=fe80::9,ipv6_dst=ff02::1,nw_ttl=255"
 PASS = {
     "a request": f"in_port=probe0,{ARP},arp_op=1,arp_spa=198.51.100.9,arp_tpa={ROUTER}",
     "a reply": f"in_port=p0,{ARP},arp_op=2,arp_spa={ROUTER},arp_tpa=198.51.100.9",
     "gratuitous ARP": f"in_port=p0,{ARP},arp_op=1,arp_spa={ROUTER},arp_tpa={ROUTER}",
-    "a solicitation": f"in_port=probe0,{ND},icmp_type=135,nd_target={ROUTER6}",
-    "an advertisement": f"in_port=p0,{ND},icmp_type=136,nd_target={ROUTER6}",
+    "a solicitation": f"in_port=probe0,{ND},icmpv6_type=135,icmpv6_code=0,nd_target={ROUTER6}",
+    "an advertisement": f"in_port=p0,{ND},icmpv6_type=136,icmpv6_code=0,nd_target={ROUTER6}",
 }
 DROPPED = {
     "a request for another": f"in_port=probe0,{ARP},arp_op=1,arp_spa=198.51.100.9,arp_tpa=198.51.100.2",
     "a request of the router for a VIP": f"in_port=p0,{ARP},arp_op=1,arp_spa={ROUTER},arp_tpa=203.0.113.53",
     "a reply of another": f"in_port=p0,{ARP},arp_op=2,arp_spa=198.51.100.2,arp_tpa=198.51.100.9",
-    "an advertisement of another": f"in_port=p0,{ND},icmp_type=136,nd_target=fe80::2",
+    "an advertisement of another": f"in_port=p0,{ND},icmpv6_type=136,icmpv6_code=0,nd_target=fe80::2",
 }
 
 
