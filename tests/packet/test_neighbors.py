@@ -103,6 +103,10 @@ def test_the_record_keeps_what_was_found(followed: Switch, tmp_path: Path) -> No
     assert macs_in(followed) == {B, C}
     spec = spec_file(tmp_path, TEXT)
     assert dnsteer("verify").code == dnsteer("verify", spec).code == 0
+    assert f"in force: {ROUTER} is at {B}" in dnsteer("verify").out
+    page = tmp_path / "report.html"
+    assert dnsteer("report", "-o", page).code in (0, 3)
+    assert f"{ROUTER} is at {B} since" in page.read_text()
     shown = dnsteer("status", "--no-rates")
     assert f"{ROUTER} is at {B} since" in shown.out and f"before at {A}" in shown.out
     found = dnsteer("status", "--no-rates", "--json").json["neighbors"]

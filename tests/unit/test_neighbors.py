@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dnsteer.agent.neighbor_moves import MOVES, SILENT, WITHIN, Heard, decide_moves
 from dnsteer.agent.neighbor_table import parse_messages
+from dnsteer.deploy.maintenance_text import begun_and_ended
 from dnsteer.deploy.neighbors import describe_neighbors, with_found
 from dnsteer.plan.build import build_plan
 from dnsteer.slots.maintenance import NO_OVERLAY, FoundNeighbor, Overlay, marker
@@ -170,6 +171,13 @@ def test_fixed_mac_addresses_hold_until_the_neighbour_answers() -> None:
     was = changed(('{next_hop: {ipv4: 198.51.100.1, ipv6: "fe80::1"}}', f"{{next_hop: '{A}'}}"), text=TEXT)
     was = was.replace('::11", mac: auto', f"::11\", mac: '{B}'")
     assert macs_given(load(was).spec, SPEC) == {"198.51.100.1": A, "fe80::1": A, "192.0.2.11": B}
+
+
+def test_a_move_is_a_change_in_words() -> None:
+    assert begun_and_ended(overlay(router=A), overlay(router=B, ns1=A)) == [
+        f"198.51.100.1 moved from {A} to {B}",
+        f"192.0.2.11 is at {A}",
+    ]
 
 
 # What the plan makes of it

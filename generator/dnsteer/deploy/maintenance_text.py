@@ -11,13 +11,19 @@ from dnsteer.spec.errors import escape
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
-    """Return which maintenance begins and which ends."""
+    """Return which maintenance begins and which ends, and which neighbours have other MAC addresses."""
     new = [
         f"{a.name} is {a.state if a.gone >= DRAINED else _partly(a) + a.about_service}"
         for a in after
         if same_entry(before, a) is None
     ]
-    return new + [f"{a.title} ends" for a in before if same_entry(after, a) is None]
+    known = before.macs or {}
+    found = [
+        f"{n.address} moved from {known[n.address]} to {n.mac}" if n.address in known else f"{n.address} is at {n.mac}"
+        for n in after.neighbors or ()
+        if known.get(n.address) != n.mac
+    ]
+    return [*new, *(f"{a.title} ends" for a in before if same_entry(after, a) is None), *found]
 
 
 def _partly(entry: Maintenance) -> str:
