@@ -51,7 +51,7 @@ def proven(loaded: Loaded, found: dict[str, str]) -> CheckReport:
 def test_every_packet_is_as_the_spec_says(text: str) -> None:
     report = prove(load(text))
     assert report.ok, report.failures[:1]
-    assert report.packets["neighbor"] > 20
+    assert report.packets["probe"] > 20
 
 
 @pytest.mark.parametrize("found", [{}, {ROUTER: A}, {ROUTER: A, ROUTER6: B, NS1: C}], ids=["nothing", "one", "three"])

@@ -15,7 +15,7 @@ from dnsteer.proof.traffic.senders import Senders, Vector
 
 def frames(senders: Senders) -> Iterator[Vector]:
     """Yield them for each neighbour at each of its ports; nothing where none is followed."""
-    topology, kind = senders.reference.topology, "neighbor"
+    topology, kind = senders.reference.topology, "probe"
     probe = topology.probe_port
     if probe is None:
         return
