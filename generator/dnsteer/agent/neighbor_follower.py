@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 from dnsteer.agent.followed_state import FollowedState
 from dnsteer.agent.held_switch import HeldSwitch, SwitchThread
-from dnsteer.agent.neighbor_moves import Heard, decide_moves
+from dnsteer.agent.neighbor_moves import MOVES, Heard, decide_moves
 from dnsteer.agent.neighbor_table import NeighborTable, TableEntry
 from dnsteer.agent.supervise import Retry, set_within
 from dnsteer.deploy.decision import IDS, deciding
@@ -27,6 +27,8 @@ from dnsteer.switch.tools import SwitchError
 
 EACH = 0.5
 """Seconds between two times that all neighbours are asked: the kernel sends nothing while an answer is fresh."""
+_GATHER = 0.02
+"""Seconds in which changes are gathered: whoever floods the network with ARP must not keep the agent busy."""
 _DISCARD = 9
 _TROUBLE, _CHANGE = "the neighbour ", "the neighbours"
 
@@ -106,9 +108,8 @@ class NeighborFollower:
             await self._follow(work, acting, known[0])
 
     def _forget(self) -> None:
-        self._heard = {}
-        self._tell({})
-        self._observer.forget_troubles(_CHANGE)
+        self._heard, self._troubles = {}, set()
+        self._observer.forget_troubles(_TROUBLE, _CHANGE)
         self._observer.neighbors_heard({})
 
     async def _follow(
@@ -140,6 +141,7 @@ class NeighborFollower:
                 self._hear(table.read(), asker.port, loop.time())
                 await self._decide(work, followed, known[1], neighbors, loop.time())
                 await set_within(self._wake, max(ask_at - loop.time(), 0.01))
+                await asyncio.sleep(_GATHER)
                 self._wake.clear()
         finally:
             loop.remove_reader(table.socket)
@@ -179,9 +181,9 @@ class NeighborFollower:
         titles = {n.address: n.title for n in neighbors}
         self._recorded.update(decision.macs)
         for found in changed:
-            self._heard[found.address].moves = [at for at in (*self._heard[found.address].moves, now) if found.before][
-                -10:
-            ]
+            heard = self._heard[found.address]
+            if found.before:
+                heard.moves = [*heard.moves[-MOVES:], now]
             self._observer.neighbor_moved(titles[found.address], found, id)
 
     def _change(self, bridge: str, macs: Mapping[str, str], id: str) -> list[FoundNeighbor]:
@@ -190,7 +192,9 @@ class NeighborFollower:
 
     def _tell(self, troubles: Mapping[str, str]) -> None:
         """Say what does not work, and what does again."""
-        for address in self._troubles - troubles.keys():
+        for address in self._troubles - self._heard.keys():
+            self._observer.forget_troubles(_TROUBLE + address)  # the spec does not have it any more
+        for address in self._troubles & self._heard.keys() - troubles.keys():
             self._observer.end_trouble(_TROUBLE + address, f"neighbour {address} answers as it should again")
         for address, text in troubles.items():
             self._observer.report_trouble(_TROUBLE + address, text)
