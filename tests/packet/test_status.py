@@ -39,6 +39,7 @@ KEYS = {
     "vips",
     "pools",
     "overlay",
+    "denials",
     "agent",
     "attention",
     "role",

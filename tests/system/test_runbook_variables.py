@@ -34,6 +34,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "collect-diagnostics.yml": {},
     "deploy.yml": {},
     "drain-backend.yml": {"dnsteer_pool": "farm", "dnsteer_backend": "ns1"},
+    "deny-clients.yml": {"dnsteer_clients": "203.0.113.7"},
     "install.yml": {},
     "rollback.yml": {},
     "rolling-upgrade.yml": {"dnsteer_backend_of": ["farm/ns1"], "dnsteer_hook_command": ["true"]},
@@ -96,6 +97,15 @@ OPTIONAL: dict[str, dict[str, Any]] = {
         "dnsteer_over": "1s",
         "dnsteer_for": "1h",
         "dnsteer_note": "disk",
+    },
+    "deny-clients.yml": {
+        **_TARGETS,
+        **_YES,
+        "dnsteer_denied": True,
+        "dnsteer_port": 53,
+        "dnsteer_vip": "dns",
+        "dnsteer_for": "1h",
+        "dnsteer_note": "flood",
     },
     "install.yml": {
         **_TARGETS,
@@ -168,6 +178,15 @@ PLAIN: dict[str, tuple[str, ...]] = {
         "dnsteer_check_bin",
     ),
     "drain-backend.yml": ("dnsteer_targets", "dnsteer_yes", "dnsteer_note", "dnsteer_over", "dnsteer_for"),
+    "deny-clients.yml": (
+        "dnsteer_targets",
+        "dnsteer_yes",
+        "dnsteer_denied",
+        "dnsteer_port",
+        "dnsteer_vip",
+        "dnsteer_for",
+        "dnsteer_note",
+    ),
     "install.yml": (
         "dnsteer_targets",
         "dnsteer_bin",
@@ -227,6 +246,7 @@ class Bench:
         deploy(FileSource(load_spec(spec)), self.switch)
         for entry in self.record().overlay or ():
             change_overlay(self.switch, None, bring_back(entry.name, entry.kind))
+        change_overlay(self.switch, None, lambda overlay, _state, _time: overlay.with_denials(()))
 
     def play(self, playbook: str, given: dict[str, Any]) -> Played:
         """Prepare what the playbook works on, and play it."""
@@ -260,6 +280,8 @@ class Bench:
             return found.state is not None and found.state.text == SPEC
         if playbook == "drain-backend.yml":
             return [(a.name, a.gone) for a in found.overlay or ()] == [("farm/ns1", 1000)]
+        if playbook == "deny-clients.yml":
+            return [a.prefix for a in (found.overlay.denials if found.overlay else ())] == ["203.0.113.7/32"]
         if playbook == "rolling-upgrade.yml":
             return not found.overlay and ((folder / "hooked").exists() or "dnsteer_hook_tasks" not in given)
         if playbook == "rotate-vip.yml":

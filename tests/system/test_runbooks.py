@@ -167,6 +167,23 @@ def test_the_playbook_drains_and_undrains(deployed: Site) -> None:
     )
 
 
+def test_the_playbook_denies_and_admits_clients(deployed: Site) -> None:
+    which = {"dnsteer_clients": "203.0.113.7", "dnsteer_vip": "dns", "dnsteer_port": 53}
+    before = deployed.flows()
+    tried = deployed.play("deny-clients.yml", "--limit", "dpu-1", "--check", **which)
+    assert (tried.code, deployed.flows()) == (0, before), tried.output
+    assert "203.0.113.7/32 port 53 to VIP dns is denied" in tried.output
+    denied = deployed.play("deny-clients.yml", "--limit", "dpu-1", **which, dnsteer_for="1h")
+    assert (denied.code, denied.changed()) == (0, 1), denied.output
+    again = deployed.play("deny-clients.yml", "--limit", "dpu-1", **which)
+    assert (again.code, again.changed()) == (0, 0), again.output
+    other = deployed.play("deny-clients.yml", "--limit", "dpu-1", dnsteer_clients="203.0.113.7", dnsteer_denied=False)
+    assert (other.code, other.changed()) == (0, 0), other.output
+    assert "203.0.113.7 is not denied: nothing to change" in other.output
+    ended = deployed.play("deny-clients.yml", "--limit", "dpu-1", **which, dnsteer_denied=False)
+    assert (ended.code, ended.changed(), deployed.flows()) == (0, 1, before), ended.output
+
+
 HOOK = """
 - name: Write down what the switch says while this backend is worked on
   ansible.builtin.command:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 
@@ -19,12 +19,14 @@ from dnsteer.metrics.collect import read_denials
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.reference.access import PlainAccessList
 from dnsteer.render.flows import Flow, flows_of
+from dnsteer.slots.denial import Denial
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules
 from dnsteer.spec.parts import list_files
 from dnsteer.spec.read import parse_document, parse_recorded
-from dnsteer.tables.access import DENIES, access_lists
+from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists, denial_numbers
 from dnsteer.tables.access_tree import WINDOWS
 from dnsteer.tables.cookies import OBJECT_BITS, Category
 from dnsteer.tables.order import PIPELINE
@@ -307,30 +309,41 @@ def _matches(match: str, client: bytes, dport: int) -> bool:
     return True
 
 
-def clients_near(rules: AccessRules) -> Iterator[bytes]:
-    for entry in (*(rules.deny or ()), *(rules.allow or ())):
-        width = entry.prefix.max_prefixlen
-        first, last = int(entry.prefix.network_address), int(entry.prefix.broadcast_address)
+def by_hand(found: Iterable[AccessEntry], vip: str = "") -> tuple[Denial, ...]:
+    """The same entries as denials by hand, each once."""
+    time = "2026-11-29T02:00:00+00:00"
+    denials = [Denial(str(each.prefix), time, "alice@noc", each.port or 0, vip) for each in found]
+    return tuple({denial.key: denial for denial in denials}.values())
+
+
+def clients_near(rules: AccessRules, denials: Sequence[Denial]) -> Iterator[bytes]:
+    entries = (*(rules.deny or ()), *(rules.allow or ()))
+    for prefix in (*(entry.prefix for entry in entries), *(denial.network for denial in denials)):
+        width = prefix.max_prefixlen
+        first, last = int(prefix.network_address), int(prefix.broadcast_address)
         for address in {first, last, first - 1, last + 1, first + (last - first) // 3}:
             if 0 <= address < 1 << width:
                 yield address.to_bytes(width // 8, "big")
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(entries(), max_size=8), st.lists(entries(), max_size=8))
-def test_flows_do_what_a_plain_list_says(deny: list[AccessEntry], allow: list[AccessEntry]) -> None:
-    rules = AccessRules(deny=deny, allow=allow)
-    if not rules.entries:
+@given(st.lists(entries(), max_size=8), st.lists(entries(), max_size=8), st.lists(entries(), max_size=4))
+def test_flows_do_what_a_plain_list_says(
+    deny: list[AccessEntry], allow: list[AccessEntry], hand: list[AccessEntry]
+) -> None:
+    """Also what is denied by hand, with the list of the spec and without one."""
+    rules, denials = AccessRules(deny=deny, allow=allow), by_hand(hand)
+    if not rules.entries and not denials:
         return
     loaded = spec_with("{deny: [203.0.113.0/24]}")
     switch = loaded.spec.switch.model_copy(update={"access": rules})
     loaded = Loaded(loaded.spec.model_copy(update={"switch": switch}), loaded.document, ())
-    plan = build_plan(loaded)
+    plan = build_plan(loaded, Overlay(denials=denials))
     by_table: dict[int, list[Flow]] = {}
     for flow in flows_of(plan):
         by_table.setdefault(flow.table, []).append(flow)
-    plain = PlainAccessList("list", rules)
-    for client in clients_near(rules):
+    plain = PlainAccessList("list", rules, denials)
+    for client in clients_near(rules, denials):
         version = 4 if len(client) == 4 else 6
         listed = {f.match for f in by_table[PIPELINE.tables["access"].number] if f.match}
         for port in (53, 853):
@@ -369,19 +382,25 @@ def test_changes_of_a_list_are_told_by_their_entries() -> None:
 
 
 def test_denials_are_counted_by_their_list() -> None:
-    """Each flow that denies counts for its list, and no other flow."""
+    """Each flow that denies counts for its list or for what is denied by hand, and no other flow."""
     loaded = check_document(parse_document("spec.yaml", EXAMPLE))
-    text, denying = "", 0
-    for flow in flows_of(build_plan(loaded)):
+    denials = by_hand([AccessEntry(prefix="203.0.113.0/24"), AccessEntry(prefix="10.1.0.0/16", port=53)])
+    denials += by_hand([AccessEntry(prefix="10.1.0.0/16")], vip="resolver")
+    text, denying, total = "", 0, 0
+    for flow in flows_of(build_plan(loaded, Overlay(denials=denials))):
         if flow.cookie >> OBJECT_BITS & 0xFF == Category.ACCESS and flow.cookie & DENIES:
             assert "goto_table" not in flow.actions
             denying += 1
-            counted = f"duration=1.5s, table={flow.table}, n_packets={denying % 3}, n_bytes={denying % 3 * 90}"
+            packets = denying % 3 if flow.cookie >> ENTRY_BITS & (1 << LIST_BITS) - 1 else 1  # list 0: by hand
+            total += packets
+            counted = f"duration=1.5s, table={flow.table}, n_packets={packets}, n_bytes={packets * 90}"
             text += (
                 f" cookie=0x{flow.cookie:x}, {counted}, priority={flow.priority},{flow.match} actions={flow.actions}\n"
             )
         elif flow.table != PIPELINE.tables["admit"].number and "_list" in _NAMES[flow.table] and flow.match:
             assert "goto_table" in flow.actions
     found = list(read_denials(text))
-    assert {place[0] for place, _ in found} == {("list", one.number) for one in access_lists(loaded.spec)}  # type: ignore[index]
-    assert sum(reading.values[0] for _, reading in found) == sum(n % 3 for n in range(1, denying + 1)) > 3
+    lists: set[object] = {("list", one.number) for one in access_lists(loaded.spec)}
+    lists |= {("denial", number) for number in denial_numbers(denials).values()}
+    assert {place[0] for place, _ in found} == lists  # type: ignore[index]
+    assert sum(reading.values[0] for _, reading in found) == total > 3

@@ -288,7 +288,16 @@ NOTES = {
     "\udcff": "found the character '\\udcff'",
     "left \u202e right": "found the character '\\u202e'",
 }
-NOTED = ["apply SPEC", "plan SPEC", "rollback", "drain a/b", "down a/b", "weight a/b 3", "withdraw a"]
+NOTED = [
+    "apply SPEC",
+    "plan SPEC",
+    "rollback",
+    "drain a/b",
+    "down a/b",
+    "weight a/b 3",
+    "deny 10.0.0.0/8",
+    "withdraw a",
+]
 
 
 @pytest.mark.parametrize("verb", NOTED)

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "dnsteer_backend_addresses",
     "dnsteer_switches",
     "dnsteer_health_from",  # of a backend's host
+    "dnsteer_clients",
     "dnsteer_pool",
     "dnsteer_backend",
     "dnsteer_old",

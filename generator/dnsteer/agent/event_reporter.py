@@ -147,6 +147,10 @@ class EventReporter(AgentObserver):
                 reason=reason,
                 over_s=entry.over or None,
             )
+        for denial in change.before.denials:
+            if denial.key not in change.after.denied:
+                text = f"decision {decision}: {denial.title} ends: its time has passed"
+                self.say(text, "decision", decision=decision, kind="deny", action="ended", prefix=denial.prefix)
         if change.moves or change.repaired or len(change.before.entries) != len(change.after.entries):
             moves = {move.text(): move for move in change.moves}
             for line in change.words():

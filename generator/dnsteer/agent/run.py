@@ -255,7 +255,9 @@ class Agent:
             state.due |= followed.rules.keys()
         state.record, state.overlay = record, overlay
         self._neighbors.wake()
-        state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay)
+        state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay) or any(
+            denial.expired(now()) for denial in overlay.denials
+        )
         if not state.timed:
             self._observer.end_trouble("the maintenance", "maintenance ends and goes on as it should")
         state.captured = capture_of(record) is not None

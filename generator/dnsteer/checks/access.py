@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 
+from dnsteer.slots.denial import Denial
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules
-from dnsteer.spec.model.spec import Vip
+from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.spec.model.types import Network
 
 _VERSION_NAMES = {4: "IPv4", 6: "IPv6"}
@@ -148,13 +149,34 @@ def _without_clients(scope: Scope) -> Iterator[Finding]:
                 )
 
 
+def denied_services(spec: Spec, denials: Sequence[Denial]) -> list[str]:
+    """What no client may ask any more where *denials* are made by hand, in words; nothing of what none may by the spec."""
+    found: list[str] = []
+    known: dict[tuple[object, ...], bool] = {}
+    for name, vip in spec.vips.items():
+        lists = [each for each in (spec.switch.access, vip.access) if each is not None]
+        mine = [denial for denial in denials if denial.vip in ("", name)]
+        for version in _versions([vip]):
+            own = [denial for denial in mine if denial.network.version == version]
+            for port in dict.fromkeys(end.port for end in derived.endpoints(vip)) if own else ():
+                networks = list(collapse_addresses(a.network for a in own if a.port in (0, port)))  # type: ignore[type-var]
+                key = id(vip.access), version, port, tuple(networks)
+                if key not in known:  # VIPs without a list are alike
+                    known[key] = _has_client(lists, version, port, networks) or not _has_client(lists, version, port)
+                if not known[key]:
+                    found.append(f"no client over {_VERSION_NAMES[version]} may ask port {port} of VIP {name} any more")
+    return found
+
+
 def _leaves_out(access: AccessRules, version: int) -> bool:
     return access.is_closed and all(entry.prefix.version != version for entry in access.allow or ())
 
 
-def _has_client(lists: list[AccessRules], version: int, port: int) -> bool:
-    """Whether an address passes all lists. Between the ends of prefixes all addresses are alike."""
+def _has_client(lists: list[AccessRules], version: int, port: int, denied: Sequence[Network] = ()) -> bool:
+    """Whether an address passes all lists and is not *denied*. Between the ends of prefixes all addresses are alike."""
     tables = [_verdicts(access, version, port) for access in lists]
+    if denied:
+        tables.append((dict.fromkeys(denied, False), True))
     ends = {0}
     for verdicts, _ in tables:
         for prefix in verdicts:

@@ -23,7 +23,10 @@ from dnsteer.deploy.caller import operator_name
 from dnsteer.switch.control_socket import PROTOCOL, default_remote, find_socket, refusal_of_agent
 from dnsteer.switch.other_versions import program_of
 
-QUICK = ("drain", "undrain", "down", "up", "weight", "role", "reconcile", "due", "status", "rollback", "restore")
+QUICK = (
+    *("drain", "undrain", "down", "up", "weight", "deny", "undeny", "role", "reconcile", "due", "status", "rollback"),
+    "restore",
+)
 """Verbs that read no file of the caller's: their arguments are passed on as they stand."""
 _GREETING = 1.0
 """Seconds in which an agent greets. One that does not is stuck, and the verb does its work itself."""

@@ -157,4 +157,5 @@ def _read(ctx: typer.Context, names: Callable[[Session], Iterable[str]], incompl
 
 all_names = _completes(_all_names)
 vips = _completes(lambda state, _: state.vips)
+denied = _completes(lambda _, record: (denial.prefix for denial in record.overlay.denials))
 vips_and_backends = _completes(_vips_and_backends)

@@ -14,7 +14,7 @@ from dnsteer.cli.output import Exit, Json, Verbose, err, fail, load_and_warn, ou
 from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.deploy.target_switch import TargetSwitch
-from dnsteer.spec.errors import escape, file_of_part
+from dnsteer.spec.errors import escape, file_of_part, some_of
 
 if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
@@ -113,7 +113,7 @@ def _explain_cookie(loaded: Loaded, live: RecordedSwitch | None, number: int, js
         why = "an object that this spec does not have" if is_tagged(number) else "not a cookie of dnsteer's"
         fail(f"0x{number:x}: {why}", Exit.ERROR)
     if json:
-        file = file_of_part(loaded.file, subject.part)
+        file = file_of_part(loaded.file, subject.part) if subject.line else ""
         value = {"object": subject.title, "file": file, "line": subject.line, "path": show_path(subject.path)}
         print_json({"cookie": hex(number), **value, **spec_warnings(loaded)})
     else:
@@ -126,7 +126,7 @@ def _explain_clients(loaded: Loaded, live: RecordedSwitch | None, file: Path, js
     from dnsteer.slots.maintenance import NO_OVERLAY
 
     overlay = live.overlay if live is not None else NO_OVERLAY
-    reference = Reference(loaded.spec, overlay, overlay.macs)
+    reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     if not any(service.client_prefix for service in reference.services.values()):
         fail(
             "--clients: no pool with a backend in service has selection: source-address; other selections do not look at "
@@ -266,6 +266,7 @@ def _view_json(live: RecordedSwitch | None) -> dict[str, Any]:
         "state": live.state.number,
         "digest": live.state.digest,
         "out": [asdict(absence) for absence in live.overlay],
+        "denied": [asdict(denial) for denial in live.overlay.denials],
         "warnings": list(live.warnings),
     }
 
@@ -280,5 +281,6 @@ def _show_view(loaded: Loaded, live: RecordedSwitch | None) -> None:
     name = f" of switch {escape(live.name)}" if live.name else ""
     words = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if a.takes_out]
     given = [f"{a.name} {a.state}{percent_gone(a)}" for a in live.overlay if not a.takes_out]
-    out_of_it = "; ".join([f"out: {', '.join(words) or 'nobody'}", *([", ".join(given)] if given else [])])
+    denied = [f"denied by hand: {some_of([a.name for a in live.overlay.denials])}"] if live.overlay.denials else []
+    out_of_it = "; ".join([f"out: {', '.join(words) or 'nobody'}", *([", ".join(given)] if given else []), *denied])
     out.print(f"view     bridge {live.bridge}{name}, which runs {escape(loaded.file)}; {out_of_it}")

@@ -50,6 +50,8 @@ _GROUPS = {
         "down": "backends",
         "up": "backends",
         "weight": "weight",
+        "deny": "deny",
+        "undeny": "deny",
         "withdraw": "announce",
         "announce": "announce",
         "role": "role",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 from rich.console import Group, RenderableType
@@ -14,6 +15,7 @@ from dnsteer.cli.output import passed, utc
 from dnsteer.cli.tables import Cell, TableColumn, table_of
 from dnsteer.deploy.bounded_lists import FEW, MANY, kind_of
 from dnsteer.deploy.times import now
+from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape, shorten
 from dnsteer.status.pools import BackendView, PoolView
@@ -65,6 +67,10 @@ def view(status: Status, width: int, items: Sequence[AttentionItem] = (), *, bou
         few = _most_urgent(entries) if bounded else entries
         parts.append(_maintenance(_title(title, len(few), len(entries)), few, width))
         hidden += len(entries) - len(few)
+    denials = list(status.reading.overlay.denials if status.reading.overlay else ())
+    if denials:
+        several = denials[:_ROWS] if bounded else denials
+        parts.append(_denials(_title("denied by hand", len(several), len(denials)), several, width))
     shown = _all_of
     if bounded and sum(1 + len(p.backends) for p in pools) + sum(len(v.addresses) for v in vips) > _LARGE:
         shown = _not_up
@@ -213,6 +219,28 @@ def _maintenance(title: str, out: Sequence[Maintenance], width: int) -> Table:
     if any(a.decision for a in out):  # where there is no room it is for --json
         columns.append(TableColumn("decision", leaves=1))
     return table_of(columns, [row[: len(columns)] for row in rows], width)
+
+
+def _denials(title: str, denials: Sequence[Denial], width: int) -> Table:
+    rows, moment = list[_Row](), now()
+    for denial in denials:
+        until = Text(f"{utc(denial.until)}, {left(denial.until, moment)}" if denial.until else "")
+        if denial.expired(moment):
+            until = Text(utc(denial.until)).append(" overdue", style="bold red")
+        rows.append((denial.name, utc(denial.since), until, Text(escape(denial.by)), Text(escape(denial.note))))
+    columns = [
+        TableColumn(title),
+        TableColumn("since (UTC)", leaves=2),
+        TableColumn("until (UTC)"),
+        TableColumn("by", leaves=1),
+        TableColumn("note", narrows=_NOTE),
+    ]
+    return table_of(columns, rows, width)
+
+
+def left(until: str, moment: datetime) -> str:
+    """How long a time that a record has is still away: `59 min left`."""
+    return f"{passed(moment.isoformat(), datetime.fromisoformat(until))} left"
 
 
 def _command(a: Maintenance) -> str:

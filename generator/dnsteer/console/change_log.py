@@ -10,7 +10,8 @@ from datetime import datetime
 
 from dnsteer.deploy.maintenance_text import altered, begun_and_ended
 from dnsteer.deploy.movement import NO_BACKEND, Assignment, Move, moved_vips, moves
-from dnsteer.slots.maintenance import Overlay, decisions_between, same_entry
+from dnsteer.slots.denial import Denial
+from dnsteer.slots.maintenance import Maintenance, Overlay, decisions_between, same_entry
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.status.pools import PoolView
 from dnsteer.view.snapshot import SnapshotRecorder, StateSnapshot
@@ -148,7 +149,9 @@ def _change(before: StateSnapshot, after: StateSnapshot, applied: int) -> Change
     words = [*begun_and_ended(before.overlay, after.overlay), *_returning(before.overlay, after.overlay)]
     if not words:
         words = altered(before.overlay, after.overlay)
-    new = [entry for entry in after.overlay if same_entry(before.overlay, entry) is None]
+    new: list[Maintenance | Denial] = [entry for entry in after.overlay if same_entry(before.overlay, entry) is None]
+    was = before.overlay.denied
+    new += [denial for denial in after.overlay.denials if denial.key not in was]
     by = ", ".join(dict.fromkeys(entry.by for entry in new))
     notes = "; ".join(dict.fromkeys(entry.note for entry in new if entry.note))
     decisions = decisions_between(before.overlay, after.overlay, after.decision)

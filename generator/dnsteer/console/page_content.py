@@ -255,7 +255,8 @@ class ConsolePages:
         current = data.applied.known.state.number if data.applied is not None else 0
         parts = {
             **self._common(data, ()),
-            "maintenance": str(self._macros.maintenance(overlay.entries, data)),
+            "maintenance": str(self._macros.maintenance(overlay.entries, data))
+            + str(self._macros.denials(overlay.denials, data)),
             "seen": str(self._macros.changes_seen(list(history.log.changes), data.snapshot)),
             "states": str(self._macros.states(states, current, rolled_back(states.states))),
         }

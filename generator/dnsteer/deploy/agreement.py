@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 
 from dnsteer.deploy.caller import CALLER
 from dnsteer.deploy.target_switch import Confirm, Progress
@@ -53,7 +52,7 @@ def hash_of_record(record: BridgeRecord | None) -> str:
 
 
 def _in_the_end(number: int, digest: str, overlay: Overlay) -> str:
-    done = replace(overlay, entries=tuple(entry for each in overlay for entry in each.in_the_end))
+    done = overlay.with_entries(entry for each in overlay for entry in each.in_the_end)
     return json.dumps([number, digest, done.to_json()])
 
 

@@ -142,13 +142,14 @@ def apply_state(
     needs_extension: bool = True,
     grace: float = GRACE,
     keep: Callable[[UnwrittenError], Callable[[], None]] | None = None,
+    wanted: WantedSwitch | None = None,
 ) -> ApplyResult:
     """Change the switch to a recorded state and an overlay, whatever it has now, and record that.
 
     Unless it *needs_extension*, the tables become that also while the extension is away; the result says why it is. *keep*
-    is as in JournalEntry.
+    is as in JournalEntry, *wanted* what both mean where that is known.
     """
-    wanted = switch.wanted(state, overlay)
+    wanted = wanted or switch.wanted(state, overlay)
     client = switch.client(wanted.bridge.name)
     with switch.database() as database:
         found = _diff_state(switch, wanted, database, client, needs_extension=needs_extension)

@@ -17,6 +17,7 @@ from dnsteer.deploy.recorded_spec import is_applied, spec_of
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.plan.pool_slots import describe_chosen_slots, describe_kept_slots, keep_slots
+from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import MOVES_SLOTS, NO_OVERLAY, Maintenance, Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.spec.derived import slot_count
@@ -76,8 +77,8 @@ class FileSource:
 class Goal:
     """What a deployment leads to, and what was there before. *applied* is None if no state can be read.
 
-    *ended* is maintenance of backends that the spec no longer has, or to which it gives the same weight, *expired* that
-    whose time is over, *returned* what a rollback restores. *warnings* and *notes* are for the operator; *waits*:
+    *ended* is maintenance of backends that the spec no longer has, or to which it gives the same weight, *expired* what
+    has an end that has passed, *returned* what a rollback restores. *warnings* and *notes* are for the operator; *waits*:
     flow-restore-wait is set. *restores* is the number of the state that a rollback brings back, else 0; *rolls_back* as in
     `SourcedSpec`. *system* tells the switch from others, *switch_name* is the name that it has now.
     """
@@ -91,7 +92,7 @@ class Goal:
     note: str
     time: datetime
     ended: tuple[Maintenance, ...]
-    expired: tuple[Maintenance, ...]
+    expired: tuple[Maintenance | Denial, ...]
     returned: tuple[Maintenance, ...]
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
@@ -149,7 +150,7 @@ def make_goal(
         note or sourced.note,
         time,
         ended=ended,
-        expired=tuple(a for a in before if a not in set(current)),
+        expired=tuple(a for a in (*before, *before.denials) if a not in {*current, *current.denials}),
         returned=returned,
         warnings=sourced.warnings,
         notes=(*kept, *describe_neighbors(spec, neighbors)),

@@ -6,24 +6,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 
+from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import DRAINED, Maintenance, Overlay, same_entry
 from dnsteer.spec.errors import escape
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
-    """Return which maintenance begins and which ends, and which neighbours have other MAC addresses."""
+    """Return which maintenance begins and which ends, the same of denials, and which neighbours have other MAC addresses."""
     new = [
         f"{a.name} is {a.state if a.gone >= DRAINED else _partly(a) + a.about_service}"
         for a in after
         if same_entry(before, a) is None
     ]
+    ended = [f"{a.title} ends" for a in before if same_entry(after, a) is None]
     known = before.macs or {}
     found = [
         f"{n.address} moved from {known[n.address]} to {n.mac}" if n.address in known else f"{n.address} is at {n.mac}"
         for n in after.neighbors or ()
         if known.get(n.address) != n.mac
     ]
-    return [*new, *(f"{a.title} ends" for a in before if same_entry(after, a) is None), *found]
+    return new + ended + denials_begun_and_ended(before, after) + found
+
+
+def denials_begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
+    """Return who is denied by hand from now on, and whose denial ends."""
+    was, denied = before.denied, after.denied
+    new = [f"{denial.name} is denied" for denial in after.denials if denial.key not in was]
+    return new + [f"{denial.title} ends" for denial in before.denials if denial.key not in denied]
 
 
 def _partly(entry: Maintenance) -> str:
@@ -40,6 +49,11 @@ def altered(before: Overlay, after: Overlay) -> list[str]:
         if old is not None and (what := ", ".join(_fields(old, new))):
             about = old.title if old.weight == new.weight else f"{new.kind}{new.about_service} of {new.name}"
             out.append(f"{about}: {what}")
+    there = {denial.key: denial for denial in before.denials}
+    for denial in after.denials:
+        was = there.get(denial.key)
+        if was is not None and (what := ", ".join(_time_and_note(was, denial))):
+            out.append(f"{denial.title}: {what}")
     return out
 
 
@@ -52,6 +66,10 @@ def _fields(old: Maintenance, new: Maintenance) -> Iterator[str]:
         yield f"goes back over {new.over:g} s" if new.returns else "does not go back"
     elif old.over != new.over:
         yield f"over {old.over:g} s -> {new.over:g} s"
+    yield from _time_and_note(old, new)
+
+
+def _time_and_note(old: Maintenance | Denial, new: Maintenance | Denial) -> Iterator[str]:
     if old.until != new.until:
         yield f"until {_when(old.until)} -> {_when(new.until)}"
     if old.note != new.note:

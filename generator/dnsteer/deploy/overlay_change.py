@@ -39,6 +39,7 @@ from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import group_row
 
 if TYPE_CHECKING:
+    from dnsteer.deploy.wanted_switch import WantedSwitch
     from dnsteer.extension.handover import Handover
 
 Edit = Callable[[Overlay, AppliedState, datetime], Overlay]
@@ -57,7 +58,7 @@ class OverlayChange:
     """What a change of the overlay did or would do. *slots* has the number of slots of each pool.
 
     *ask* is why an operator is asked first. *differing* is what was not as recorded, and was put right. *workers*
-    are those of the state.
+    are those of the state; *wanted* is what it leads to where other clients are denied than before.
     """
 
     bridge: str
@@ -70,6 +71,7 @@ class OverlayChange:
     ask: list[str] = field(default_factory=list)
     differing: Differing | None = None
     workers: Workers = field(default_factory=dict)
+    wanted: WantedSwitch | None = None
 
     def entries(self, name: str, kind: Kind) -> list[Maintenance]:
         """Return the entries of that kind for POOL/BACKEND: several where it has workers."""
@@ -95,8 +97,10 @@ class OverlayChange:
         moves = [move.text() for move in self.moves]
         altered = maintenance_text.altered(self.before, self.after)
         if moves or not self.edited:
-            return moves + altered
-        return [*maintenance_text.begun_and_ended(self.before, self.after), *altered, "no slot moves"]
+            return moves + maintenance_text.denials_begun_and_ended(self.before, self.after) + altered
+        begun = maintenance_text.begun_and_ended(self.before, self.after)
+        stays = ["no slot moves"] if self.before.entries != self.after.entries else []
+        return [*begun, *altered, *stays]
 
     def repair_text(self, *, dry_run: bool) -> str:
         """Return what was put right, as a sentence; empty if nothing."""
@@ -150,6 +154,8 @@ def change_overlay(
                 raise SwitchError(f"no spec was applied to bridge {record.bridge} by this version; apply one first")
             state = session.state(record, record.number)
             change, final_moves = _plan_change(record, state, edit, time or now(), expires=not unrecorded)
+            if change.before.denied != change.after.denied:
+                _find_effects(switch, state, change)
             question = (record.uuid, _lasting(record), final_moves, change.ask) if change.ask and not dry_run else None
             if agreement.is_given_for(question):
                 break
@@ -158,6 +164,8 @@ def change_overlay(
         if dry_run and change.edited:
             return change
         locked = _LockedSwitch(switch, session, record, state, unrecorded)
+        if change.wanted is not None:
+            return replace(change, warnings=[*change.warnings, *_apply_denials(locked, change, progress)])
         found = _read_slots(locked, change, pools)
         differing = found.differing
         if differing is None and change.edited:
@@ -169,6 +177,23 @@ def change_overlay(
             return change
         warnings = [] if dry_run else _repair(locked, change.after, differing, found, progress)
         return replace(change, differing=differing, warnings=[*change.warnings, *warnings])
+
+
+def _find_effects(switch: TargetSwitch, state: AppliedState, change: OverlayChange) -> None:
+    """Add to a change of denials what it leads to, and what it cuts besides."""
+    from dnsteer.deploy.denial_effects import denial_effects  # here, since quick verbs do without the spec
+
+    change.wanted = switch.wanted(state, change.after)
+    warnings, asks = denial_effects(change.wanted.loaded, change.before, change.after)
+    change.warnings += warnings
+    change.ask += asks
+
+
+def _apply_denials(locked: _LockedSwitch, change: OverlayChange, progress: Progress) -> list[str]:
+    """Bring the whole switch to other denials, since their lists depend on the spec. Returns warnings."""
+    before, after, state = change.before, change.after, locked.state
+    moved = any(before.of(m.pool) != after.of(m.pool) and m.pool in state.extended for m in state.members)
+    return _apply_whole(locked, after, progress, needs_extension=moved, wanted=change.wanted)
 
 
 def _lasting(record: BridgeRecord) -> dict[str, str]:
@@ -196,10 +221,10 @@ def _plan_change(
     before, members = record.overlay, state.members
     after = edit(expire(before, time) if expires else before, state, time)
     # The moves of this edit alone, without those of gradual changes that are under way.
-    own = Overlay(tuple(b for a in after for b in ((a,) if a in set(before) else a.in_the_end)))
+    own = after.with_entries(b for a in after for b in ((a,) if a in set(before) else a.in_the_end))
     was, becomes = Assignment(members, before), Assignment(members, after)
     final_moves = movement.moves(was, Assignment(members, own)) if before != after else []
-    goal = Overlay(tuple(b for a in after for b in a.in_the_end))
+    goal = after.with_entries(b for a in after for b in a.in_the_end)
     change = OverlayChange(
         record.bridge,
         before,
@@ -327,13 +352,24 @@ def _repair(
     locked: _LockedSwitch, after: Overlay, differing: Differing, found: _SlotSnapshot, progress: Progress
 ) -> list[str]:
     """Apply the whole recorded state with the wanted overlay, since something is not as recorded. Returns warnings."""
-    from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
-
     other = f"dnsteer {locked.state.version} made the tables, and this is {__version__}"
     are = "are" if differing is Differing.TABLES else "is"
     why = f"{differing.value} {are} not as recorded" if locked.state.version == __version__ else other
     progress(f"{why}: applying the whole recorded state")
-    needs_extension = found.handover is not None
+    return _apply_whole(locked, after, progress, needs_extension=found.handover is not None)
+
+
+def _apply_whole(
+    locked: _LockedSwitch,
+    after: Overlay,
+    progress: Progress,
+    *,
+    needs_extension: bool,
+    wanted: WantedSwitch | None = None,
+) -> list[str]:
+    """Apply the recorded state with another overlay, whatever the switch has. Returns warnings."""
+    from dnsteer.deploy.apply import apply_state  # here, since it loads all that quick verbs do without
+
     applied = apply_state(
         locked.switch,
         locked.session,
@@ -342,6 +378,7 @@ def _repair(
         progress,
         needs_extension=needs_extension,
         keep=locked.keep(after),
+        wanted=wanted,
     )
     return [f"the extension did not get its program: {applied.away}"] if applied.away is not None else []
 

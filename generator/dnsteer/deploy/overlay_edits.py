@@ -108,7 +108,7 @@ def combine_edits(edits: Sequence[Edit]) -> Edit:
 
 def advance(overlay: Overlay, _state: AppliedState, time: datetime) -> Overlay:
     """Advance every gradual change to where it should be now; what has gone back altogether ends."""
-    return replace(overlay, entries=tuple(a for a in (b.advanced(time) for b in overlay) if a.gone or not a.returns))
+    return overlay.with_entries(a for a in (b.advanced(time) for b in overlay) if a.gone or not a.returns)
 
 
 def members_named(state: AppliedState, pool: str, backend: str) -> list[Member]:

@@ -224,11 +224,9 @@ class BundleSender:
             self.fenced = True
         except RejectedError as err:
             subject = self._subject(err.what)
-            about = (
-                f" for {subject.title} ({file_of_part(self.wanted.loaded.file, subject.part)}:{subject.line})"
-                if subject
-                else ""
-            )
+            about = f" for {subject.title}" if subject else ""
+            if subject and subject.line:
+                about += f" ({file_of_part(self.wanted.loaded.file, subject.part)}:{subject.line})"
             raise SwitchError(f"the switch refused the changes{about}: {err.reason}: {err.what}") from None
         except UnconfirmedError as err:
             raise UnconfirmedError(f"{err}; {_EITHER}") from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dnsteer.deploy import movement
 from dnsteer.deploy.bounded_lists import SentenceGroup
+from dnsteer.deploy.denial_effects import denial_warnings
 from dnsteer.deploy.diff import SwitchDiff
 from dnsteer.deploy.goal import Goal
 from dnsteer.deploy.movement import Assignment
@@ -274,6 +275,7 @@ def summarize(
             *movement.pools_without_backends(after),
             *movement.last_backends_left(before, after),
             *goal.warnings,
+            *denial_warnings(wanted.loaded.spec, wanted.overlay.denials),
             *([NOT_FORWARDING] if goal.waits else []),
             *faults,
             *found.warnings_of_others,

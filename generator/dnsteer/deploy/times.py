@@ -20,5 +20,5 @@ def stamp(time: datetime) -> str:
 
 
 def expire(overlay: Overlay, time: datetime) -> Overlay:
-    """Return the overlay without expired entries."""
-    return overlay.without(a for a in overlay if a.expired(time))
+    """Return the overlay without expired entries and denials."""
+    return overlay.without(a for a in (*overlay, *overlay.denials) if a.expired(time))

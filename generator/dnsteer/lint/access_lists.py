@@ -7,12 +7,31 @@ from collections.abc import Iterator
 
 from dnsteer.lint.finder import LintContext, finder
 from dnsteer.lint.finding import Code, LintFinding, Severity
-from dnsteer.lint.masks.list_flows import all_flows_of_list, most_flows_of_list
+from dnsteer.lint.masks.bound import mask_bound
+from dnsteer.lint.masks.list_flows import all_flows_of_list, all_flows_of_lists, most_flows_of_list
+from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import flow_limit, sizes_of
 from dnsteer.spec.errors import counted
+from dnsteer.spec.model.spec import Spec
 from dnsteer.tables.access import access_lists
 
 ACCESS_LIST = Code("DNS070", Severity.NOTE, "Access lists make datapath flows by the sources of queries")
+
+
+def exceeded_bounds(spec: Spec, plan: Plan) -> dict[str, str]:
+    """What the lists of a plan exceed, `masks` or `flows`, each in words; empty where they exceed nothing."""
+    found: dict[str, str] = {}
+    masks, flows = mask_bound(plan).total, all_flows_of_lists(plan)
+    if masks > (most := spec.lint.masks):
+        found["masks"] = (
+            f"packets of all kinds can now make {masks} masks, more than lint.masks: {most}: shorter prefixes make fewer"
+        )
+    if flows > (limit := flow_limit(sizes_of(spec, plan).total)):
+        found["flows"] = (
+            f"sources of all kinds can now make {flows:,} datapath flows at access lists, more than the {limit:,} that "
+            "dnsteer bringup sets as flow-limit: join prefixes that lie side by side"
+        )
+    return found
 
 
 @finder(ACCESS_LIST)

@@ -84,7 +84,7 @@ class AgentMetrics(AgentObserver):
             for what in ("decision_wait", "effect_duration", "loop_duration", "look_duration")
         }
         self._make("dnsteer_agent_info", Gauge).labels(__version__).set(1)
-        for kind in ("apply", *STATE_WORDS):
+        for kind in ("apply", "deny", *STATE_WORDS):
             self._changes.labels(kind)
         for kind in ("flows", "settings"):
             self._found.labels(kind)
@@ -271,4 +271,6 @@ def _altered(before: Overlay, after: Overlay) -> Iterable[str]:
     """The kind of each entry that is only in one of them, or another one in both."""
     was = {(a.name, a.kind, a.service): a for a in before}
     now = {(a.name, a.kind, a.service): a for a in after}
-    return [key[1] for key in {**was, **now} if was.get(key) != now.get(key)]
+    found = [key[1] for key in {**was, **now} if was.get(key) != now.get(key)]
+    denied, denies = {a.key: a for a in before.denials}, {a.key: a for a in after.denials}
+    return found + ["deny" for key in {**denied, **denies} if denied.get(key) != denies.get(key)]

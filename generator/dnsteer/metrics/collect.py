@@ -29,6 +29,7 @@ from dnsteer.metrics.switch_readings import read_ports, read_switch_metrics
 from dnsteer.metrics.totals import CounterReading, Totals
 from dnsteer.plan.bridge import wanted_bridge
 from dnsteer.render.flows import Flow
+from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import STATE_WORDS, Overlay
 from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError
@@ -44,7 +45,7 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
-from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists
+from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists, denial_numbers
 from dnsteer.tables.cookies import COOKIE_MASK, OBJECT_BITS, Category, cookie
 from dnsteer.tables.meter_rows import limits_by_meter
 from dnsteer.tables.order import PIPELINE, TABLES
@@ -102,7 +103,7 @@ class Collector:
         """Where browsers find the console; empty where none is served."""
         self._of_switch: list[Metric] = []
         """The metrics that OVS-DOCA has of itself."""
-        self._labels: tuple[AppliedBridge | None, dict[Hashable, Label]] = (None, {})
+        self._labels: tuple[AppliedBridge | None, tuple[Denial, ...], dict[Hashable, Label]] = (None, (), {})
         self._traffic: Mapping[str, Sequence[Label]] = {}
         """The labels of each word of _TRAFFIC."""
         self._pools: tuple[AppliedBridge | None, Overlay | None, Common, Mapping[str, Metric]] = (None, None, {}, {})
@@ -122,7 +123,8 @@ class Collector:
                 state = client.state_flow()
                 recorded = _as_recorded(state, record)
                 if known is not None and record is not None:
-                    self._read_flows(client, known, record.extended, own_numbers=state is None or state.table == _STATE)
+                    own_numbers = state is None or state.table == _STATE
+                    self._read_flows(client, known, record.extended, _denials_of(record), own_numbers=own_numbers)
                 up = True
             except (SwitchError, OSError):
                 pass
@@ -147,14 +149,22 @@ class Collector:
         of_switch = {SWITCH: common[SWITCH]}
         return [*made.metrics.values(), *own, *(_with_labels(metric, of_switch) for metric in others)]
 
-    def _read_flows(self, client: OpenFlow, known: AppliedBridge, extended: bool, *, own_numbers: bool) -> None:
+    def _read_flows(
+        self,
+        client: OpenFlow,
+        known: AppliedBridge,
+        extended: bool,
+        denials: tuple[Denial, ...],
+        *,
+        own_numbers: bool,
+    ) -> None:
         """Read the counters; unless the tables have their *own numbers*, it is not known which table drops what."""
-        if self._labels[0] is not known:
-            self._labels = known, _labels_of(known)
-            every = dict.fromkeys(self._labels[1].values())  # several flows count for one
+        if self._labels[0] is not known or self._labels[1] != denials:
+            self._labels = known, denials, _labels_of(known, denials)
+            every = dict.fromkeys(self._labels[2].values())  # several flows count for one
             self._traffic = {word: [label for label in every if label[0] == word] for word in _TRAFFIC}
             self._flows.keep(every)
-        places = self._labels[1]
+        places = self._labels[2]
         sample = counters.take_counters(client, idle=False)  # a counter that is not there begins at 0
         if extended:
             self._read_extension(known)
@@ -262,7 +272,9 @@ class Collector:
         for kind in STATE_WORDS:
             made.add("dnsteer_maintenance_entries", (kind,), sum(entry.kind == kind for entry in overlay))
         applied = _seconds(known.state.time)
+        made.add("dnsteer_denials", (), len(overlay.denials))
         began = [_seconds(entry.returns or entry.since) for entry in overlay]
+        began += [_seconds(denial.since) for denial in overlay.denials]
         made.add("dnsteer_state_number", (), known.state.number)
         made.add("dnsteer_state_applied_timestamp_seconds", (), applied)
         made.add("dnsteer_last_change_timestamp_seconds", (), max([applied, *began]))
@@ -343,17 +355,26 @@ def read_denials(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
     for line in text.splitlines():
         m = _DENIED.search(line)
         if m is not None:
-            of_list = int(m[1], 16) >> ENTRY_BITS & (1 << LIST_BITS) - 1
-            place: Hashable = ("list", of_list)
+            of_list, entry = int(m[1], 16) >> ENTRY_BITS & (1 << LIST_BITS) - 1, int(m[1], 16) & (1 << ENTRY_BITS) - 1
+            place: Hashable = ("list", of_list) if of_list else ("denial", entry)
             yield (place, m[3], m[6]), CounterReading((int(m[4]), int(m[5])), float(m[2]))
 
 
-def _labels_of(known: AppliedBridge) -> dict[Hashable, Label]:
+def _denials_of(record: BridgeRecord) -> tuple[Denial, ...]:
+    try:
+        return record.overlay.denials
+    except DamagedError:
+        return ()
+
+
+def _labels_of(known: AppliedBridge, denials: Sequence[Denial]) -> dict[Hashable, Label]:
     """What each flow counts for, by what it matches; for drops the name of the table."""
     tables = (table for table in TABLES if table.is_wanted is always)  # of the others each flow that drops is of a list
     found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in tables}
     for one in access_lists(known.spec):
-        found["list", one.number] = ("denied", one.title)
+        found["list", one.number] = ("denied", one.title, "")
+    for name, number in denial_numbers(denials).items():
+        found["denial", number] = ("denied", "by hand", name)
     for name, vip in known.spec.vips.items():
         for end in derived.endpoints(vip):
             label = ("service", name, service_name(end.protocol.value, end.port), vip.pool)

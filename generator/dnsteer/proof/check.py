@@ -87,7 +87,7 @@ def _all_backups(loaded: Loaded) -> Overlay:
 
 def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> CheckReport:
     plan = build_plan(loaded, overlay)
-    reference = Reference(loaded.spec, overlay, overlay.macs)
+    reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     senders = Senders(loaded.spec, reference, per_service)
     coverage = senders.coverage.description + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
     coverage += f"; {text}" if (text := stand_ins_text(loaded.spec)) else ""

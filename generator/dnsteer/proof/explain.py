@@ -105,7 +105,7 @@ def explain_query(
     """
     frame = Frame(uplink, query_frame(loaded, client, sport, vip, port, protocol))
     plan = build_plan(loaded, overlay)
-    reference = Reference(loaded.spec, overlay, overlay.macs)
+    reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     expected = reference.expect(frame.port, frame.data)
     service = reference.services.get((vip.packed, _PROTOCOL_NUMBERS[protocol.value], port))
     handled: list[Handled] = []

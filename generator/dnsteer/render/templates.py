@@ -389,6 +389,8 @@ def port_name(name: str) -> str:
 
 def place_in_spec(subject: Subject, file: str) -> str:
     """Return where a subject is in the spec: file, line and path."""
+    if not subject.line:
+        return "by hand"
     return escape(f"{file_of_part(file, subject.part)}:{subject.line} {show_path(subject.path)}")
 
 

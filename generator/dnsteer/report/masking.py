@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.switch.state import AppliedState
 from dnsteer.view.masking import replace_addresses
@@ -70,6 +71,10 @@ class Masks:
         of_agent = entry.kind in OF_THE_AGENT
         note = entry.note if of_agent else self._note(entry.note)
         return replace(entry, note=note, by=self.by(entry.by))
+
+    def denial(self, denial: Denial) -> Denial:
+        """A denial without them."""
+        return replace(denial, note=self._note(denial.note), by=self.by(denial.by))
 
     def state(self, state: AppliedState) -> AppliedState:
         """A state without them; the folder of its file, which may name somebody, goes too."""

@@ -101,6 +101,7 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
         return {"bridge": "", "name": "", "state": None}
     reading = status.reading
     state, entries = reading.state, list(reading.overlay or ())
+    denials = list(reading.overlay.denials if reading.overlay is not None else ())
     vips, pools = _vips(status.vips), _sections(status, state)
     spec = state.text if state is not None and not left - {Maskable.ADDRESSES} else ""
     shown = {section.view.title for section in pools}
@@ -118,6 +119,8 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
         "shown": shown,
         "entries": entries[:MAX_ENTRIES],
         "more_entries": len(entries) - MAX_ENTRIES,
+        "denials": denials[:MAX_ENTRIES],
+        "more_denials": len(denials) - MAX_ENTRIES,
         "drift": [d.text(state.file if state is not None else "") for d in status.drift or ()],
         "checked": status.drift is not None,
         "more_drift": (status.drift_count or 0) - len(status.drift or ()),
@@ -136,11 +139,10 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
     if status is None or not {Maskable.NOTES, Maskable.PEOPLE} & masks.parts:
         return facts
     reading = status.reading
-    overlay = (
-        replace(reading.overlay, entries=tuple(map(masks.entry, reading.overlay)))
-        if reading.overlay is not None
-        else None
-    )
+    overlay = reading.overlay
+    if overlay is not None:
+        denials = tuple(map(masks.denial, overlay.denials))
+        overlay = replace(overlay, entries=tuple(map(masks.entry, overlay)), denials=denials)
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
     masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
+from dnsteer.slots.denial import Denial, denial_from_value
+
 Kind = Literal["drain", "down", "health", "weight", "backup", "balance", "spill"]
 STATE_WORDS: dict[Kind, str] = {
     "drain": "drained",
@@ -144,12 +146,14 @@ class FoundNeighbor:
 
 @dataclass(frozen=True)
 class Overlay:
-    """All maintenance entries in the order in which they began, which is the order in which slots are taken away.
+    """All maintenance entries in the order in which they began, which is the order in which slots are taken away; and the
+    denials of clients, oldest first. It iterates over the entries.
 
     *neighbors* are the MAC addresses at which neighbours of the spec answered last; None where the spec has none to follow.
     """
 
     entries: tuple[Maintenance, ...] = ()
+    denials: tuple[Denial, ...] = ()
     neighbors: tuple[FoundNeighbor, ...] | None = None
     _by_pool: Mapping[str, tuple[Maintenance, ...]] = field(init=False, repr=False, compare=False)
 
@@ -163,7 +167,7 @@ class Overlay:
         return iter(self.entries)
 
     def __bool__(self) -> bool:
-        return bool(self.entries)
+        return bool(self.entries or self.denials)
 
     @property
     def macs(self) -> dict[str, str] | None:
@@ -188,8 +192,16 @@ class Overlay:
         """Return the overlay with *entry* in place of the one for the same backend, kind and service, else at the end."""
         found = self.find(entry.pool, entry.backend, entry.kind, entry.service)
         if found is None:
-            return replace(self, entries=(*self.entries, entry))
-        return replace(self, entries=tuple(entry if a is found else a for a in self.entries))
+            return self.with_entries((*self.entries, entry))
+        return self.with_entries(entry if a is found else a for a in self.entries)
+
+    def with_entries(self, entries: Iterable[Maintenance]) -> Overlay:
+        """Return the overlay with other entries, and the rest as it is."""
+        return replace(self, entries=tuple(entries))
+
+    def with_denials(self, denials: Iterable[Denial]) -> Overlay:
+        """Return the overlay with other denials, and the rest as it is."""
+        return replace(self, denials=tuple(denials))
 
     def put_by_start(self, entries: Iterable[Maintenance]) -> Overlay:
         """Return the overlay with *entries* inserted by the time at which they began."""
@@ -198,12 +210,18 @@ class Overlay:
             began = datetime.fromisoformat(entry.since)
             place = next((n for n, a in enumerate(now) if datetime.fromisoformat(a.since) > began), len(now))
             now.insert(place, entry)
-        return replace(self, entries=tuple(now))
+        return self.with_entries(now)
 
-    def without(self, gone: Iterable[Maintenance]) -> Overlay:
-        """Return the overlay without the entries in *gone*."""
+    def without(self, gone: Iterable[Maintenance | Denial]) -> Overlay:
+        """Return the overlay without the entries and denials in *gone*."""
         leave = set(gone)
-        return replace(self, entries=tuple(a for a in self.entries if a not in leave))
+        kept = tuple(a for a in self.denials if a not in leave)
+        return replace(self, entries=tuple(a for a in self.entries if a not in leave), denials=kept)
+
+    @property
+    def denied(self) -> frozenset[tuple[str, int, str]]:
+        """What is denied: the part of the denials that the tables depend on."""
+        return frozenset(denial.key for denial in self.denials)
 
     def tables_key(self) -> str:
         """Return the part of the overlay that the tables depend on, as text: equal text means equal tables.
@@ -220,11 +238,12 @@ class Overlay:
             ]
             for a in self.entries
         ]
-        return json.dumps([*entries, self.macs] if self.neighbors is not None else entries)
+        value = entries + sorted(map(list, self.denied))
+        return json.dumps([*value, self.macs] if self.neighbors is not None else value)
 
     def to_json(self) -> str:
         """Return the overlay as recorded in OVSDB, without decisions: equal overlays are equal text."""
-        value: list[Any] = [_slim(a) for a in self.entries]
+        value: list[Any] = [*map(_slim, self.entries), *(a.to_value() for a in self.denials)]
         if self.neighbors is not None:
             value.append({"neighbors": [[n.address, n.mac, n.since, n.before] for n in self.neighbors]})
         return json.dumps(value, separators=(",", ":"), sort_keys=True)
@@ -235,9 +254,8 @@ class Overlay:
         They have a key of their own, since releases without them refuse entries with a field that they do not know. The
         digest tells whether the overlay was written since by one of these.
         """
-        if not any(a.decision for a in self.entries):
-            return ""
-        return f"{_short_digest(self.to_json())} {','.join(a.decision for a in self.entries)}"
+        decisions = [*(a.decision for a in self.entries), *(a.decision for a in self.denials)]
+        return f"{_short_digest(self.to_json())} {','.join(decisions)}" if any(decisions) else ""
 
     def with_decisions(self, text: str) -> Overlay:
         """Return the overlay with the decisions that `decisions` gave; with none if it gave them for another overlay."""
@@ -245,10 +263,14 @@ class Overlay:
             return self
         digest, _, listed = text.partition(" ")
         found = listed.split(",")
-        if digest != _short_digest(self.to_json()) or len(found) != len(self.entries):
+        number = len(self.entries)
+        if digest != _short_digest(self.to_json()) or len(found) != number + len(self.denials):
             return self
-        entries = tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found, strict=True))
-        return replace(self, entries=entries)
+        return replace(
+            self,
+            entries=tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found[:number], strict=True)),
+            denials=tuple(replace(a, decision=_plain(d)) for a, d in zip(self.denials, found[number:], strict=True)),
+        )
 
     @staticmethod
     def from_json(text: str) -> Overlay:
@@ -262,7 +284,12 @@ class Overlay:
         neighbors = None
         if value and isinstance(value[-1], dict) and value[-1].keys() == {"neighbors"}:
             neighbors = _neighbors(value.pop()["neighbors"])
-        return Overlay(tuple(_entry(item) for item in value), neighbors)
+        is_denial = [isinstance(item, dict) and "prefix" in item for item in value]
+        return Overlay(
+            tuple(_entry(item) for item, other in zip(value, is_denial, strict=True) if not other),
+            tuple(_denial(item) for item, own in zip(value, is_denial, strict=True) if own),
+            neighbors,
+        )
 
 
 NO_OVERLAY = Overlay()
@@ -322,7 +349,18 @@ def _entry(item: Any) -> Maintenance:
         raise ValueError(f"an entry of kind {entry.kind!r} has weight {entry.weight} and was {entry.was}")
     if bool(entry.slots) != (entry.kind in MOVES_SLOTS):
         raise ValueError(f"an entry of kind {entry.kind!r} has the slots {list(entry.slots)}")
-    for time in (entry.since, *filter(None, [entry.until, entry.paced, entry.returns])):
+    _check_times(entry.since, *filter(None, [entry.until, entry.paced, entry.returns]))
+    return entry
+
+
+def _denial(item: Mapping[str, Any]) -> Denial:
+    denial = denial_from_value(item)
+    _check_times(denial.since, *filter(None, [denial.until]))
+    return denial
+
+
+def _check_times(*times: str) -> None:
+    for time in times:
         moment = datetime.fromisoformat(time)
         if moment.tzinfo is None:
             raise ValueError(f"the time {time} lacks its offset")
@@ -330,7 +368,6 @@ def _entry(item: Any) -> Maintenance:
             moment.astimezone(timezone.utc)
         except OverflowError:
             raise ValueError(f"the time {time} is out of range") from None
-    return entry
 
 
 def _neighbors(items: Any) -> tuple[FoundNeighbor, ...]:
@@ -400,4 +437,8 @@ def decisions_between(before: Overlay, after: Overlay, ended_by: str = "") -> tu
     for entry in before:
         if same_entry(after, entry) is None:
             found.append(entry.decision if entry.returns else ended_by)  # of one that went back this is the last step
+    kept = set(before.denials)
+    found += [denial.decision for denial in after.denials if denial not in kept]
+    if {denial.key for denial in before.denials} - after.denied:
+        found.append(ended_by)
     return tuple(dict.fromkeys(filter(None, found)))

@@ -199,3 +199,12 @@ def overdue(overlay: Overlay, now: datetime) -> list[str]:
         for a in overlay
         if a.expired(now)
     ]
+
+
+def overdue_denials(overlay: Overlay, now: datetime) -> list[str]:
+    """Warnings about denials by hand that should have ended."""
+    return [
+        f"{denial.title} should have ended at {denial.until}; dnsteer reconcile ends it"
+        for denial in overlay.denials
+        if denial.expired(now)
+    ]

@@ -14,7 +14,7 @@ from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
-from dnsteer.status.pools import backups_in_use, backups_of, overdue, view_pools
+from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
 from dnsteer.status.switch_status import Status, TablesMatch
@@ -270,6 +270,7 @@ def _add_overlay(status: Status, assignment: movement.Assignment, overlay: Overl
     status.on_purpose += [backend.text for backend in last if backend.planned]
     status.warnings += backups_in_use(overlay)
     status.warnings += overdue(overlay, time_now)
+    status.warnings += overdue_denials(overlay, time_now)
 
 
 def _add_capture(status: Status) -> None:

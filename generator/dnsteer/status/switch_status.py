@@ -103,6 +103,7 @@ class Status:
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
             "overlay": self._overlay_as_json(),
+            "denials": self._denials_as_json(),
             **self._neighbors_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),
@@ -156,6 +157,23 @@ class Status:
             for entry in self.reading.overlay
         ]
 
+    def _denials_as_json(self) -> list[dict[str, Any]] | None:
+        if self.reading.overlay is None:
+            return None
+        time_now = now()
+        return [
+            {
+                **asdict(denial),
+                "port": denial.port or None,
+                "vip": denial.vip or None,
+                "until": denial.until or None,
+                "seconds_left": denial.seconds_left(time_now),
+                "overdue": denial.expired(time_now),
+                "decision": denial.decision or None,
+            }
+            for denial in self.reading.overlay.denials
+        ]
+
 
 def narrow(status: Status, names: Sequence[str]) -> Status:
     """The status with the named pools, their VIPs, and the named VIPs with their pools; of POOL/BACKEND that backend alone.
@@ -178,7 +196,9 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
     kept = [(pool.name, b.name) for pool in pools for b in pool.backends]
     overlay = status.reading.overlay
     if overlay is not None:
-        overlay = replace(overlay, entries=tuple(a for a in overlay if (a.pool, a.backend) in kept))
+        denials = tuple(denial for denial in overlay.denials if not denial.vip or denial.vip in chosen.vips)
+        kept_entries = tuple(a for a in overlay if (a.pool, a.backend) in kept)
+        overlay = replace(overlay, entries=kept_entries, denials=denials)
     vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
     return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips)
 

@@ -7,8 +7,8 @@ allows pass the datapath again, and only then a slot is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.errors import Path, show_path
@@ -20,6 +20,7 @@ from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
+    from dnsteer.slots.denial import Denial
     from dnsteer.spec.model.access import AccessEntry, AccessRules
     from dnsteer.spec.model.spec import Spec
     from dnsteer.tables.context import Context
@@ -54,6 +55,8 @@ class AccessList:
     number: int
     access: AccessRules
     vips: tuple[str, ...] = ()
+    denials: tuple[Denial, ...] = ()
+    """What is denied by hand, beside the list: it counts more than each of its entries."""
 
     @property
     def key(self) -> str:
@@ -65,42 +68,82 @@ class AccessList:
         return self.access.is_closed or any(self.has(family))
 
     def has(self, family: Family) -> Iterator[AccessEntry]:
-        """Its entries of a family."""
+        """Its entries of a family, denials by hand first."""
         version = 4 if family == "ipv4" else 6
-        for entry in (*(self.access.deny or ()), *(self.access.allow or ())):
+        for entry in (*map(entry_of, self.denials), *(self.access.deny or ()), *(self.access.allow or ())):
             if entry.prefix.version == version:
                 yield entry
 
 
-def access_lists(spec: Spec) -> list[AccessList]:
-    """The lists of a spec: the switch's, then those of VIPs. VIPs that have the same entries share one."""
+def entry_of(denial: Denial) -> AccessEntry:
+    """A denial by hand as an entry of a list."""
+    from dnsteer.spec.model.access import AccessEntry  # here, since the quick verbs do without
+
+    return AccessEntry.model_construct(None, prefix=denial.network, port=denial.port or None)
+
+
+def access_lists(spec: Spec, denials: Iterable[Denial] = ()) -> list[AccessList]:
+    """The lists of a spec with what is denied by hand: the switch's, then those of VIPs. VIPs that have the same entries,
+    and for which the same is denied, share one."""
+    from dnsteer.spec.model.access import AccessRules  # here, since the quick verbs do without
+
     found: dict[str, AccessList] = {}
-    if spec.switch.access is not None and spec.switch.access.entries:
-        found["switch"] = AccessList("switch.access", ("switch", "access"), 0, spec.switch.access)
-    same: dict[tuple[tuple[AccessEntry, ...], tuple[AccessEntry, ...]], list[str]] = {}
+    of_all = tuple(denial for denial in denials if not denial.vip)
+    if of_all or (spec.switch.access is not None and spec.switch.access.entries):
+        rules = spec.switch.access or AccessRules()
+        found["switch"] = AccessList("switch.access", ("switch", "access"), 0, rules, denials=of_all)
+    same: dict[tuple[tuple[AccessEntry, ...], tuple[AccessEntry, ...], tuple[Denial, ...]], list[str]] = {}
     for name, vip in spec.vips.items():
-        if vip.access is not None and vip.access.entries:
-            same.setdefault((tuple(vip.access.deny or ()), tuple(vip.access.allow or ())), []).append(name)
-    for names in same.values():
+        own = tuple(denial for denial in denials if denial.vip == name)
+        if own or (vip.access is not None and vip.access.entries):
+            rules = vip.access or AccessRules()
+            same.setdefault((tuple(rules.deny or ()), tuple(rules.allow or ()), own), []).append(name)
+    for (_, _, own), names in same.items():
         path: Path = ("vips", names[0], "access")
-        access = spec.vips[names[0]].access
-        assert access is not None
-        found[f"vip {names[0]}"] = AccessList(show_path(path).removeprefix("$."), path, 0, access, tuple(names))
+        rules = spec.vips[names[0]].access or AccessRules()
+        found[f"vip {names[0]}"] = AccessList(show_path(path).removeprefix("$."), path, 0, rules, tuple(names), own)
     numbers = number_names(found, LIST_BITS)
-    return [AccessList(one.title, one.path, numbers[key], one.access, one.vips) for key, one in found.items()]
+    return [replace(one, number=numbers[key]) for key, one in found.items()]
+
+
+def denial_numbers(denials: Iterable[Denial]) -> dict[str, int]:
+    """The number of each denial by hand, by its name: what the cookies of its flows have, in list number 0."""
+    return number_names((denial.name for denial in denials), ENTRY_BITS)
 
 
 def rules_of(one: AccessList, family: Family, subjects: dict[tuple[str, int], Subject]) -> Rules:
-    """The entries of a list in a family; *subjects* are those of its entries, by key and place."""
+    """The entries of a list in a family; *subjects* are those of its entries, by key and place.
+
+    What is denied by hand is denied below its prefix too, at each longer one that has an entry.
+    """
     version, width = (4 if family == "ipv4" else 6), WIDTHS[family]
     rules: Rules = {}
+    by_hand: Rules = {}
+    for i, denial in enumerate(one.denials):
+        if denial.network.version == version:
+            length = denial.network.prefixlen
+            prefix = length, int(denial.network.network_address) >> width - length
+            add_rule(by_hand, prefix, denial.port, AccessRule(True, subjects["denied", i]))
+    lengths = sorted({length for length, _ in by_hand}, reverse=True)
+    for prefix in by_hand:
+        _add_denials(rules, by_hand, lengths, prefix)
     for key, denies in (("deny", True), ("allow", False)):
         for i, entry in enumerate(getattr(one.access, key) or ()):
             if entry.prefix.version == version:
                 length = entry.prefix.prefixlen
                 prefix = length, int(entry.prefix.network_address) >> width - length
+                _add_denials(rules, by_hand, lengths, prefix)
                 add_rule(rules, prefix, entry.port or 0, AccessRule(denies, subjects[key, i]))
     return rules
+
+
+def _add_denials(rules: Rules, by_hand: Rules, lengths: Sequence[int], prefix: tuple[int, int]) -> None:
+    """Add to *prefix* what is denied by hand there and at shorter ones; *lengths* are those of *by_hand*, longest first."""
+    length, value = prefix
+    for shorter in lengths:
+        if shorter <= length:
+            for port, rule in by_hand.get((shorter, value >> length - shorter), {}).items():
+                add_rule(rules, prefix, port, rule)
 
 
 def rows(ctx: Context) -> Iterator[ListedServiceRow | AccessWindow]:
@@ -108,7 +151,7 @@ def rows(ctx: Context) -> Iterator[ListedServiceRow | AccessWindow]:
     of_vip: dict[str, AccessList] = {}
     of_switch: AccessList | None = None
     titles: dict[int, Subject] = {}
-    for one in access_lists(ctx.spec):
+    for one in access_lists(ctx.spec, ctx.overlay.denials):
         of_vip |= dict.fromkeys(one.vips, one)
         of_switch = of_switch if one.vips else one
         titles[one.number] = ctx.subject(
@@ -174,6 +217,9 @@ def _entry_subjects(ctx: Context, one: AccessList) -> dict[tuple[str, int], Subj
     for (key, i), text in keys.items():
         number = one.number << ENTRY_BITS | (numbers[text] + 1) | (DENIES if key == "deny" else 0)
         found[key, i] = ctx.subject(Category.ACCESS, number, f"{text} of {one.title}", (*one.path, key, i))
+    by_hand = ctx.once("denials by hand", lambda: denial_numbers(ctx.overlay.denials))
+    for i, denial in enumerate(one.denials):
+        found["denied", i] = ctx.subject_by_hand(Category.ACCESS, DENIES | by_hand[denial.name], denial.text)
     return found
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from dnsteer.deploy.movement import Assignment, LastBackend, pools_without_backends
 from dnsteer.slots.maintenance import OF_THE_AGENT, Maintenance
 from dnsteer.spec.errors import counted
-from dnsteer.status.pools import backups_in_use, backups_of, overdue
+from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials
 from dnsteer.status.switch_observer import TABLES_DIFFER
 from dnsteer.switch.state import NOT_FORWARDING
 from dnsteer.view.agent_attention import (
@@ -33,6 +33,8 @@ MAX_BACKENDS = 20
 """Unhealthy backends that are listed one by one."""
 _NAMED = 8
 """VIPs that are named."""
+_MOST_DENIALS = 8
+"""Denials by hand that are listed one by one."""
 _PATIENCE = 5.0
 """Seconds that a change may take before it counts as cut off."""
 
@@ -59,6 +61,7 @@ def attention(
         found += [*_pools(snapshot, snapshot.applied, options), *failing_backends(snapshot, snapshot.applied, options)]
         found += [
             *_maintenance(snapshot.applied, now, options),
+            *_denials(snapshot.applied, now, options),
             *announcement_items(snapshot.agent, snapshot.applied.known.spec, options),
         ]
     found += trouble_items(snapshot.agent)
@@ -243,6 +246,27 @@ def _maintenance(applied: StateSnapshot, now: datetime, options: str) -> Iterato
         )
         title, mend = f"{entry.name} is {state}", _end(entry, options)
         yield AttentionItem("note", title, text, mend, entry.pool, entry.decision, listed=True, backend=entry.backend)
+
+
+def _denials(applied: StateSnapshot, now: datetime, options: str) -> Iterator[AttentionItem]:
+    """What is denied by hand: of many the first few, and how many more there are."""
+    denials = applied.overlay.denials
+    late = [denial for denial in denials if denial.expired(now)]
+    for denial, text in zip(late, overdue_denials(applied.overlay, now), strict=True):
+        title, mend = f"{denial.name}: its denial is overdue", _fix_command("reconcile", options)
+        yield AttentionItem("warning", title, sentence(text), mend, decision=denial.decision, said=text)
+    other = [denial for denial in denials if denial not in late]
+    for denial in other[:_MOST_DENIALS]:
+        until = f", until {moment(denial.until)} UTC" if denial.until else ""
+        note = f": {denial.note}" if denial.note else ""
+        text = f"By {denial.by} since {moment(denial.since)} UTC{until}{note}"
+        mend = (Command("To end it", dnsteer_command("undeny", options, *denial.words)),)
+        title = f"{denial.name} is denied by hand"
+        yield AttentionItem("note", title, text, mend, decision=denial.decision, listed=True)
+    if (more := len(other) - _MOST_DENIALS) > 0:
+        title = f"{counted(more, 'more prefix is', 'more prefixes are')} denied by hand"
+        shows = (Command("To see all", dnsteer_command("status", options, "-v")),)
+        yield AttentionItem("note", title, "switch.access.deny_file of the spec can have them.", shows, listed=True)
 
 
 def _end(entry: Maintenance, options: str) -> tuple[Command, ...]:

@@ -203,7 +203,7 @@ class Balancer:
             else:
                 after, moves = self._decide(pool, overlay, time)
             moved = len(moves.moved)
-            return replace(after, entries=stamped(after, overlay, id))
+            return overlay.with_entries(stamped(after, overlay, id))
 
         try:
             effect = edit_overlay(self._switch, followed.bridge, edit, id)

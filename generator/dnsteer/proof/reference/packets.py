@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dnsteer.proof.reference import neighbors
-from dnsteer.proof.reference.access import AccessReference
+from dnsteer.proof.reference.access import AccessReference, DeniedByHand
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -30,10 +30,17 @@ __all__ = ["AddressService", "Expectation", "Frame", "Reference", "TargetBackend
 class Reference:
     """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order.
 
-    *macs* are the MAC addresses at which neighbours of the spec answer, as in `with_macs`.
+    *denials*: clients that commands deny. *macs* are the MAC addresses at which neighbours of the spec answer, as in
+    `with_macs`.
     """
 
-    def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = (), macs: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        outages: Iterable[PoolOutage] = (),
+        denials: Iterable[DeniedByHand] = (),
+        macs: Mapping[str, str] | None = None,
+    ) -> None:
         spec = self.spec = spec_with_macs(spec, macs) if is_followed(spec) else spec
         self.topology = SwitchTopology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
@@ -42,7 +49,7 @@ class Reference:
         """The services that have at least one backend in service."""
         self.unserved: dict[ServiceKey, AddressService] = {}
         """The services that have no backend in service."""
-        self.access = AccessReference(spec)
+        self.access = AccessReference(spec, denials)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         self.asked = {(port, address.packed): None for port, address in asked_neighbors(spec)}

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from ipaddress import IPv4Network, IPv6Network
 
 from dnsteer.proof.reference.access import PlainAccessList
 from dnsteer.proof.reference.service import AddressService
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import evenly_spaced
 from dnsteer.proof.traffic.senders import Senders, Vector
-from dnsteer.spec.model.access import AccessEntry
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.model.types import Network
 
 MOST_ENTRIES = 2500
 """Entries of a list that are tried, evenly spaced; four queries each take some ten seconds."""
@@ -39,9 +40,10 @@ def frames(senders: Senders) -> Iterator[Vector]:
 def _edges(senders: Senders, one: PlainAccessList, service: AddressService) -> Iterator[Vector]:
     entries = [*(one.access.deny or ()), *(one.access.allow or ())]
     own = [entry for entry in entries if entry.prefix.version == service.version]
+    denied = [each.network for each in one.by_hand if each.network.version == service.version]
     seen: set[bytes] = set()
-    for entry in evenly_spaced(own, MOST_ENTRIES):
-        for client in _clients(entry):
+    for entry in [*denied, *evenly_spaced(own, MOST_ENTRIES)]:
+        for client in _clients(entry if isinstance(entry, IPv4Network | IPv6Network) else entry.prefix):
             if client in seen or senders.clients.is_taken(client):
                 continue
             seen.add(client)
@@ -53,10 +55,10 @@ def _edges(senders: Senders, one: PlainAccessList, service: AddressService) -> I
             yield senders.vector(name, uplink, craft.query(headers, service.protocol), "unusual")
 
 
-def _clients(entry: AccessEntry) -> Iterator[bytes]:
+def _clients(prefix: Network) -> Iterator[bytes]:
     """The first and last address of a prefix, and those before and behind it."""
-    first, last = int(entry.prefix.network_address), int(entry.prefix.broadcast_address)
-    width = entry.prefix.max_prefixlen
+    first, last = int(prefix.network_address), int(prefix.broadcast_address)
+    width = prefix.max_prefixlen
     for address in (first, last, first - 1, last + 1):
         if 0 < address < 2**width - 1:
             yield address.to_bytes(width // 8, "big")
