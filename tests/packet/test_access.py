@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dnsteer.checks.load import check_document, load_spec
-from dnsteer.metrics.collect import DENYING_FLOWS, read_denials
+from dnsteer.metrics.collect import read_denials
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
 from dnsteer.proof.check import prove
@@ -29,6 +29,7 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.access import AccessEntry, AccessRules
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.read import parse_document
+from dnsteer.status.denying_flows import DENYING_FLOWS
 from dnsteer.switch.tools import run
 from dnsteer.tables.order import PIPELINE
 from tests.packet.command import FARM, on
@@ -84,6 +85,18 @@ def test_probes_and_what_follows_are_not_listed() -> None:
     """Probes of the agent come from an address that the closed list does not allow."""
     report = prove(check_document(parse_document("spec.yaml", PROBED)))
     assert report.ok, report.failures[:2]
+
+
+def test_what_nobody_may_ask_is_not_said_to_be_covered() -> None:
+    closed = PROBED.replace(", '2001:db8:9::/48'", "").replace(
+        "ipv4: 10.53.0.11,", "ipv4: 10.53.0.11, ipv6: 'fd00::11',"
+    )
+    closed = closed.replace("[192.0.2.53]", "[192.0.2.53, '2001:db8::53']").replace(
+        "[10.53.0.1]", "[10.53.0.1, 'fd00::1']"
+    )
+    report = prove(check_document(parse_document("spec.yaml", closed)))
+    assert report.ok, report.failures[:2]
+    assert report.coverage == "every slot of each service, but for 2 services that no client may ask"
 
 
 Change = Callable[[Flow], Flow | None]

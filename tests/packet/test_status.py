@@ -38,6 +38,8 @@ KEYS = {
     "interval",
     "vips",
     "pools",
+    "access",
+    "limits",
     "overlay",
     "denials",
     "agent",

@@ -109,6 +109,7 @@ class Console:
             checks = [("farm", f"ns{n}", "dns") for n in (1, 2, 3)]
             self.recorder.adopted(of, checks)
             self.recorder.followed(record(of.state.number, *entries, **more))
+        self.denied: dict[str, float] = {}
         self.live = LivePages(self.recorder, self, TargetSwitch("unix:/nowhere", timeout=0.1), ConsolePages(), log=say)
         self.app = console_application(self.live, self._scraped, host)
 
@@ -124,7 +125,10 @@ class Console:
         services = CounterMetricFamily("dnsteer_service_packets", "", labels=("vip", "service", "pool"))
         for (vip, service), n in self.packets.items():
             services.add_metric((vip, service, ""), n)
-        found: list[Metric] = [services, GaugeMetricFamily("dnsteer_switch_up", "", value=self.up)]
+        denied = CounterMetricFamily("dnsteer_denied_packets", "", labels=("list",))
+        for title, n in self.denied.items():
+            denied.add_metric((title,), n)
+        found: list[Metric] = [services, denied, GaugeMetricFamily("dnsteer_switch_up", "", value=self.up)]
         if self.as_recorded is not None:
             found.append(GaugeMetricFamily("dnsteer_tables_as_recorded", "", value=self.as_recorded))
         return found

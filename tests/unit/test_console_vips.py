@@ -232,6 +232,21 @@ def test_the_announcement_of_a_vip_is_shown(more: dict[str, Any] | None, said: s
     assert ('class="word bad"' in tile) == (more is not None)
 
 
+def test_access_lists_and_limits_of_a_vip_are_shown() -> None:
+    assert "Access list" not in Console(known()).get("/vips/dns")
+    listed = SPEC.replace(
+        "uplinks: {p0: }", "uplinks: {p0: }, access: {deny: [203.0.113.0/24, 198.51.100.0/24]}"
+    ).replace("pool: farm}", "pool: farm, limits: {queries: 5k/s}, access: {allow: [10.0.0.0/8]}}")
+    console = Console(known(listed))
+    console.denied["switch.access"] = 1234.0
+    console.reads(dns=5)
+    words = words_of(console.get("/vips/dns"))
+    assert "Access list switch.access deny 2 1,234 packets denied" in words
+    assert "Access list vips.dns.access allow 1, closed" in words
+    assert "Limit 5k/s per vip" in words
+    assert "vips.dns.access" not in console.get("/vips/other")
+
+
 def test_each_vip_that_is_named_is_a_link() -> None:
     link = '<a href="/vips/dns">dns</a>'
     console = Console(known(), *(entry(f"ns{n}", "health", note="late") for n in (1, 2, 3)))

@@ -151,6 +151,11 @@ def test_claim_and_switch_events_are_not_repeated_as_troubles() -> None:
     [
         (lambda of, on: of.unrecorded("a full disk" if on else ""), "record", ("dnsteer_agent_unrecorded", 1, 0)),
         (
+            lambda of, on: of.lists_wrong("a.txt:1: found x" if on else ""),
+            "access lists",
+            ("dnsteer_access_list_files_wrong", 1, 0),
+        ),
+        (
             lambda of, on: of.inspected(SwitchInspection(other_version="9" if on else ""), repaired=True, seconds=0.5),
             "version",
             ("dnsteer_agent_look_duration_seconds_count", 1, 2),

@@ -25,6 +25,7 @@ from dnsteer.report.ovsdb_facts import SwitchFacts
 from dnsteer.report.report_content import report_page, state_line
 from dnsteer.slots.maintenance import Maintenance, Overlay
 from dnsteer.spec.read import parse_document
+from dnsteer.status.lists import EntryView, LimitView, ListFileView, ListView
 from dnsteer.status.pools import view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
@@ -155,6 +156,30 @@ def test_folders_of_all_files_of_a_spec_are_left_out_with_people() -> None:
     assert "(/home/alice/vips.yaml:3)" in report_page(given_, [])
     text = report_page(given_, [Maskable.PEOPLE])
     assert "vips.yaml:3)" in text and "alice" not in text
+
+
+def test_access_lists_and_limits_are_shown_and_masked() -> None:
+    given_ = facts(SPEC)
+    assert given_.status is not None
+    file = ListFileView(
+        "/home/alice/denied.txt", "/home/alice/denied.txt", "deny", 3, "0123456789abcdef" * 4, "changed"
+    )
+    most = (EntryView("203.0.113.0/24", 1234, "/home/alice/denied.txt:7"), EntryView("everybody else", 5))
+    given_.status.lists = [ListView("switch.access", (), 3, 1, (file,), 1239, most)]
+    given_.status.limits = [LimitView("dns", "53/udp", 5000, 100, "service", None)]
+    shown = report_page(given_, [])
+    for words in (
+        "deny 3, allow 1",
+        "sha256 0123456789abcdef, changed",
+        "1,239",
+        "203.0.113.0/24 (/home/alice/",
+        "5k/s",
+    ):
+        assert words in shown
+    assert "everybody else: 5" in shown
+    masked = report_page(given_, [Maskable.ADDRESSES, Maskable.PEOPLE])
+    assert "203.0.113.0" not in masked and "alice" not in masked and "denied.txt:7" in masked
+    assert "Access lists" not in report_page(facts(SPEC), [])
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO, TextIOWrapper
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.utils import PcapNgWriter, wrpcap
@@ -22,7 +23,7 @@ from dnsteer.spec.read import parse_document
 from tests.unit.commands import in_process
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "affinity.yaml"
-VIPS = [ip_address("192.0.2.53").packed, ip_address("2001:db8::53").packed]
+SERVICES = {(ip_address(vip).packed, 17, port) for vip in ("192.0.2.53", "2001:db8::53") for port in (53, 853)}
 
 
 def test_the_slot_is_the_end_of_the_prefix() -> None:
@@ -69,7 +70,7 @@ def test_the_most_even_prefix_is_the_one_that_tells_the_clients_apart() -> None:
 def test_a_text_has_a_client_on_each_line(tmp_path: Path) -> None:
     file = tmp_path / "clients.txt"
     file.write_text("# resolvers\n198.51.100.7\n\n198.51.100.7 2 # twice\n2001:db8::7 120\n")
-    assert read_clients(file, VIPS) == {ip_address("198.51.100.7"): 3, ip_address("2001:db8::7"): 120}
+    assert read_clients(file, SERVICES) == {ip_address("198.51.100.7"): 3, ip_address("2001:db8::7"): 120}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_a_bad_line_is_named(line: str, tmp_path: Path) -> None:
     file = tmp_path / "clients.txt"
     file.write_text(f"198.51.100.7\n{line}\n")
     with pytest.raises(ClientsError, match=r"clients\.txt:2: found .*; expected an address"):
-        read_clients(file, VIPS)
+        read_clients(file, SERVICES)
 
 
 @pytest.mark.parametrize("form", ["pcap", "pcapng"])
@@ -88,6 +89,9 @@ def test_of_a_capture_packets_to_vips_count(form: str, tmp_path: Path) -> None:
         Ether() / IP(src="198.51.100.7", dst="192.0.2.53") / UDP(dport=53),
         Ether() / IP(src="198.51.100.7", dst="192.0.2.53") / UDP(dport=853),
         Ether() / IP(src="198.51.100.8", dst="192.0.2.99") / UDP(dport=53),
+        Ether() / IP(src="198.41.0.4", dst="192.0.2.53") / UDP(sport=53, dport=40001),  # an answer to a server
+        Ether() / IP(src="198.51.100.9", dst="192.0.2.53") / ICMP(),
+        Ether() / IP(src="10.53.0.9", dst="192.0.2.53") / UDP(dport=53),  # the agent's probe
         Ether() / IPv6(src="2001:db8::7", dst="2001:db8::53") / UDP(dport=53),
         Ether(type=0x88B5) / b"x",
     ]
@@ -98,7 +102,8 @@ def test_of_a_capture_packets_to_vips_count(form: str, tmp_path: Path) -> None:
         with PcapNgWriter(str(file)) as writer:
             for frame in frames:
                 writer.write(frame)
-    assert read_clients(file, VIPS) == {ip_address("198.51.100.7"): 2, ip_address("2001:db8::7"): 1}
+    own = [ip_address("10.53.0.9").packed]
+    assert read_clients(file, SERVICES, own) == {ip_address("198.51.100.7"): 2, ip_address("2001:db8::7"): 1}
 
 
 def test_files_without_clients_are_refused(tmp_path: Path) -> None:
@@ -110,14 +115,14 @@ def test_files_without_clients_are_refused(tmp_path: Path) -> None:
     binary.write_bytes(b"\x00\xff\xfe\x80")
     for file, why in (
         (empty, "it has no client"),
-        (other, "it has no packet to a VIP"),
+        (other, "it has no packet of a client"),
         (cut, "it cannot be read as a capture"),
         (binary, "neither text nor a capture"),
         (tmp_path / "missing", "No such file"),
         (tmp_path, "Is a directory"),
     ):
         with pytest.raises(ClientsError, match=why):
-            read_clients(file, VIPS)
+            read_clients(file, SERVICES)
 
 
 def test_shares_of_a_spec_are_those_of_its_slots() -> None:
@@ -142,12 +147,18 @@ def test_clients_whom_a_list_denies_are_not_counted() -> None:
     assert (four.version, four.clients) == (4, 256)
 
 
-def test_explain_shows_shares_and_refuses_what_it_cannot_read(tmp_path: Path) -> None:
+def test_explain_shows_shares_and_refuses_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "clients.txt"
     file.write_text("198.51.100.7 3\n")
     done = in_process("explain", str(EXAMPLE), "--clients", str(file))
     assert done.returncode == 0, done.stderr
     assert "pool resolvers: 1 IPv4 client by their /32, 64 slots" in done.stdout
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"198.51.100.7 3\n")))
+    done = in_process("explain", str(EXAMPLE), "--clients", "-")
+    assert done.returncode == 0, done.stderr
+    assert "pool resolvers: 1 IPv4 client by their /32, 64 slots" in done.stdout
+    done = in_process("explain", "-", "--clients", "-")
+    assert (done.returncode, "standard input can be one of them" in done.stderr) == (64, True)
     file.write_text("x\n")
     done = in_process("explain", str(EXAMPLE), "--clients", str(file))
     assert done.returncode == 1

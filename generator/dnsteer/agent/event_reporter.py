@@ -14,6 +14,7 @@ from dnsteer.metrics.observer import (
     Check,
     CheckTurn,
     KeptChange,
+    ListChange,
     PanicChange,
     SwitchInspection,
 )
@@ -21,7 +22,7 @@ from dnsteer.slots.maintenance import FoundNeighbor, Maintenance, Overlay, is_de
 from dnsteer.status.agent_knowledge import WARNS
 
 _NAMED = 3
-"""Flows of others that are named one by one."""
+"""Flows of others that are named one by one, and entries of lists of each kind."""
 
 
 class EventReporter(AgentObserver):
@@ -194,6 +195,23 @@ class EventReporter(AgentObserver):
         if len(new) > _NAMED:
             more = len(new) - _NAMED
             self.say(f"and {more} more flows that are not dnsteer's", "foreign_flows", flows=more)
+
+    def lists_changed(self, changes: Sequence[ListChange], state: int, decision: str, seconds: float) -> None:
+        """See AgentObserver."""
+        for change in changes:
+            first = [*(f"+{x}" for x in change.added[:_NAMED]), *(f"-{x}" for x in change.removed[:_NAMED])]
+            self.say(
+                f"{change.text}; applied as state {state} after {seconds:.3f} s",
+                "list_changed",
+                file=change.name,
+                added=len(change.added),
+                removed=len(change.removed),
+                first=first,
+                entries=change.entries,
+                state=state,
+                duration_s=round(seconds, 6),
+                decision=decision,
+            )
 
     def role(self, *, standby: bool) -> None:
         """See AgentObserver."""

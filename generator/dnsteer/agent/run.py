@@ -24,6 +24,7 @@ from dnsteer.agent.gratuitous import NeighborNotices
 from dnsteer.agent.health import Result
 from dnsteer.agent.health_decision import PoolRules
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory, SwitchThread, record_kept
+from dnsteer.agent.lists import ListFollower
 from dnsteer.agent.neighbor_follower import NeighborFollower
 from dnsteer.agent.next_work import PAUSE, AgentState, AgentStep, NextWork, next_work
 from dnsteer.agent.panics import Panics
@@ -76,6 +77,7 @@ class Agent:
         self._failure_record = FailureRecord(switch.remote)
         self.balancer = Balancer(self._switch, observer)
         self._notices = NeighborNotices(self._switch)
+        self._lists = ListFollower(self._switch, observer)
         self._role = RoleFollower(self._switch, self._notices, observer)
         self._announcer = Announcer(switch.remote, observer)
         self._probe_port = ProbePort(observer)
@@ -203,6 +205,7 @@ class Agent:
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
         start("the announcements", lambda: self._notices.run(work, self._is_acting, self._observer))
         start("the neighbours", lambda: self._neighbors.run(work, self._neighbors_known))
+        start("the lists", lambda: self._lists.run(lambda: self._followed, self._is_acting))
         start("the routes", lambda: self._announcer.run(self._situation))
         self.verbs.begin(bridge, self.supervisor)
 

@@ -14,6 +14,8 @@ from dnsteer.spec.model.access import MAX_ENTRIES, AccessEntry, AccessRules
 from dnsteer.spec.model.spec import Spec, Vip
 from dnsteer.spec.model.types import Network
 
+LEAVES_OUT, NO_CLIENTS = "closed access lists that leave out a family", "services that no client may ask"
+"""Kinds of warnings of lists that keep everybody out of something."""
 _VERSION_NAMES = {4: "IPv4", 6: "IPv6"}
 _EVERYBODY: dict[int, Network] = {4: IPv4Network("0.0.0.0/0"), 6: IPv6Network("::/0")}
 
@@ -123,7 +125,7 @@ def _left_out(scope: Scope, path: Path, access: AccessRules, vips: list[Vip]) ->
                 f"no prefix of {name}, in a list without deny",
                 f"a prefix of {name}, as there are VIPs with addresses of {name}",
                 f"a list of allow alone is closed, so that every client over {name} is denied",
-                "closed access lists that leave out a family",
+                LEAVES_OUT,
             )
 
 
@@ -145,7 +147,7 @@ def _without_clients(scope: Scope) -> Iterator[Finding]:
                     f"no client over {_VERSION_NAMES[version]} that may ask {what}",
                     "a list that lets some clients ask each service",
                     "a query must pass the switch's list and that of its VIP: allow some clients in both",
-                    "services that no client may ask",
+                    NO_CLIENTS,
                 )
 
 

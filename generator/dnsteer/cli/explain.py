@@ -15,6 +15,7 @@ from dnsteer.cli.running_switch import Bridge, on_switch
 from dnsteer.cli.spec_inputs import reads_spec
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.spec.errors import escape, file_of_part, some_of
+from dnsteer.spec.source import STDIN
 
 if TYPE_CHECKING:
     from dnsteer.proof.explain import QueryPath, Step
@@ -45,7 +46,7 @@ def explain(
         typer.Option(
             metavar="FILE",
             help="Show how evenly the clients of a file share the backends of pools with selection source-address: a "
-            "capture (pcap), or text with an address on each line, and after it a number of packets.",
+            "capture (pcap), or text with an address on each line, and after it a number of packets; - is standard input.",
         ),
     ] = None,
     live: Annotated[
@@ -69,6 +70,8 @@ def explain(
     asked = [client is not None or vip is not None, cookie is not None, clients is not None]
     if sum(asked) != 1 or (client is None) is not (vip is None):
         fail("give either --client and --vip, or --cookie, or --clients", Exit.USAGE)
+    if clients == spec == STDIN:
+        fail("found - for both SPEC and --clients; standard input can be one of them", Exit.USAGE)
     query = _parse_query(client, vip) if client is not None and vip is not None else None
     number = _cookie_of(cookie) if cookie is not None else 0
     running = _read_live(switch, bridge, json) if live else None
@@ -135,7 +138,9 @@ def _explain_clients(loaded: Loaded, live: RecordedSwitch | None, file: Path, js
             as_json=json,
         )
     try:
-        clients = read_clients(file, {service.address for service in reference.services.values()})
+        probe = loaded.spec.switch.probe
+        own = [address.ip.packed for address in probe.addresses or ()] if probe is not None else []
+        clients = read_clients(file, {service.key for service in reference.services.values()}, own)
     except ClientsError as err:
         fail(f"--clients: {err}", Exit.ERROR, as_json=json)
     found = shares_of_pools(loaded, reference, clients)

@@ -157,15 +157,17 @@ def show_state(
 def _print_effective(file: Path, output: Path | None) -> None:
     """Print the effective spec in *file*, also where a check refuses it; it is written to a file only if none does."""
     from dnsteer.cli.output import check_and_warn
+    from dnsteer.spec.parts.effective_text import without_lists
     from dnsteer.spec.read import read_effective
 
     document = read_effective(file)
+    text = without_lists(document.text)
     on_screen = output is None or output == Path("-")
     if on_screen:
-        out.write_document(document.text)
+        out.write_document(text)
     check_and_warn(document)
     if not on_screen:
-        _print_document(document.text, output)
+        _print_document(text, output)
 
 
 def _print_document(text: str, output: Path | None) -> None:

@@ -18,6 +18,7 @@ from dnsteer.deploy.times import now
 from dnsteer.slots.denial import Denial
 from dnsteer.slots.maintenance import DRAINED, Maintenance
 from dnsteer.spec.errors import counted, escape, shorten
+from dnsteer.status.lists import LimitView, ListView
 from dnsteer.status.pools import BackendView, PoolView
 from dnsteer.status.rates import Rate
 from dnsteer.status.switch_status import Status
@@ -77,6 +78,7 @@ def view(status: Status, width: int, items: Sequence[AttentionItem] = (), *, bou
         pools = _first(pools, _urgency, lambda p: 1 + len(shown(p)))
         vips = _first(vips, lambda v: -(v.rate.packets or 0), lambda v: len(v.addresses))
     parts += [_pools(pools, len(status.pools), shown, width), _vips(vips, len(status.vips), width)]
+    parts += [table for table in (_lists(status.lists, width), _limits(status.limits, width)) if table is not None]
     if hidden or shown is _not_up:
         parts.append(_left_out(status, pools, vips, shown, hidden))
     parts.append(_verdict(status, items))
@@ -312,6 +314,42 @@ def _vips(vips: Sequence[VipView], of: int, width: int) -> Table:
         TableColumn("queries/s", right=True),
     ]
     return table_of(columns, rows, width)
+
+
+def _lists(lists: Sequence[ListView], width: int) -> Table | None:
+    rows = list[_Row]()
+    for one in lists:
+        rows.append((Text(one.title, style="bold"), one.counts, _number(one.denied), ""))
+        for file in one.files:
+            state = Text(file.now or "", style="yellow" if file.now not in (None, "as applied") else "")
+            about = Text(f"sha256 {file.sha256[:_SHORT]}{', ' if file.now else ''}").append_text(state)
+            rows.append((f"  {escape(file.name)}", f"{file.key} {_number(file.entries)}", "", about))
+        rows += [(f"  {entry.text}", "", _number(entry.packets), escape(entry.where)) for entry in one.most]
+    columns = [
+        TableColumn("access list"),
+        TableColumn("entries", leaves=2),
+        TableColumn("packets denied", right=True),
+        TableColumn("", leaves=1),
+    ]
+    return table_of(columns, rows, width) if rows else None
+
+
+def _limits(limits: Sequence[LimitView], width: int) -> Table | None:
+    rows = [
+        (f"{one.vip}{f' {one.service}' if one.service else ''}", one.shown_rate, one.per, _number(one.dropped))
+        for one in limits[:_ROWS]
+    ]
+    columns = [
+        TableColumn(_title("limit of VIP", len(rows), len(limits))),
+        TableColumn("packets/s", right=True),
+        TableColumn("per", leaves=1),
+        TableColumn("packets dropped", right=True),
+    ]
+    return table_of(columns, rows, width) if rows else None
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
 
 
 def _title(what: str, shown: int, of: int) -> str:

@@ -95,7 +95,7 @@ def top(
     from dnsteer.status.switch_observer import SwitchObserver
 
     order: Sort = sort  # type: ignore[assignment]
-    observer, datapath = SwitchObserver(switch, bridge, check=False, rates=False), DatapathSampler(switch)
+    observer, datapath = SwitchObserver(switch, bridge, check=False, rates=False, lists=False), DatapathSampler(switch)
     first = make_frame(observer.observe(), datapath)  # without rates, which need a second observation
     observer.rates, observer.interval = True, min(interval, _FIRST_INTERVAL)
 

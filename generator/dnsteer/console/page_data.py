@@ -52,6 +52,8 @@ class PageHistory:
         self.traffic = Series()
         self.services = Series(60)
         """Packets of each service of each VIP: (name, "53/udp"). There may be thousands, so their past is short."""
+        self.dropped: Mapping[Hashable, int] = {}
+        """Packets that access lists and limits have dropped since the agent began: (list,) and (VIP, service)."""
         self.options = options
         self._reached = Reachability()
         self._answered: datetime | None = None
@@ -67,6 +69,7 @@ class PageHistory:
         self._read_at = time
         totals: dict[Hashable, float] = {}
         services: dict[Hashable, float] = {}
+        dropped: dict[Hashable, int] = {}
         up: bool | None = None
         as_recorded: bool | None = None
         extension: bool | None = None
@@ -81,6 +84,11 @@ class PageHistory:
                     labels = sample.labels
                     place = "backend", labels["pool"], labels["backend"]
                     _add(totals, place, sample.value, labels["protocol"] == "udp")
+            elif metric.name in ("dnsteer_denied_packets", "dnsteer_limited_packets"):
+                for sample in metric.samples:
+                    labels = sample.labels
+                    key = tuple(labels[name] for name in ("list", "vip", "service") if name in labels)
+                    dropped[key] = int(sample.value)
             elif metric.name == "dnsteer_switch_up" and metric.samples:
                 (sample, *_) = metric.samples
                 if sample.labels.get("bridge") != "":  # the agent has begun, and no bridge was asked yet
@@ -93,6 +101,7 @@ class PageHistory:
         if totals and up:
             self.traffic.add(time, totals)
             self.services.add(time, services)
+            self.dropped = dropped
 
     def not_answered(self) -> None:
         """Record that the switch did not answer in time."""

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from dnsteer.console.offload_page import OffloadPageData, OffloadSnapshot
 from dnsteer.console.overview_page import unannounced_vips
 from dnsteer.console.page_data import PageData, PageHistory
+from dnsteer.metrics.observer import AppliedBridge
+from dnsteer.slots.denial import Denial
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.derived import Endpoint, endpoints
-from dnsteer.spec.model.spec import Protocol, Vip
+from dnsteer.spec.model.spec import Protocol, Spec, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.status.lists import LimitView, ListView, view_limits, view_lists
 from dnsteer.status.pools import PoolView
 from dnsteer.view import wording
 from dnsteer.view.attention_item import Command, dnsteer_command
@@ -47,7 +50,10 @@ def vip_parts(
     vip = spec.vips[name]
     unannounced = unannounced_vips(data.snapshot.agent, spec).get(name)
     parts = {
-        "vip": str(macros.facts(vip, spec.pools[vip.pool], views, unannounced, name in announced_vips(spec))),
+        "vip": str(macros.facts(vip, spec.pools[vip.pool], views, unannounced, name in announced_vips(spec)))
+        + str(
+            macros.drops(_lists(name, applied.known, applied.overlay.denials, history), _limits(name, spec, history))
+        ),
         "run": str(macros.run(_commands(name, vip, spec.switch.announce is not None, unannounced, history.options))),
         "offload": str(macros.offload(_flows(name, read), _view(read), spec.switch.flavor.value)),
     }
@@ -82,6 +88,18 @@ def vip_values(name: str, views: Sequence[PoolView], data: PageData, history: Pa
         "path": f"/path?{urlencode(asked)}",
         "line": history.traffic.lines([("vip", name, "queries")])[("vip", name, "queries")],
     }
+
+
+def _lists(name: str, known: AppliedBridge, denials: Sequence[Denial], history: PageHistory) -> list[ListView]:
+    """The access lists of the spec that queries to a VIP must pass."""
+    found = [one for one in view_lists(known.spec, known.state.text, denials) if not one.vips or name in one.vips]
+    return [replace(one, denied=history.dropped.get((one.title,))) for one in found]
+
+
+def _limits(name: str, spec: Spec, history: PageHistory) -> list[LimitView]:
+    """The limits of a VIP."""
+    found = [one for one in view_limits(spec) if one.vip == name]
+    return [replace(one, dropped=history.dropped.get((one.vip, one.service))) for one in found]
 
 
 def services_of(vip: Vip) -> list[str]:

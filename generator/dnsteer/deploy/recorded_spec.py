@@ -12,6 +12,7 @@ from dnsteer.spec.backups import with_backups
 from dnsteer.spec.errors import SpecError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.parts.followed_lists import followed_lists
 from dnsteer.spec.read import parse_recorded
 from dnsteer.spec.workers import with_workers
 from dnsteer.switch.state import AppliedState
@@ -41,5 +42,9 @@ def spec_of(state: AppliedState) -> Spec:
 
 
 def is_applied(loaded: Loaded, applied: AppliedState | None) -> bool:
-    """Whether a spec is the one of the applied state, and this version of dnsteer made its tables."""
-    return applied is not None and applied.digest == loaded.digest and applied.version == __version__
+    """Whether a spec is the one of the applied state, with its lists from the same files, and this version of dnsteer made
+    its tables."""
+    if applied is None or applied.digest != loaded.digest or applied.version != __version__:
+        return False
+    of_spec, of_state = ([one.place for one in followed_lists(text)] for text in (loaded.document.text, applied.text))
+    return of_spec == of_state

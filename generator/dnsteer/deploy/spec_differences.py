@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,11 +162,20 @@ def _entries(was: BaseModel, now: BaseModel) -> Iterator[tuple[str, str, Path]]:
     """The changes of an access list: how many entries are added and removed, the first of them by their prefixes."""
     for key in ("deny", "allow"):
         one, other = ([str(entry) for entry in getattr(each, key) or ()] for each in (was, now))
-        old, new = set(one), set(other)
-        changes = [("+", [x for x in other if x not in old]), ("-", [x for x in one if x not in new])]
-        parts = [f"{sign}{counted(len(some), 'entry', 'entries')}: {some_of(some)}" for sign, some in changes if some]
-        if parts or one != other:
-            yield key, "; ".join(parts) or "in another order", (key,)
+        if one != other:
+            yield key, entries_text(*changed_entries(one, other)) or "in another order", (key,)
+
+
+def changed_entries(was: Sequence[str], now: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The entries of an access list that were added, and those that were removed."""
+    old, new = set(was), set(now)
+    return [x for x in now if x not in old], [x for x in was if x not in new]
+
+
+def entries_text(added: Sequence[str], removed: Sequence[str]) -> str:
+    """Entries that were added and removed in words: how many, and the first of them. Empty where there are none."""
+    changes = (("+", added), ("-", removed))
+    return "; ".join(f"{sign}{counted(len(x), 'entry', 'entries')}: {some_of(x)}" for sign, x in changes if x)
 
 
 def _alike(was: list[Any], now: list[Any]) -> bool:

@@ -23,6 +23,8 @@ EventName = Literal[
     "differs",
     "foreign_flows",
     "setting",
+    "list_changed",
+    "list_left",
     "trouble",
     "trouble_over",
     "verb",
@@ -87,6 +89,14 @@ KINDS: tuple[EventKind, ...] = (
     EventKind("differs", "one that was left: `switch.repair: report`", ("difference",)),
     EventKind("foreign_flows", "flows of others are on the bridge", ("flow", "flows")),
     EventKind("setting", "a setting of others that changes what the switch does", ("setting",)),
+    EventKind(
+        "list_changed",
+        "the file of an access list has changed, and its entries are on the switch; `first` are the first that differ",
+        ("file", "added", "removed", "first", "entries", "state", "duration_s", "decision"),
+    ),
+    EventKind(
+        "list_left", "a file that has other entries than what is applied is not applied, and why", ("file", "reason")
+    ),
     EventKind("trouble", "something does not work, once until it does: `about` says what", ("about", "reason")),
     EventKind("trouble_over", "it works again", ("about",)),
     EventKind("verb", "somebody has asked for a verb", ("verb", "arguments", "by", "decision")),

@@ -78,6 +78,7 @@ class AgentMetrics(AgentObserver):
         self._moved = self._make("dnsteer_agent_slots_moved_total", Counter)
         self._defects = self._make("dnsteer_agent_defects_total", Counter)
         self._unrecorded = self._make("dnsteer_agent_unrecorded", Gauge)
+        self._lists_wrong = self._make("dnsteer_access_list_files_wrong", Gauge)
         self._errors = self._make("dnsteer_agent_switch_errors_total", Counter)
         self._times = {
             what: self._make(f"dnsteer_agent_{what}_seconds", Histogram)
@@ -239,6 +240,10 @@ class AgentMetrics(AgentObserver):
             self._found.labels(kind).inc(differ)
             if repaired:
                 self._repaired.labels(kind).inc(differ)
+
+    def lists_wrong(self, said: str) -> None:
+        """See AgentObserver."""
+        self._lists_wrong.set(bool(said))
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""

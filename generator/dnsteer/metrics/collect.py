@@ -36,6 +36,7 @@ from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.health_checks import service_name
 from dnsteer.spec.model.spec import Flavor
 from dnsteer.status import counters, extension_view
+from dnsteer.status.denying_flows import DENYING_FLOWS, parse_denying_flows
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.rates import Rates
 from dnsteer.switch.meters import read_meter_counts
@@ -45,8 +46,8 @@ from dnsteer.switch.state import BridgeRecord, DamagedError
 from dnsteer.switch.thread_counters import UnknownFormatError
 from dnsteer.switch.tools import SwitchError
 from dnsteer.switch.unixctl import Unixctl, control_socket
-from dnsteer.tables.access import DENIES, ENTRY_BITS, LIST_BITS, access_lists, denial_numbers
-from dnsteer.tables.cookies import COOKIE_MASK, OBJECT_BITS, Category, cookie
+from dnsteer.tables.access import denial_numbers, lists_of_spec
+from dnsteer.tables.cookies import OBJECT_BITS, Category, cookie
 from dnsteer.tables.meter_rows import limits_by_meter
 from dnsteer.tables.order import PIPELINE, TABLES
 from dnsteer.tables.table import always
@@ -57,11 +58,6 @@ TIMEOUT = 5.0
 _STATE, _OBJECT = PIPELINE.holding("state").number, (1 << OBJECT_BITS) - 1
 _NUMBERS = {table.number: table.name for table in TABLES}
 _PIPELINE = f"cookie=0x{cookie(Category.PIPELINE, 0):x}/-1"
-DENYING_FLOWS = f"cookie=0x{cookie(Category.ACCESS, DENIES):x}/0x{COOKIE_MASK | 0xFF << OBJECT_BITS | DENIES:x}"
-"""Flows of access lists that deny."""
-_DENIED = re.compile(
-    r"cookie=0x([0-9a-f]+), duration=([0-9.]+)s, table=(\d+), n_packets=([1-9]\d*), n_bytes=(\d+), .*?(priority=\S+)"
-)
 _DROP = re.compile(r"duration=([0-9.]+)s, table=(\d+), n_packets=(\d+), n_bytes=(\d+), .*?(priority=\S+) actions=(.*)")
 _FORWARDS = re.compile(r"goto_table|output|IN_PORT|group:|ct\(|resubmit|controller", re.I)
 _TRAFFIC = {
@@ -269,6 +265,9 @@ class Collector:
         used = {entry.pool for entry in overlay if entry.kind == "backup"}
         for name in known.spec.pools:
             made.add("dnsteer_pool_backup_in_use", (name,), name in used)
+        for one in lists_of_spec(known.spec, overlay.denials):
+            for key in ("deny", "allow"):
+                made.add("dnsteer_access_list_entries", (one.title, key), len(getattr(one.access, key) or ()))
         for kind in STATE_WORDS:
             made.add("dnsteer_maintenance_entries", (kind,), sum(entry.kind == kind for entry in overlay))
         applied = _seconds(known.state.time)
@@ -352,12 +351,9 @@ def read_drops(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
 
 def read_denials(text: str) -> Iterator[tuple[Hashable, CounterReading]]:
     """The counters of flows of access lists that have denied packets, in what ovs-ofctl printed of those that deny."""
-    for line in text.splitlines():
-        m = _DENIED.search(line)
-        if m is not None:
-            of_list, entry = int(m[1], 16) >> ENTRY_BITS & (1 << LIST_BITS) - 1, int(m[1], 16) & (1 << ENTRY_BITS) - 1
-            place: Hashable = ("list", of_list) if of_list else ("denial", entry)
-            yield (place, m[3], m[6]), CounterReading((int(m[4]), int(m[5])), float(m[2]))
+    for one in parse_denying_flows(text):
+        place: Hashable = ("list", one.list) if one.list else ("denial", one.entry)
+        yield (place, *one.flow), CounterReading((one.packets, one.bytes), one.age)
 
 
 def _denials_of(record: BridgeRecord) -> tuple[Denial, ...]:
@@ -371,7 +367,7 @@ def _labels_of(known: AppliedBridge, denials: Sequence[Denial]) -> dict[Hashable
     """What each flow counts for, by what it matches; for drops the name of the table."""
     tables = (table for table in TABLES if table.is_wanted is always)  # of the others each flow that drops is of a list
     found: dict[Hashable, Label] = {table.name: ("drop", table.name, table.drops) for table in tables}
-    for one in access_lists(known.spec):
+    for one in lists_of_spec(known.spec, denials):
         found["list", one.number] = ("denied", one.title, "")
     for name, number in denial_numbers(denials).items():
         found["denial", number] = ("denied", "by hand", name)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from dnsteer.deploy.spec_differences import entries_text
 from dnsteer.events.event import EventLevel, EventName
 from dnsteer.slots.maintenance import FoundNeighbor
 from dnsteer.spec.model.spec import Spec
@@ -87,6 +88,21 @@ class SwitchInspection:
     other_version: str = ""
 
 
+@dataclass(frozen=True)
+class ListChange:
+    """A file of access lists has changed: the entries that it has more, and those that it has no longer, of so many now."""
+
+    name: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    entries: int
+
+    @property
+    def text(self) -> str:
+        """In words, with the first entries."""
+        return f"{self.name}: {entries_text(self.added, self.removed) or 'its entries are in another order'}"
+
+
 class AgentObserver:
     """Callbacks for what the agent does, on its event loop. This class ignores all.
 
@@ -163,6 +179,16 @@ class AgentObserver:
             self.report_trouble("the version", said)
         else:
             self.end_trouble("the version", "the tables are watched")
+
+    def lists_changed(self, changes: Sequence[ListChange], state: int, decision: str, seconds: float) -> None:
+        """The agent has applied changes of files of access lists as a *state*, by a decision, in so many *seconds*."""
+
+    def lists_wrong(self, said: str) -> None:
+        """A change of the files of access lists is not applied, as is *said*; empty: what is applied is what they hold."""
+        if said:
+            self.report_trouble("the access lists", said)
+        else:
+            self.end_trouble("the access lists", "the access lists are right again")
 
     def took(self, what: Duration, seconds: float, decision: str = "") -> None:
         """Something took so long, for a decision if it was for one."""

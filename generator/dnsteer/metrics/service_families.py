@@ -113,6 +113,15 @@ TRAFFIC: tuple[Family, ...] = (
         when="the spec has an access list, or clients are denied by hand",
     ),
     Family(
+        "dnsteer_access_list_entries",
+        "gauge",
+        "Traffic",
+        "Entries of an access list, by what they do: deny or allow.",
+        ("list", "entries"),
+        "2 for each access list",
+        when="the spec has an access list",
+    ),
+    Family(
         "dnsteer_limited_packets_total",
         "counter",
         "Traffic",

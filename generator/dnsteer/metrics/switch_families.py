@@ -370,6 +370,14 @@ AGENT: tuple[Family, ...] = (
         panel=Panel("Decisions not recorded", draw="stat", combine="max", scale=YES_IS_BAD),
     ),
     Family(
+        "dnsteer_access_list_files_wrong",
+        "gauge",
+        "Agent",
+        "Whether a change of the files of access lists is not applied, since a file is wrong or an operator is to be asked.",
+        when=ALWAYS,
+        panel=Panel("Access lists that are wrong", draw="stat", combine="max", scale=YES_IS_BAD),
+    ),
+    Family(
         "dnsteer_agent_decision_wait_seconds",
         "histogram",
         "Agent",

@@ -89,10 +89,8 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
     plan = build_plan(loaded, overlay)
     reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     senders = Senders(loaded.spec, reference, per_service)
-    coverage = senders.coverage.description + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
-    coverage += f"; {text}" if (text := stand_ins_text(loaded.spec)) else ""
     with Harness(plan) as harness:
-        report = CheckReport(harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)), coverage=coverage)
+        report = CheckReport(harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)))
         _compare_extension_slots(harness, reference, report)
         comparison = Comparison(loaded, harness, reference, report)
 
@@ -103,6 +101,8 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
 
         _send_all(harness, batches(senders), send, report)
         comparison.compare_backends()
+        report.coverage = senders.covered + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
+        report.coverage += f"; {text}" if (text := stand_ins_text(loaded.spec)) else ""
         report.extended = harness.extension_frames
         warnings = [line for line in harness.switch.complaints() if not any(w in line for w in _EXPECTED_WARNINGS)]
         report.complaints, report.notes = split_log_warnings(warnings)

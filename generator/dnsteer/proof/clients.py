@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from dnsteer.proof.reference.packets import Reference
+from dnsteer.proof.reference.service import ServiceKey
 from dnsteer.proof.reference.wire import MalformedError, parse
 from dnsteer.slots.source_address import BackendShare, Client, most_even_prefix, shares_of_clients, unevenness
 from dnsteer.spec.errors import counted
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.source import STDIN, shown
 
 _PCAP = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x0a\x0d\x0d\x0a")
 """First bytes of pcap files, of either byte order and resolution, and of pcapng."""
@@ -28,26 +34,46 @@ class ClientsError(Exception):
     """A file of clients that cannot be read, with the line that is wrong."""
 
 
-def read_clients(file: Path, vips: Collection[bytes]) -> dict[Client, int]:
-    """Return the clients of a file, each with its number of packets.
+def read_clients(file: Path, services: Collection[ServiceKey], others: Collection[bytes] = ()) -> dict[Client, int]:
+    """Return the clients of a file, each with its number of packets; `-` is standard input.
 
     A file is text, with an address and optionally a number of packets on each line and comments after `#`, or a capture
-    (pcap or pcapng), of which packets to one of the *vips* count. Raises ClientsError.
+    (pcap or pcapng), of which packets to one of the *services* count: what else comes to a VIP is no query, such as an
+    answer to a server that asks by its VIP. *others* are addresses that are no clients'. Raises ClientsError.
     """
+    name = shown(file)
     try:
-        with file.open("rb") as opened:
-            is_capture = opened.read(4) in _PCAP
-        found = Counter(_of_capture(file, vips)) if is_capture else _of_text(file)
+        with _on_disk(file) as path:
+            with path.open("rb") as opened:
+                is_capture = opened.read(4) in _PCAP
+            found = Counter(_of_capture(name, path, services)) if is_capture else _of_text(name, path)
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "it is neither text nor a capture"
-        raise ClientsError(f"{file}: {reason}") from None
+        raise ClientsError(f"{name}: {reason}") from None
+    for other in others:
+        found.pop(ip_address(other), None)
     if not found:
-        what = "has no packet to a VIP of the spec" if is_capture else "has no client"
-        raise ClientsError(f"{file}: it {what}")
+        what = "has no packet of a client to a service of the spec" if is_capture else "has no client"
+        raise ClientsError(f"{name}: it {what}")
     return dict(found)
 
 
-def _of_text(file: Path) -> Counter[Client]:
+@contextmanager
+def _on_disk(file: Path) -> Iterator[Path]:
+    """The file, or one that has what comes by standard input. Raises OSError, and ClientsError."""
+    if file != STDIN:
+        yield file
+        return
+    stream = getattr(sys.stdin, "buffer", None)
+    if stream is None or stream.closed:
+        raise ClientsError(f"{shown(file)}: it is closed: give it a pipe, or name a file")
+    with NamedTemporaryFile() as copy:
+        shutil.copyfileobj(stream, copy)
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _of_text(name: str, file: Path) -> Counter[Client]:
     found: Counter[Client] = Counter()
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -60,14 +86,14 @@ def _of_text(file: Path) -> Counter[Client]:
                 packets = 0
             if packets < 1 or len(words) > 2:
                 raise ClientsError(
-                    f"{file}:{number}: found {line.strip()[:_LONGEST]!r}; expected an address, and after it its number "
+                    f"{name}:{number}: found {line.strip()[:_LONGEST]!r}; expected an address, and after it its number "
                     "of packets or nothing, such as 198.51.100.7 or 2001:db8::7 120"
                 )
             found[address] += packets
     return found
 
 
-def _of_capture(file: Path, vips: Collection[bytes]) -> Iterator[Client]:
+def _of_capture(name: str, file: Path, services: Collection[ServiceKey]) -> Iterator[Client]:
     from scapy.error import Scapy_Exception  # here: it takes long to import
     from scapy.utils import RawPcapReader
 
@@ -78,10 +104,10 @@ def _of_capture(file: Path, vips: Collection[bytes]) -> Iterator[Client]:
                     packet = parse(bytes(data))
                 except MalformedError:
                     continue
-                if packet.destination in vips:
+                if (packet.destination, packet.protocol, packet.dport) in services:
                     yield ip_address(packet.source)
     except (Scapy_Exception, EOFError, ValueError) as err:
-        raise ClientsError(f"{file}: it cannot be read as a capture: {err}") from None
+        raise ClientsError(f"{name}: it cannot be read as a capture: {err}") from None
 
 
 @dataclass(frozen=True)

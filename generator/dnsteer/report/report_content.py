@@ -16,6 +16,7 @@ from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
 from dnsteer.spec.loaded import Loaded
+from dnsteer.status.lists import ListView
 from dnsteer.status.pools import BackendView, PoolView, view_pools
 from dnsteer.status.switch_status import Status
 from dnsteer.status.vips import VipView
@@ -30,6 +31,8 @@ from dnsteer.view.wording import ranges
 MAX_ITEMS, MAX_ENTRIES, MAX_WARNINGS = 100, 500, 200
 MAX_VIPS, MAX_BACKENDS = 2000, 2000
 """Rows of the tables; of more VIPs the busiest are listed, of more backends those of pools with somebody out first."""
+MAX_LISTS = 500
+"""Rows of the table of access lists, and of that of limits."""
 MAX_PICTURES = 24
 """Pools whose slots are drawn; those with somebody out first."""
 MAX_SPEC_CHARACTERS = 1 << 19
@@ -117,6 +120,10 @@ def _switch_values(status: Status | None, left: frozenset[Maskable]) -> dict[str
         "pools": pools,
         "pool_lines": [(view, *_serving(view)) for view in status.pools],
         "shown": shown,
+        "lists": status.lists[:MAX_LISTS],
+        "more_lists": len(status.lists) - MAX_LISTS,
+        "limits": status.limits[:MAX_LISTS],
+        "more_limits": len(status.limits) - MAX_LISTS,
         "entries": entries[:MAX_ENTRIES],
         "more_entries": len(entries) - MAX_ENTRIES,
         "denials": denials[:MAX_ENTRIES],
@@ -154,8 +161,14 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
         if reading.state is not None:
             texts = [text.replace(reading.state.file, masks.file(reading.state.file)) for text in texts]
         masked.warnings = texts
+        masked.lists = [_without_folders(one, masks) for one in status.lists]
     states = [masks.state(each) if isinstance(each, AppliedState) else each for each in facts.states]
     return replace(facts, status=masked, states=states, by=masks.by(facts.by))
+
+
+def _without_folders(one: ListView, masks: Masks) -> ListView:
+    files = tuple(replace(file, name=masks.file(file.name)) for file in one.files)
+    return replace(one, files=files, most=tuple(replace(entry, where=masks.file(entry.where)) for entry in one.most))
 
 
 def _vips(vips: Sequence[VipView]) -> Sequence[VipView]:

@@ -68,6 +68,7 @@ _LATER_SWITCH_KEYS = (
     "pair",
     "rules",
     "access",
+    "follow_lists",
 )
 """Keys of the switch that came later; where they are left out, the digest is what it was before."""
 _LATER_POOL_KEYS = ("passes", "client_prefix")

@@ -14,6 +14,7 @@ from dnsteer.deploy.target_switch import Progress, TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.status import counters
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, view_agent
+from dnsteer.status.lists import whole_view
 from dnsteer.status.pools import backups_in_use, backups_of, overdue, overdue_denials, view_pools
 from dnsteer.status.rates import Rates, rates_between
 from dnsteer.status.record import RecordReading, read_record
@@ -48,7 +49,7 @@ class SwitchObserver:
     """Observes a switch once or repeatedly. Rates are since the last observation, or over *interval* seconds.
 
     *check* is whether to look for drift: each time something was changed, and else now and then, since that takes longer.
-    Without *rates* a look takes no time for them. *most_drift* differences are listed.
+    Without *rates* a look takes no time for them, without *lists* none for those. *most_drift* differences are listed.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class SwitchObserver:
         interval: float = 1,
         check: bool = True,
         rates: bool = True,
+        lists: bool = True,
         most_drift: int = MAX_LISTED_DRIFT,
     ) -> None:
         self.switch = switch
@@ -66,6 +68,7 @@ class SwitchObserver:
         self.interval = interval
         self.check = check
         self.rates = rates
+        self.lists = lists
         self.most_drift = most_drift
         self._sample: tuple[float, counters.Sample] | None = None
         self._loaded: tuple[str, Loaded | str] = ("", "")
@@ -210,6 +213,11 @@ class SwitchObserver:
         status.agent = view_agent(self.switch, reading.record, loaded.spec if loaded else None)
         status.pools = view_pools(members, reading.overlay, rates, time_now, status.agent.knowledge or NOTHING_KNOWN)
         status.vips = view_vips(loaded.spec, rates) if loaded else []
+        if loaded and self.lists:
+            client = self.switch.client(reading.record.bridge) if not unreachable else None
+            denials = reading.overlay.denials if reading.overlay is not None else ()
+            looks = self.switch.remote.startswith("unix:")
+            status.lists, status.limits = whole_view(client, loaded, denials, looks=looks)
         self._add_drift(status)
         if reading.overlay is not None:
             _add_overlay(status, movement.Assignment(members, reading.overlay), reading.overlay, time_now)
@@ -301,7 +309,7 @@ def wait_until_quiet(
     Returns those that still were, each with its packets a second, None where that is not known; *say* tells of them
     meanwhile. Raises SwitchError.
     """
-    observer = SwitchObserver(switch, bridge, interval=_QUIET_INTERVAL, check=False)
+    observer = SwitchObserver(switch, bridge, interval=_QUIET_INTERVAL, check=False, lists=False)
     end, said = time.monotonic() + seconds, ""
     while True:
         status = observer.observe()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dnsteer.deploy.times import now
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
+from dnsteer.status.lists import LimitView, ListView
 from dnsteer.status.pools import PoolView
 from dnsteer.status.rates import Rates
 from dnsteer.status.record import RecordReading
@@ -42,6 +43,8 @@ class Status:
     rates: Rates = field(default_factory=Rates)
     vips: list[VipView] = field(default_factory=list)
     pools: list[PoolView] = field(default_factory=list)
+    lists: list[ListView] = field(default_factory=list)
+    limits: list[LimitView] = field(default_factory=list)
     drift: list[Drift] | None = None
     drift_count: int | None = None
     drift_of_others: int = 0
@@ -102,6 +105,8 @@ class Status:
             "interval": None if self.rates.seconds is None else round(self.rates.seconds, 3),
             "vips": [v.as_json() for v in self.vips],
             "pools": [p.as_json() for p in self.pools],
+            "access": [one.as_json() for one in self.lists],
+            "limits": [one.as_json() for one in self.limits],
             "overlay": self._overlay_as_json(),
             "denials": self._denials_as_json(),
             **self._neighbors_as_json(),
@@ -200,7 +205,15 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
         kept_entries = tuple(a for a in overlay if (a.pool, a.backend) in kept)
         overlay = replace(overlay, entries=kept_entries, denials=denials)
     vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
-    return replace(status, pools=pools, reading=replace(status.reading, overlay=overlay), vips=vips)
+    shown = {vip.name for vip in vips}
+    return replace(
+        status,
+        pools=pools,
+        reading=replace(status.reading, overlay=overlay),
+        vips=vips,
+        lists=[one for one in status.lists if not one.vips or shown & {*one.vips}],
+        limits=[one for one in status.limits if one.vip in shown],
+    )
 
 
 @dataclass(frozen=True)

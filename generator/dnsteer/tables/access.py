@@ -106,6 +106,11 @@ def access_lists(spec: Spec, denials: Iterable[Denial] = ()) -> list[AccessList]
     return [replace(one, number=numbers[key]) for key, one in found.items()]
 
 
+def lists_of_spec(spec: Spec, denials: Iterable[Denial] = ()) -> list[AccessList]:
+    """Those of these lists that have entries of the spec."""
+    return [one for one in access_lists(spec, denials) if one.access.entries]
+
+
 def denial_numbers(denials: Iterable[Denial]) -> dict[str, int]:
     """The number of each denial by hand, by its name: what the cookies of its flows have, in list number 0."""
     return number_names((denial.name for denial in denials), ENTRY_BITS)
@@ -207,19 +212,32 @@ def _windows(ctx: Context, one: AccessList, title: Subject) -> Iterator[AccessWi
 
 def _entry_subjects(ctx: Context, one: AccessList) -> dict[tuple[str, int], Subject]:
     """The subject of each entry of a list; of one that is written twice the first counts."""
-    keys = {
-        (key, i): f"{key} {entry}"
-        for key in ("deny", "allow")
-        for i, entry in enumerate(getattr(one.access, key) or ())
-    }
-    numbers = number_names(keys.values(), ENTRY_BITS - 1)
     found = {}
-    for (key, i), text in keys.items():
-        number = one.number << ENTRY_BITS | (numbers[text] + 1) | (DENIES if key == "deny" else 0)
+    for (key, i), (text, entry) in _numbered_entries(one).items():
+        number = one.number << ENTRY_BITS | entry | (DENIES if key == "deny" else 0)
         found[key, i] = ctx.subject(Category.ACCESS, number, f"{text} of {one.title}", (*one.path, key, i))
     by_hand = ctx.once("denials by hand", lambda: denial_numbers(ctx.overlay.denials))
     for i, denial in enumerate(one.denials):
         found["denied", i] = ctx.subject_by_hand(Category.ACCESS, DENIES | by_hand[denial.name], denial.text)
+    return found
+
+
+def _numbered_entries(one: AccessList) -> dict[tuple[str, int], tuple[str, int]]:
+    """What each entry of a list is called, and its number in cookies, by key and place."""
+    texts = {
+        (key, i): f"{key} {entry}"
+        for key in ("deny", "allow")
+        for i, entry in enumerate(getattr(one.access, key) or ())
+    }
+    numbers = number_names(texts.values(), ENTRY_BITS - 1)
+    return {place: (text, numbers[text] + 1) for place, text in texts.items()}
+
+
+def entries_by_number(one: AccessList) -> dict[int, tuple[str, int]]:
+    """The entries of a list, by key and place, by their numbers in cookies; of one that is written twice the first."""
+    found: dict[int, tuple[str, int]] = {}
+    for place, (_, number) in _numbered_entries(one).items():
+        found.setdefault(number, place)
     return found
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from dnsteer.proof.reference.modes import ModeReference
 from dnsteer.proof.reference.packets import Reference
-from dnsteer.proof.reference.service import AddressService, TargetBackend
+from dnsteer.proof.reference.service import AddressService, ServiceKey, TargetBackend
 from dnsteer.proof.reference.spec_services import service_ports, target_backends, worker_number
 from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
 from dnsteer.proof.traffic.craft import Clients, Headers
+from dnsteer.spec.errors import counted
 from dnsteer.spec.model.next_hop import router_macs
 from dnsteer.spec.model.spec import Spec, Vip
 
@@ -91,6 +92,8 @@ class Senders:
         self._used_ports |= {endpoint.target_port + worker for endpoint in found for worker in range(workers)}
         self.unused_port = next(port for port in range(40000, 65536) if port not in self._used_ports)
         self._uplinks_taken = 0
+        self._asked: dict[ServiceKey, bool] = {}
+        """The services that were queried, and whether their lists let a client pass."""
 
     def next_uplink(self) -> str:
         """Return the next uplink, in turn."""
@@ -130,8 +133,17 @@ class Senders:
         """A query of a new client for a service, by *uplink*. *scattered* is as in `Clients.next`."""
         serial, client = self.clients.next(service.version, scattered=scattered)
         client = self._admitted(service, client, serial)
+        admitted = not self.reference.access.denial(service.vip, client, service.port)
+        self._asked[service.key] = admitted or self._asked.get(service.key, False)
         sport = 1024 + serial * 40503 % 64512
         return Headers(self.mac, self.neighbor_mac(uplink), client, service.address, sport, service.port, serial)
+
+    @property
+    def covered(self) -> str:
+        """What was covered: also of how many services no slot was reached, since no client was found that may ask."""
+        closed = sum(not admitted for admitted in self._asked.values())
+        found = self.coverage.description
+        return f"{found}, but for {counted(closed, 'service')} that no client may ask" if closed else found
 
     def _admitted(self, service: AddressService, client: bytes, serial: int) -> bytes:
         """A client that the service's access lists allow: this one, or one of a prefix that they allow, if there is one."""

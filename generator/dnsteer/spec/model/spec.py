@@ -363,6 +363,11 @@ class Switch(Part):
         description="Whose queries are dropped, for all VIPs. A query must pass this list and that of its VIP. Left out: "
         "nobody's.",
     )
+    follow_lists: Annotated[float, duration(0, 86400), text_schema("10s")] = Field(
+        default=10.0,
+        description="How long `dnsteer agent` waits, after a change of a `deny_file` or `allow_file` that it has applied, "
+        "before it applies the next one. `0`: it applies none, and `dnsteer apply` does.",
+    )
     repair: Literal["on", "report"] = Field(
         default="on",
         description="What `dnsteer agent` does when flows, groups, ports or settings are not as applied. `on`: puts them "

@@ -14,7 +14,7 @@ from dnsteer.spec.errors import Finding, SpecError, file_of_part
 from dnsteer.spec.parts.defaults import apply_defaults
 from dnsteer.spec.parts.effective_text import effective_text
 from dnsteer.spec.parts.inputs import SpecInputs
-from dnsteer.spec.parts.list_files import add_list_files, names_list_files
+from dnsteer.spec.parts.list_files import add_list_files, follow_lists, names_list_files
 from dnsteer.spec.parts.merge import merge
 from dnsteer.spec.parts.part_files import PartFile, is_inside, read_parts
 from dnsteer.spec.parts.variables import substitute
@@ -54,7 +54,9 @@ def compose(main: Document, folder: FilePath | None, inputs: SpecInputs, *, alwa
     substitute(doc, parts, of_switch, given, "" if of_switch or folder is None else _why_no_vars_file(doc))
     lists = add_list_files(doc, folder, inputs.include_from)
     apply_defaults(doc)
-    doc.text = effective_text(doc, [*parts, *lists], [*([of_switch] if of_switch else []), *given])
+    followed = follow_lists(doc, lists, folder, inputs.include_from) if folder is not None else ()
+    variables = [*([of_switch] if of_switch else []), *given]
+    doc.text = effective_text(doc, [*parts, *(one.part for one in lists)], variables, followed)
     return doc
 
 

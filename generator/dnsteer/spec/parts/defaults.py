@@ -93,6 +93,8 @@ def _add(
     for known in below:
         target = (*at, *known[3:])
         doc.lines[target] = doc.lines[known]
+        if known in doc.parts:  # entries of a list's file
+            doc.parts[target] = doc.parts[known]
         if known in doc.origins:
             doc.origins[target] = doc.origins[known]
     return True

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import PurePath
 from typing import Any
 
 from dnsteer.spec.document import Document, Origin, SpecPlace
 from dnsteer.spec.errors import Path, show_path
+from dnsteer.spec.parts.followed_lists import FollowedList, is_list_line, list_lines
 from dnsteer.spec.parts.part_files import PartFile
 from dnsteer.spec.yaml_reader import INVISIBLE, plain_scalar
 
@@ -30,19 +31,46 @@ _ESCAPED = re.compile(r"\\x([0-9a-f]{2})|\\U([0-9a-f]{8})")
 _LINE = r"(?:line (?P<own>\d+)|(?P<part>[^:]+):(?P<line>\d+))"
 _COMMENT = re.compile(_LINE + r"(?: by \$(?P<by>[\w.\[\]]+))?(?P<rest>, .*)?\Z")
 _ORIGIN = re.compile(r"\$\{(?P<name>\w+)\} of " + _LINE + r"\Z")
+_DIGITS = 16
+"""Digits of what identifies the text of a file, for people."""
 _STEP = re.compile(r"\.?(\w+)|\[(\d+)\]")
 
 
-def effective_text(doc: Document, parts: Sequence[PartFile], variables: Sequence[PartFile]) -> str:
-    """The text of *doc*, which is put together of *parts* with the files of *variables*."""
-    files = [f"#   {_file(doc, part)} sha256 {_digest(part)}" for part in parts]
+def effective_text(
+    doc: Document, parts: Sequence[PartFile], variables: Sequence[PartFile], lists: Sequence[FollowedList] = ()
+) -> str:
+    """The text of *doc*, which is put together of *parts* with the files of *variables*, and says where *lists* are."""
+    files = [_part_line(_file(doc, part), part.document.text) for part in parts]
     files += [f"#   {_file(doc, part)} (variables) sha256 {_digest(part)}" for part in variables]
     head = [
         f"{_MARK} of {_file(doc, parts[0])}, made of the files below: change these, not this text.",
         "# At the end of a line: where it is written, under which other path (defaults), and the variables in it.",
         *files,
+        *list_lines(lists),
     ]
     return "\n".join([*head, *_Writer(doc).lines()]) + "\n"
+
+
+def text_with_lists(doc: Document, texts: Mapping[str, str], lists: Sequence[FollowedList]) -> str:
+    """The effective text of *doc*, which was parsed from one, now that files of lists have other *texts*, by their names."""
+    heads = {f"#   {_name(name)} sha256 ": _part_line(_name(name), text) for name, text in texts.items()}
+    lines: list[str] = []
+    for line in doc.text.split("\n"):
+        if not line.startswith("#"):
+            break
+        if not is_list_line(line):
+            begins = line[:-_DIGITS]
+            lines.append(heads.get(begins, line))
+    return "\n".join([*lines, *list_lines(lists), *_Writer(doc).lines()]) + "\n"
+
+
+def _part_line(name: str, text: str) -> str:
+    return f"#   {name} sha256 {sha256(text.encode()).hexdigest()[:_DIGITS]}"
+
+
+def without_lists(text: str) -> str:
+    """An effective spec without the line that says where on this machine the files of its lists are."""
+    return "\n".join(line for line in text.split("\n") if not is_list_line(line))
 
 
 def _file(doc: Document, part: PartFile) -> str:
@@ -51,7 +79,7 @@ def _file(doc: Document, part: PartFile) -> str:
 
 def _digest(part: PartFile) -> str:
     """The first digits of what identifies the text of a file."""
-    return sha256(part.document.text.encode()).hexdigest()[:16]
+    return sha256(part.document.text.encode()).hexdigest()[:_DIGITS]
 
 
 class _Writer:
@@ -164,7 +192,7 @@ def is_effective(text: str) -> bool:
 
 def as_own_text(text: str) -> str:
     """The text of a file that somebody has saved an effective spec in: its places are its own lines."""
-    return _SAVED + text.removeprefix(_MARK) if is_effective(text) else text
+    return _SAVED + without_lists(text).removeprefix(_MARK) if is_effective(text) else text
 
 
 def restore_places(doc: Document) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -18,6 +20,7 @@ from dnsteer.spec.document import Document
 from dnsteer.spec.errors import MAX_FINDINGS, Finding, Path, SpecError, file_of_part, shorten, show_value
 from dnsteer.spec.model.access import MAX_ENTRIES
 from dnsteer.spec.model.types import parse_prefix
+from dnsteer.spec.parts.followed_lists import FollowedList
 from dnsteer.spec.parts.part_files import PartFile, is_inside
 from dnsteer.spec.source import UnreadableError, read_whole
 
@@ -36,20 +39,50 @@ def names_list_files(value: Any) -> bool:
     return any(True for _ in _lists_with_files(value))
 
 
-def add_list_files(doc: Document, folder: FilePath | None, allowed: Sequence[FilePath]) -> list[PartFile]:
+@dataclass
+class ListPart:
+    """A file of lists, with the paths of the lists that its entries were added to, before defaults are in their places."""
+
+    part: PartFile
+    lists: list[Path]
+
+
+def add_list_files(doc: Document, folder: FilePath | None, allowed: Sequence[FilePath]) -> list[ListPart]:
     """Put the entries of all files that lists of *doc* name into these lists, and return the files.
 
     Files must be in *folder*, that of the spec's own file, or in one of *allowed*. Raises SpecError for what is wrong with
     them, each bad line by its number.
     """
-    reader = _ListReader(doc, folder, allowed)
+    reader = ListReader(doc, folder, allowed)
     for path, named in list(_lists_with_files(doc.value)):
         for key, target in LIST_KEYS.items():
             if key in named:
                 reader.add(path, named, key, target)
     if reader.findings:
         raise SpecError(doc.file, reader.findings)
-    return [reader.files[name] for name in sorted(reader.files)]
+    return [ListPart(reader.files[name], reader.lists[name]) for name in sorted(reader.files)]
+
+
+def follow_lists(
+    doc: Document, files: Sequence[ListPart], folder: FilePath, allowed: Sequence[FilePath]
+) -> list[FollowedList]:
+    """Where *files* are, for who reads them again, and for which lists of *doc*, once defaults are in their places."""
+    owners = [("switch",), *(("vips", name) for name in doc.value.get("vips") or ())]
+    paths = [(*owner, "access", target) for owner in owners for target in LIST_KEYS.values()]
+    out = []
+    for one in files:
+        name, text = one.part.name, one.part.document.text
+        file = FilePath(os.path.abspath(folder / name))  # noqa: PTH100 - a link is followed anew each time
+        root = next((root for root in (folder, *allowed) if is_inside(file, root, ())), folder)
+        lists = tuple(path for path in paths if path in one.lists or doc.path_in_file(path) in one.lists)
+        host = os.uname().nodename
+        out.append(FollowedList(name, str(file), str(root.resolve()), host, text_digest(text), lists))
+    return out
+
+
+def text_digest(text: str) -> str:
+    """What identifies the text of a list: its SHA-256, in hex."""
+    return sha256(text.encode()).hexdigest()
 
 
 def _lists_with_files(value: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -68,10 +101,14 @@ def _lists_with_files(value: Any) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield (*path, "access"), found
 
 
-class _ListReader:
+class ListReader:
+    """Reads files of lists, each once, and keeps what is wrong with them as *findings*."""
+
     def __init__(self, doc: Document, folder: FilePath | None, allowed: Sequence[FilePath]) -> None:
         self._doc, self._folder, self._allowed = doc, folder, allowed
         self.files: dict[str, PartFile] = {}
+        self.lists: dict[str, list[Path]] = {}
+        """The paths of the lists that the entries of each file were added to."""
         self.findings: list[Finding] = []
 
     def _find(self, path: Path, found: str, expected: str, hint: str = "") -> None:
@@ -89,15 +126,19 @@ class _ListReader:
         name = self._name(at, given)
         if name is None:
             return
-        lines = self._lines(at, given, name)
+        lines = self.lines(at, given, name, FilePath(file_of_part(doc.file, name)))
         if lines is None:
             return
-        entries = list(written or ())
         whole: Path = (*path, target)
         doc.lines.setdefault(whole, doc.lines.get(at, 1))
         if written is None:
             doc.parts[whole] = doc.part(at)
-        own = doc.part(whole)
+        self.lists.setdefault(name, []).append(whole)
+        named[target] = self.put(at, given, name, lines, whole, list(written or ()))
+
+    def put(self, at: Path, given: str, name: str, lines: Sequence[str], whole: Path, entries: list[Any]) -> list[Any]:
+        """Add the *lines* of the file *name*, *given* at *at*, to *entries*, those of the list at *whole*; return all."""
+        doc, own = self._doc, self._doc.part(whole)
         for number, entry in self._entries(name, lines):
             place: Path = (*whole, len(entries))
             doc.lines[place] = number
@@ -109,7 +150,7 @@ class _ListReader:
         if not entries and not self.findings:
             hint = "write one, or remove the key"
             self._find(at, f'"{shorten(given)}", a file without a prefix', "at least one prefix", hint)
-        named[target] = entries
+        return entries
 
     def _name(self, at: Path, given: str) -> str | None:
         """The name of a file as parts have it, relative to the folder of the spec; None if it is not to be read."""
@@ -126,13 +167,13 @@ class _ListReader:
             return None
         return name
 
-    def _lines(self, at: Path, given: str, name: str) -> list[str] | None:
-        """The lines of a file, read once for all lists; None where it cannot be read, which is said."""
+    def lines(self, at: Path, given: str, name: str, file: FilePath) -> list[str] | None:
+        """The lines of the *file* of that name, read once for all lists; None where it cannot be read, which is said."""
         if name in self.files:
             return self.files[name].document.text.splitlines()
         said = f'"{shorten(given)}"'
         try:
-            data = _read_settled(FilePath(file_of_part(self._doc.file, name)))
+            data = _read_settled(file)
         except UnreadableError as err:
             self._find(at, f"{said}, which is {err.found}", _READABLE, err.hint)
             return None
