@@ -45,7 +45,9 @@ _METER = re.compile(r"meter=(\d+),(?:(.*?),)?bands=(.*)\Z")
 _NETWORK = re.compile(r"(?:tcp|ssl):(?:\[([^]]+)\]|([^:]+))(?::(\d+))?\Z")
 _PORT = 6653
 """What ovs-ofctl takes where a target has no port."""
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 15
+"""Bytes that are sent before their answers are read. A switch with answers that nobody reads reads nothing more itself, so
+that what is sent at once must fit into the buffers of the connection."""
 
 
 class MeterCommand(IntEnum):
@@ -77,9 +79,7 @@ def change_meters(client: OpenFlow, changes: Iterable[MeterChange], timeout: flo
         with _connection(client.target, name, timeout) as sock:
             switch = _Messages(sock, deadline)
             switch.send(_HEADER.pack(_VERSION, _HELLO, _HEADER.size, 0))
-            return dict(
-                _refusals(switch, [*messages, _HEADER.pack(_VERSION, _BARRIER, _HEADER.size, len(messages) + 1)])
-            )
+            return dict(_refusals(switch, messages))
     except TimeoutError:
         raise TimedOutError(f"{name} does not answer within {timeout:g} s") from None
     except PermissionError as err:
@@ -89,14 +89,20 @@ def change_meters(client: OpenFlow, changes: Iterable[MeterChange], timeout: flo
 
 
 def _refusals(switch: _Messages, messages: list[bytes]) -> Iterator[tuple[int, str]]:
-    """Send the messages, the last of which is a barrier, and yield place and reason of those that are refused."""
+    """Send the messages, part by part, and yield place and reason of those that are refused."""
     hello = switch.receive()
     if hello[0] != _HELLO:
         raise SwitchError(
             f"the bridge does not speak {PROTOCOL}; its column protocols in OVSDB must be empty or have it"
         )
-    for part in range(0, len(messages), _AT_ONCE):
-        switch.send(b"".join(messages[part : part + _AT_ONCE]))
+    barrier = _HEADER.pack(_VERSION, _BARRIER, _HEADER.size, len(messages) + 1)
+    count = _AT_ONCE // max(map(len, messages))
+    for first in range(0, len(messages), count):
+        switch.send(b"".join([*messages[first : first + count], barrier]))
+        yield from _refused_until_barrier(switch)
+
+
+def _refused_until_barrier(switch: _Messages) -> Iterator[tuple[int, str]]:
     while True:
         kind, number, body = switch.receive()
         if kind == _BARRIER_REPLY:
