@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import subprocess
 from functools import partial
+from ipaddress import IPv6Address
 from pathlib import Path
 
 from dnsteer.agent.held_switch import SwitchThread
@@ -12,6 +13,7 @@ from dnsteer.agent.supervise import Retry
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.neighbors import neighbors_of
 from dnsteer.switch.tools import SwitchError
 
 _TROUBLE = "the probe port"
@@ -85,6 +87,32 @@ def set_up_probe_port(spec: Spec) -> None:
                 _ip(f"{ip} rule add from {own} lookup {TABLE} pref {TABLE}")
         _ip(f"neigh replace {hop} lladdr {spec.switch.mac} dev {port} nud permanent")
         _ip(f"{ip} route replace default via {hop} dev {port} onlink table {TABLE}")
+    _prepare_asking(spec, port)
+
+
+NEIGHBOR_TIMERS = {
+    "base_reachable_time_ms": 1000,
+    "delay_first_probe_time": 0,
+    "retrans_time_ms": 250,
+    "ucast_solicit": 2,
+    "mcast_resolicit": 3,
+    "mcast_solicit": 3,
+}
+"""How the kernel asks by the port for probes: an answer is fresh for 0.5 to 1.5 s. Then it asks the MAC address that it
+knows twice in 0.5 s, and after that everybody. So one that was replaced is noticed within 2.5 s, whatever it announces."""
+
+
+def _prepare_asking(spec: Spec, port: str) -> None:
+    """Set what the kernel needs to ask neighbours of the spec by this port: timers, and a route to each."""
+    neighbors = neighbors_of(spec)
+    for family in dict.fromkeys(n.family for n in neighbors):
+        for timer, value in NEIGHBOR_TIMERS.items():
+            _write(f"{family}/neigh/{port}/{timer}", str(value))
+    for address, family in dict.fromkeys((n.address, n.family) for n in neighbors):
+        if family == "ipv4":
+            _ip(f"-4 route replace {address} dev {port} scope link table {TABLE}")
+        elif not IPv6Address(address).is_link_local:
+            _ip(f"-6 route replace {address} dev {port} table {TABLE}")
 
 
 def _write(setting: str, value: str) -> None:
