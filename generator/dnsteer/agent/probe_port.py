@@ -122,6 +122,12 @@ def _prepare_asking(neighbors: Sequence[Neighbor], port: str) -> None:
             _ip(f"{ip} -batch -", "".join(f"route replace {route} table {TABLE}\n" for route in routes))
 
 
+def forget_neighbors(port: str) -> None:
+    """Make the kernel forget whom it found by this port: what answered a second ago may be gone. Raises SwitchError."""
+    for ip in ("-4", "-6"):
+        _ip(f"{ip} neigh flush dev {port}")
+
+
 def _write(setting: str, value: str) -> None:
     file = Path("/proc/sys/net") / setting
     try:

@@ -194,8 +194,9 @@ def observe(
     *,
     wait: Callable[[float], None] = time.sleep,
 ) -> Observation:
-    """Compare a running switch, which has an *overlay*, with *profile*. Missing flows are checked twice, since offload follows
-    the first packets.
+    """Compare a running switch, which has an *overlay*, with *profile*.
+
+    Missing flows are checked twice, since offload follows the first packets.
 
     Raises SwitchError or UnavailableError if the switch cannot be queried.
     """
