@@ -9,7 +9,7 @@ DB := unix:/run/dnsteer-lab/db.sock
 DURATION ?= 600
 RIG ?= --junk all
 
-.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-check-beside bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-workers bench-rig bench-vips ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
+.PHONY: help setup packages python extension model demo test test-bytecode test-quick test-alerts test-servers test-pictures lint lint-python fmt docs docs-servers golden bench-render bench-slots bench-slot-number bench-check bench-check-beside bench-megaflows bench-masks bench-bounds bench-passes bench-verdicts bench-change bench-capacity bench-datapath bench-ext bench-console bench-agent bench-agent-effect bench-agent-flap bench-agent-killed bench-metrics bench-balance bench-spill bench-announce bench-vrrp bench-neighbors bench-workers bench-rig bench-vips ext ext-programs fuzz-ext valgrind-ext coverage-ext wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile
@@ -159,6 +159,9 @@ bench-announce: setup ## two switches with one VIP behind two BGP routers: time 
 
 bench-vrrp: setup ## two switches with one VIP on one network, keepalived: time of a take-over and lost queries by fault (root; JSON)
 	$(BIN)/python -m bench.vrrp
+
+bench-neighbors: setup ## a router or a backend that is replaced: seconds until its MAC address is followed, lost queries (root; 8 minutes; JSON)
+	@$(BIN)/python -m bench.neighbors --repeat 3
 
 bench-metrics: setup ## queries with and without a scrape each 15 s, among 122,648 flows (JSON)
 	$(BIN)/python -m bench.metrics

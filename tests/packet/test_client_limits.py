@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
 from bench.repeated import repeated
@@ -14,6 +15,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.packet import Packet
 
 from dnsteer.checks.load import load_spec
+from dnsteer.deploy.goal import FileSource
+from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.metrics.agent_metrics import AgentMetrics
 from dnsteer.metrics.collect import Collector
@@ -25,10 +28,12 @@ from dnsteer.proof.reference.outcome import Frame
 from dnsteer.status.limit_drops import limit_drops
 from dnsteer.status.verify import find_drift
 from dnsteer.switch.meters import MeterCount, read_meter_counts
+from dnsteer.switch.openflow import OpenFlow
 from dnsteer.tables.meter_rows import MeterRow
 from dnsteer.tables.slot import probe_numbers
 from tests.packet.apply_spec import apply
 from tests.packet.command import on
+from tests.packet.packets_across_changes import captured, revalidated
 from tests.packet.switches import EXAMPLES, SMALL, Switch, spec_of
 from tests.packet.test_limits import CLIENT, SPEC, frame, limited
 
@@ -227,3 +232,39 @@ def test_status_says_what_limits_drop_now(switch: Switch) -> None:
     assert drops["packets_per_second"] > 50
     assert "packets/s are dropped by its limit of queries" in shown.out
     assert shown.code == 0  # a limit does what it is for
+
+
+def test_a_query_between_its_list_and_its_bucket_is_not_lost_by_a_change(
+    switch: Switch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the datapath follows the tables, its flow of the list gives queries to the bucket of the limit that was."""
+    bundle, out = OpenFlow.bundle, tmp_path / "p0.pcap"
+    clients = iter(f"203.0.{third}.7" for third in range(256))
+
+    def ask() -> None:
+        """A query of a client in the same window of the list, and in a bucket that no query was in before."""
+        before = out.stat().st_size
+        switch.appctl("netdev-dummy/receive", "p0", query(next(clients)).data.hex())
+        deadline = time.monotonic() + 2
+        while out.stat().st_size == before:
+            assert time.monotonic() < deadline, "the query is lost"
+            time.sleep(0.005)
+
+    def watched(self: OpenFlow, lines: list[str]) -> None:
+        ask()
+        switch.appctl("revalidator/pause")
+        bundle(self, lines)
+        ask()
+        switch.appctl("revalidator/resume")
+        revalidated(switch)
+        ask()
+
+    listed = SMALL.replace("  uplinks:", "  access: {deny: [198.51.100.9]}\n  uplinks:")
+    limit = listed.replace("pool: farm}", "pool: farm, limits: {clients: {rate: 9k/s, buckets: 256}}}")
+    texts = [captured(text, tmp_path, ["p0"]) for text in (limit, limit.replace("9k", "8k"), listed)]
+    apply(spec_of(texts[0]), switch.database)
+    monkeypatch.setattr(OpenFlow, "bundle", watched)
+    for text in texts[1:]:
+        deploy(FileSource(spec_of(text)), TargetSwitch(switch.database), Options(grace=0.1))
+    assert switch.ofctl("dump-meters").count("meter=") == 1
+    assert find_drift(spec_of(texts[-1]), switch.database) == []

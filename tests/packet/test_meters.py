@@ -21,7 +21,7 @@ from dnsteer.switch.openflow import OpenFlow, RejectedError
 from dnsteer.switch.tools import SwitchError
 from tests.packet.apply_spec import apply
 from tests.packet.command import on, spec_file
-from tests.packet.switches import SMALL, Switch, spec_of
+from tests.packet.switches import BRIDGE, SMALL, Switch, spec_of
 
 LIMITED = SMALL.replace("pool: farm}", "pool: farm, limits: {queries: 5k/s}}")
 FASTER = LIMITED.replace("5k/s", "7k/s")
@@ -119,6 +119,15 @@ def test_the_second_of_two_meters_is_refused_and_nothing_changes(
     with pytest.raises(SwitchError, match=r"the switch refused meter \d+: BAD_BAND.*; nothing was changed"):
         apply(spec_of(two), switch.database)
     assert (switch.tables(), texts(switch)) == before
+
+
+def test_more_refusals_than_a_connection_holds_are_all_read(switch: Switch) -> None:
+    """Neither side may wait for the other to read: a switch without meters refuses those of many limits of clients."""
+    apply(spec_of(SMALL), switch.database)
+    client = OpenFlow(f"unix:{switch.dir}/{BRIDGE}.mgmt", timeout=10)
+    many = [MeterChange(MeterCommand.ADD, Meter(5, FOREIGN))] * 20_000
+    refused = meters.change_meters(client, many, client.timeout)
+    assert refused == dict.fromkeys(range(1, len(many)), "METER_EXISTS")
 
 
 @pytest.mark.parametrize("when", ["before the bundle", "after the bundle"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from dnsteer.checks.load import check_document
 from dnsteer.deploy.goal import FileSource
+from dnsteer.deploy.neighbor_change import change_neighbors
 from dnsteer.deploy.run import Options, deploy
 from dnsteer.deploy.send import ApplyResult
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.lab import names
+from dnsteer.lab.topology import macs_of_neighbors
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.neighbors import is_followed
 from dnsteer.spec.read import parse_document
 from dnsteer.status.verify import Drift, find_drift
 
@@ -117,7 +120,10 @@ vips:
 def apply_in_lab(loaded: Loaded) -> ApplyResult:
     """Apply to the running lab."""
     switch = TargetSwitch(names.db_target(), extension=str(names.EXTENSION_SOCKET))
-    return deploy(FileSource(loaded), switch, Options(grace=0), progress=lambda _: None).result
+    done = deploy(FileSource(loaded), switch, Options(grace=0), progress=lambda _: None).result
+    if is_followed(loaded.spec):
+        change_neighbors(switch, loaded.spec.switch.bridge, macs_of_neighbors(loaded.spec))
+    return done
 
 
 def drift_in_lab(loaded: Loaded) -> list[Drift]:

@@ -243,7 +243,7 @@ def test_access_lists_and_limits_of_a_vip_are_shown() -> None:
     words = words_of(console.get("/vips/dns"))
     assert "Access list switch.access deny 2 1,234 packets denied" in words
     assert "Access list vips.dns.access allow 1, closed" in words
-    assert "Limit 5k/s per vip" in words
+    assert "Limit of queries 5k/s per vip, at once 500" in words
     assert "vips.dns.access" not in console.get("/vips/other")
 
 

@@ -58,9 +58,9 @@ def test_examples_stay_within_the_budget(file: Path) -> None:
     assert not [str(part) for part in found.parts if part.many]
 
 
-def of_three_ways() -> Loaded:
-    """A spec with NAT behind a hash, and beside it a VIP of each other way to forward."""
-    ways = {"nat": "dp-hash", "dsr": "source-port", "siit": "source-port"}
+def of_three_ways(passes: int = 1) -> Loaded:
+    """A spec with NAT behind a hash or in two passes, and beside it a VIP of each other way to forward."""
+    ways = {"nat": "dp-hash" if passes == 1 else "source-port", "dsr": "source-port", "siit": "source-port"}
     switch = {
         "flavor": "ovs-netdev",
         "bridge": "br-dns",
@@ -78,6 +78,7 @@ def of_three_ways() -> Loaded:
         way: {
             "slots": 4,
             "selection": selection,
+            **({"passes": passes} if selection == "source-port" else {}),
             "backends": [
                 {"name": "a", "ipv4": f"10.53.0.1{n}", "ipv6": f"2001:db8:53::1{n}", "mac": f"02:00:00:00:01:0{n}"}
             ],
@@ -99,6 +100,7 @@ def of_three_ways() -> Loaded:
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 @example(of_three_ways())
+@example(of_three_ways(passes=2))
 def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     """Every packet's way through the tables makes one mask, whatever its values."""
     found = mask_bound(build_plan(loaded))
@@ -117,6 +119,8 @@ def test_random_specs_make_no_masks_for_prefix_lengths(loaded: Loaded) -> None:
     three = ways >= {Forwarding.NAT, Forwarding.SIIT} and ways & {Forwarding.DSR, Forwarding.IPIP}
     more += 2 * len(beyond) if hashed else 0
     more += bool(three) and {way for way, _ in hashed} <= {Forwarding.NAT}
+    # Where some queries take another pass and others do not, or all do behind their client's bucket, two for each family.
+    more += 4 if any(p.passes != 1 or p.selection is not Selection.SOURCE_PORT for _, p in used) else 0
     more += 8 if loaded.spec.switch.probe is not None else 0  # for answers to probes (docs/agent.md)
     limits = [vip.limits for vip in loaded.spec.vips.values() if vip.limits is not None]
     # Two for each family and number of buckets; and with flags of TCP one more for each family and way to a slot.

@@ -14,6 +14,7 @@ from dnsteer.switch.table_changes import TableChanges, compare_tables
 from dnsteer.tables.order import PIPELINE
 
 ONE, TWO, THREE = (f"cookie=0xd453000000000001, table=30, priority=100,reg1={n} actions=drop" for n in (1, 2, 3))
+PASSES = ("client", "client_meter", "admit_clients", "selection")
 ANSWERS = ("ingress", "return", "fragment", "egress")
 
 
@@ -50,7 +51,7 @@ def test_only_lines_that_differ_are_added_or_removed(
 
 def test_flows_of_tables_that_answers_pass_wait() -> None:
     numbers = {name: table.number for name, table in PIPELINE.tables.items()}
-    assert waiting(changes(*numbers.values())) == {numbers[name] for name in (*ANSWERS, "selection")}
+    assert waiting(changes(*numbers.values())) == {numbers[name] for name in (*ANSWERS, *PASSES)}
 
 
 @pytest.mark.parametrize("renumbered", [False, True])

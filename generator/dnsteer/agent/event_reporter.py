@@ -18,7 +18,7 @@ from dnsteer.metrics.observer import (
     PanicChange,
     SwitchInspection,
 )
-from dnsteer.slots.maintenance import Maintenance, Overlay, is_decided, same_entry
+from dnsteer.slots.maintenance import FoundNeighbor, Maintenance, Overlay, is_decided, same_entry
 from dnsteer.status.agent_knowledge import WARNS
 
 _NAMED = 3
@@ -162,6 +162,20 @@ class EventReporter(AgentObserver):
             moved = sum(move.moved for move in change.moves)
             text = f"decision {decision}: on the switch after {seconds:.3f} s"
             self.say(text, "effect", decision=decision, duration_s=round(seconds, 6), moved=moved)
+
+    def neighbor_moved(self, title: str, found: FoundNeighbor, decision: str) -> None:
+        """See AgentObserver."""
+        text = f"{title} moved from {found.before} to {found.mac}" if found.before else f"{title} is at {found.mac}"
+        level: EventLevel = "warning" if found.before else "info"
+        self.say(
+            f"decision {decision}: {text}",
+            "neighbor",
+            level,
+            decision=decision,
+            address=found.address,
+            mac=found.mac,
+            before=found.before,
+        )
 
     def inspected(self, found: SwitchInspection, *, repaired: bool, seconds: float, decision: str = "") -> None:
         """See AgentObserver."""

@@ -178,6 +178,11 @@ class HeldSwitch(TargetSwitch):
 
     memory: SwitchMemory = field(default_factory=SwitchMemory, compare=False)
 
+    @property
+    def follows_neighbors(self) -> bool:
+        """It does."""
+        return True
+
     def session(self) -> Session:
         """A connection to the record, to be closed. States that were read are known."""
         return _RememberingSession(self)

@@ -25,6 +25,7 @@ from dnsteer.agent.health import Result
 from dnsteer.agent.health_decision import PoolRules
 from dnsteer.agent.held_switch import HeldSwitch, SwitchMemory, SwitchThread, record_kept
 from dnsteer.agent.lists import ListFollower
+from dnsteer.agent.neighbor_follower import NeighborFollower
 from dnsteer.agent.next_work import PAUSE, AgentState, AgentStep, NextWork, next_work
 from dnsteer.agent.panics import Panics
 from dnsteer.agent.probe_port import ProbePort
@@ -41,6 +42,7 @@ from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now
 from dnsteer.events.event import EventSink
 from dnsteer.metrics.observer import AgentObserver, AppliedBridge, CheckTurn, Observers
+from dnsteer.slots.maintenance import Overlay
 from dnsteer.switch.captures import capture_of, remove_left
 from dnsteer.switch.state import BusyError
 from dnsteer.switch.tools import SwitchError, UnavailableError, UnwrittenError
@@ -79,6 +81,7 @@ class Agent:
         self._role = RoleFollower(self._switch, self._notices, observer)
         self._announcer = Announcer(switch.remote, observer)
         self._probe_port = ProbePort(observer)
+        self._neighbors = NeighborFollower(self._switch, observer)
         self._state_follower = StateFollower(
             self._claim, self._health, self._add, self._tell_adopted, self._probe_port, observer
         )
@@ -201,6 +204,7 @@ class Agent:
         )
         start("the note of what it knows", lambda: keep_note(self._switch, bridge, self._seen))
         start("the announcements", lambda: self._notices.run(work, self._is_acting, self._observer))
+        start("the neighbours", lambda: self._neighbors.run(work, self._neighbors_known))
         start("the lists", lambda: self._lists.run(lambda: self._followed, self._is_acting))
         start("the routes", lambda: self._announcer.run(self._situation))
         self.verbs.begin(bridge, self.supervisor)
@@ -213,6 +217,10 @@ class Agent:
         return Situation(
             followed.bridge, followed.spec, self._state.overlay, self._health, self._role.standby, *memory.judgement
         )
+
+    def _neighbors_known(self) -> tuple[FollowedState, Overlay] | None:
+        """What is applied, with the overlay of the record; None while another agent acts, or nothing is known."""
+        return (self._followed, self._state.overlay) if self._followed is not None and self._is_acting() else None
 
     def _is_acting(self) -> bool:
         """Whether this agent is the one that acts, as far as is known."""
@@ -249,6 +257,7 @@ class Agent:
         ):
             state.due |= followed.rules.keys()
         state.record, state.overlay = record, overlay
+        self._neighbors.wake()
         state.timed = any(entry.expired(now()) or entry.advanced(now()) != entry for entry in overlay) or any(
             denial.expired(now()) for denial in overlay.denials
         )

@@ -198,7 +198,7 @@ def _traits(backend: Backend, direct: bool) -> list[tuple[str, object, str]]:
         address = derived.address_of(backend, family)
         if address is not None:
             traits.append(("address", address, f"{family} {address}"))
-            if direct:
+            if direct and not backend.follows_mac:
                 traits.append((f"mac of {family}", (backend.mac, backend.port), f"mac {backend.mac}"))
     return traits
 

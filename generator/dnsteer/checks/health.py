@@ -14,6 +14,7 @@ from dnsteer.spec.errors import Finding, Path, near, show_value
 from dnsteer.spec.health_checks import EffectiveQuery, checked_services, effective_query, service_name
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.health import RANDOM_LABEL, CheckKind, HealthCheck
+from dnsteer.spec.model.next_hop import router_macs
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Pool, State
 
@@ -155,7 +156,7 @@ def _probe_mac(scope: Scope, probe: Probe) -> Iterator[Finding]:
     switch, base = scope.spec.switch, ("switch", "probe")
     mac = derived.probe_mac(switch, probe)
     stations = {switch.mac: "the balancer's", derived.gateway_mac(switch): "the virtual gateways'"}
-    stations |= {up.next_hop: "a next hop's" for up in switch.uplinks.values() if up.next_hop}
+    stations |= {mac: "a next hop's" for up in switch.uplinks.values() for mac in router_macs(up.next_hop)}
     stations |= {b.mac: f"that of backend {b.name}" for pool in scope.spec.pools.values() for b in pool.backends}
     if mac in stations:
         default = "" if probe.mac else " (switch.mac with its second lowest bit flipped)"

@@ -21,6 +21,7 @@ from dnsteer.checks.empty_keys import check_empty_keys
 from dnsteer.checks.extension import check_extension
 from dnsteer.checks.health import check_health, check_judgement, check_probe
 from dnsteer.checks.limits import check_limits
+from dnsteer.checks.neighbors import check_neighbors
 from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
 from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
@@ -49,6 +50,7 @@ _CHECKS: Sequence[Check] = (
     check_modes,
     check_workers,
     check_probe,
+    check_neighbors,
     check_health,
     check_judgement,
     check_backups,
@@ -62,6 +64,7 @@ _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announ
 _SKIPPED_FOR_RECORDED = (
     check_devices,
     check_bringup,
+    check_neighbors,
     check_reachable,
     check_health,
     check_judgement,

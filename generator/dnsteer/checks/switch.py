@@ -10,6 +10,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
+from dnsteer.spec.model.next_hop import router_macs
 from dnsteer.spec.model.part import Device
 from dnsteer.spec.model.spec import Flavor, Forwarding, Spec, Vip
 
@@ -145,7 +146,9 @@ def _macs(scope: Scope) -> Iterator[Finding]:
             "lowest bit flipped",
         )
     others: list[tuple[Path, str]] = [
-        (("switch", "uplinks", name, "next_hop"), up.next_hop) for name, up in switch.uplinks.items() if up.next_hop
+        (("switch", "uplinks", name, "next_hop"), mac)
+        for name, up in switch.uplinks.items()
+        for mac in router_macs(up.next_hop)
     ]
     for pool_name, pool in scope.spec.pools.items():
         others += [(("pools", pool_name, "backends", i, "mac"), b.mac) for i, b in enumerate(pool.backends)]

@@ -162,7 +162,7 @@ def apply(
                 prefetch=prefetch,
                 progress=progress(json),
             )
-    print_deployed(done, json, verbose=verbose)
+    finish_deployed(done, switch, json, verbose=verbose)
 
 
 @contextmanager
@@ -209,7 +209,21 @@ def _print_notes(summary: PlanSummary) -> None:
         err.print(f"note: {escape(note)}")
 
 
-def print_deployed(
+def finish_deployed(
+    done: DeployResult, switch: TargetSwitch, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool
+) -> None:
+    """Print what was changed, as JSON with *more*, and find out the MAC addresses of neighbours that no agent follows."""
+    from dnsteer.cli.neighbors import resolve_neighbors
+
+    resolved = resolve_neighbors(switch, done.summary.loaded.spec, json)
+    _print_deployed(done, json, {**(more or {}), **resolved.as_json()}, verbose=verbose)
+    if not json:
+        resolved.print_words()
+    if resolved.problem:
+        raise typer.Exit(Exit.ERROR)
+
+
+def _print_deployed(
     done: DeployResult, json: bool, more: Mapping[str, Any] | None = None, *, verbose: bool = False
 ) -> None:
     """Print what was changed; as JSON with *more*."""

@@ -129,7 +129,7 @@ def _explain_clients(loaded: Loaded, live: RecordedSwitch | None, file: Path, js
     from dnsteer.slots.maintenance import NO_OVERLAY
 
     overlay = live.overlay if live is not None else NO_OVERLAY
-    reference = Reference(loaded.spec, overlay, overlay.denials)
+    reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     if not any(service.client_prefix for service in reference.services.values()):
         fail(
             "--clients: no pool with a backend in service has selection: source-address; other selections do not look at "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dnsteer.cli.completion import states
-from dnsteer.cli.deploy import EveryChange, Grace, print_deployed, print_summary
+from dnsteer.cli.deploy import EveryChange, Grace, finish_deployed, print_summary
 from dnsteer.cli.output import Json, err, out, print_json, utc
 from dnsteer.cli.running_switch import Bridge, DryRun, Note, Yes, confirm, on_switch, progress
 from dnsteer.cli.spec_inputs import reads_spec
@@ -213,7 +213,7 @@ def rollback(
         print_summary(preview(source, switch, options), verbose=verbose, flows=False, json=json, more=said)
         return
     done = deploy(source, switch, options, confirm=confirm(yes, json), progress=progress(json))
-    print_deployed(done, json, more=said, verbose=verbose)
+    finish_deployed(done, switch, json, more=said, verbose=verbose)
 
 
 def restore(

@@ -53,6 +53,8 @@ _LARGE, _ROWS = 80, 20
 """Rows of tables from which a switch is large, and as many of each table as are shown of it."""
 _MAX_VIPS = 8
 """VIPs that the verdict names."""
+_NEIGHBORS = 8
+"""Neighbours whose MAC addresses are shown."""
 _NOTE = 30
 """Columns that a note needs at least, where a decision stands beside it."""
 
@@ -141,6 +143,12 @@ def _head(status: Status) -> Iterator[Text]:
         yield _line(
             "tables", _TABLES_MATCH[status.tables_match], "" if status.tables_match == "recorded" else "bold red"
         )
+    neighbors = (status.reading.overlay.neighbors if status.reading.overlay is not None else None) or ()
+    for found in neighbors[:_NEIGHBORS]:
+        before = f", before at {found.before}" if found.before else ""
+        yield _line("MAC", f"{found.address} is at {found.mac} since {utc(found.since)} UTC{before}")
+    if len(neighbors) > _NEIGHBORS:
+        yield _line("MAC", f"and {len(neighbors) - _NEIGHBORS} more: dnsteer status --json")
     if status.extension is not None:
         yield _line("program", escape(status.extension.text()), "" if status.extension.ok else "bold red")
 

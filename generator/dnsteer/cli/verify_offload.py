@@ -50,7 +50,7 @@ def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, contr
 
 
 def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> tuple[Loaded, Overlay]:
-    """The spec with the slots that its pools have there, and the overlay. Leave with an error where tables are not of it.
+    """The spec with the slots that its pools have there, and the overlay. Leave with an error where tables are not its.
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 from dnsteer import __version__
 from dnsteer.deploy.caller import operator_name
 from dnsteer.deploy.decision import decision_id
-from dnsteer.deploy.recorded_spec import is_applied
+from dnsteer.deploy.neighbors import describe_neighbors, with_found
+from dnsteer.deploy.recorded_spec import is_applied, spec_of
 from dnsteer.deploy.times import expire, stamp
 from dnsteer.deploy.wanted_switch import WantedSwitch
 from dnsteer.plan.pool_slots import describe_chosen_slots, describe_kept_slots, keep_slots
@@ -22,6 +24,7 @@ from dnsteer.spec.derived import slot_count
 from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.neighbors import followed_addresses, is_followed, macs_given
 from dnsteer.spec.workers import worker_counts
 from dnsteer.switch.session import Session
 from dnsteer.switch.state import AppliedState, BridgeRecord, DamagedError, RecordFormatError
@@ -137,9 +140,11 @@ def make_goal(
         if weights.get((a.pool, a.backend), a.weight) == a.weight or _agent_cannot_end(loaded.spec, known, a)
     )
     returned = tuple(a for a in sourced.returned if weights[a.pool, a.backend] != a.weight)
+    overlay = current.without(ended).put_by_start(returned)
+    neighbors = with_found(before, followed_addresses(spec), _fixed_before(spec, applied, before), time)
     return Goal(
         loaded,
-        current.without(ended).put_by_start(returned),
+        replace(overlay, neighbors=neighbors if is_followed(spec) else None),
         record,
         applied,
         system,
@@ -150,12 +155,22 @@ def make_goal(
         expired=tuple(a for a in (*before, *before.denials) if a not in {*current, *current.denials}),
         returned=returned,
         warnings=sourced.warnings,
-        notes=kept,
+        notes=(*kept, *describe_neighbors(spec, neighbors)),
         waits=record.waits if record else session.waits(),
         restores=sourced.restores,
         rolls_back=sourced.rolls_back,
         rereads=sourced.rereads,
     )
+
+
+def _fixed_before(spec: Spec, applied: AppliedState | None, before: Overlay) -> dict[str, str]:
+    """The MAC addresses that the applied spec gives to what *spec* follows: they hold until the neighbours have answered."""
+    known = before.macs or {}
+    if applied is None or not set(followed_addresses(spec)) - known.keys():
+        return {}
+    with suppress(SwitchError):
+        return {address: mac for address, mac in macs_given(spec_of(applied), spec).items() if address not in known}
+    return {}
 
 
 def _agent_cannot_end(spec: Spec, known: Sequence[Membership], entry: Maintenance) -> bool:

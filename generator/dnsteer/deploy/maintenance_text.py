@@ -12,14 +12,20 @@ from dnsteer.spec.errors import escape
 
 
 def begun_and_ended(before: Overlay, after: Overlay) -> list[str]:
-    """Return which maintenance begins and which ends, and the same of denials."""
+    """Return which maintenance begins and which ends, the same of denials, and which neighbours have other MAC addresses."""
     new = [
         f"{a.name} is {a.state if a.gone >= DRAINED else _partly(a) + a.about_service}"
         for a in after
         if same_entry(before, a) is None
     ]
     ended = [f"{a.title} ends" for a in before if same_entry(after, a) is None]
-    return new + ended + denials_begun_and_ended(before, after)
+    known = before.macs or {}
+    found = [
+        f"{n.address} moved from {known[n.address]} to {n.mac}" if n.address in known else f"{n.address} is at {n.mac}"
+        for n in after.neighbors or ()
+        if known.get(n.address) != n.mac
+    ]
+    return new + ended + denials_begun_and_ended(before, after) + found
 
 
 def denials_begun_and_ended(before: Overlay, after: Overlay) -> list[str]:

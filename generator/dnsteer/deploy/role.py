@@ -15,9 +15,11 @@ from dnsteer.deploy.recorded_spec import spec_of
 from dnsteer.deploy.target_switch import TargetSwitch
 from dnsteer.deploy.times import now, stamp
 from dnsteer.render.flows import Flow, parse_flow
+from dnsteer.render.templates import port_name
 from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.neighbors import Neighbor, neighbors_of
 from dnsteer.switch.openflow import STANDBY_COOKIE, Key, OpenFlow
 from dnsteer.switch.role import Role, RoleName, RoleSession, is_standby, role_of, this_boot
 from dnsteer.switch.session import Session
@@ -59,8 +61,23 @@ def _lines(spec: Spec | None, number: int) -> Iterator[str]:
     probe = spec.switch.probe if spec is not None else None
     for address in [own.ip for own in probe.addresses] if probe is not None else []:
         yield f"{head}{_PRIORITY + 1},{_request_for(address)} actions={onward}"
+    if spec is not None and probe is not None:
+        for neighbor in neighbors_of(spec):
+            for match, actions in _asking(neighbor, probe.port, onward):
+                yield f"{head}{_PRIORITY + 1},{match} actions={actions}"
     for match in ("arp", _SOLICITATION):
         yield f"{head}{_PRIORITY},{match} actions=drop"
+
+
+def _asking(neighbor: Neighbor, probe: str, onward: str) -> Iterator[tuple[str, str]]:
+    """The matches and actions by which a neighbour's MAC address is found out on standby too."""
+    asked, heard, address = f"in_port={port_name(probe)}", f"in_port={port_name(neighbor.port)}", neighbor.address
+    if neighbor.family == "ipv6":
+        yield f"icmp6,{asked},icmp_type=135,icmp_code=0,nd_target={address}", f"output:{port_name(neighbor.port)}"
+        return
+    yield f"arp,{asked},arp_tpa={address},arp_op=1", onward
+    yield f"arp,{heard},arp_spa={address},arp_op=2", onward
+    yield f"arp,{heard},arp_spa={address},arp_tpa={address},arp_op=1", onward
 
 
 def _request_for(address: Address) -> str:

@@ -16,10 +16,9 @@ from dnsteer.spec.errors import counted, file_of_part
 from dnsteer.switch.meters import MetersLostError, bring_meters, delete_meters, take_back_meters
 from dnsteer.switch.openflow import OpenFlow, RejectedError, Tables, UnconfirmedError
 from dnsteer.switch.restart_fence import RestartedError, send_bundle
-from dnsteer.switch.table_changes import TableChanges
+from dnsteer.switch.table_changes import BETWEEN_PASSES, TableChanges
 from dnsteer.switch.tools import SwitchError, reworded
 from dnsteer.tables.cookies import Subject
-from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import GroupRow
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class BundleSender:
         """Bring meters for the bundle that is sent in the block, and take them back where it surely was not taken."""
         before, brought = [*tables.meters.values()], (*todo.add_meters, *todo.replace_meters)
         if todo.meters:
-            self.progress(f"bringing {counted(len(brought), 'meter')}, removing {len(todo.remove_meters)}")
+            self.progress(f"bringing {counted(len(brought), 'meter')}, removing {len(todo.remove_meters):,}")
         try:
             bring_meters(self.client, todo.add_meters, todo.replace_meters, before)
         except MetersLostError:
@@ -196,17 +195,18 @@ class BundleSender:
 
     def _send_now(self, todo: TableChanges) -> None:
         if todo:
-            self.progress(f"sending {len(todo) - todo.meters} changes of flows and groups in one bundle")
+            if changes := len(todo) - todo.meters:
+                self.progress(f"sending {changes:,} changes of flows and groups in one bundle")
             self._send_bundle(todo.bundle())
 
     def _send_later(self, todo: TableChanges) -> None:
         if todo:
             what = "in the tables' old numbers" if todo.renumbered else "of the return path"
             whose = "answers"
-            if any(flow.table == PIPELINE.tables["selection"].number for flow in todo.remove):
-                what, whose = "of the second pass", "packets"
+            if any(flow.table in BETWEEN_PASSES for flow in todo.remove):
+                what, whose = "of further passes", "packets"
             self.progress(
-                f"waiting {self.grace:g} s for {whose} in flight; then the {len(todo)} flows {what} are removed"
+                f"waiting {self.grace:g} s for {whose} in flight; then the {len(todo):,} flows {what} are removed"
             )
             self._pause(self.grace)
             self._send_bundle(todo.bundle())

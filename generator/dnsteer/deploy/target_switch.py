@@ -42,6 +42,11 @@ class TargetSwitch:
     timeout: float = 10
     extension: str | None = None
 
+    @property
+    def follows_neighbors(self) -> bool:
+        """Whether an agent has it, which finds out the MAC addresses of neighbours by itself."""
+        return False
+
     def client(self, bridge: str) -> OpenFlow:
         """The bridge's OpenFlow."""
         return OpenFlow(openflow_target(self.remote, bridge, self.openflow), timeout=self.timeout)

@@ -81,11 +81,12 @@ class WantedSwitch:
     def with_overlay(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.
 
-        The plan is not computed anew, unless other clients are denied, or the spec has an extension, whose program holds
-        slots too.
+        The plan is not computed anew, unless other clients are denied, neighbours have other MAC addresses, or the spec has
+        an extension, whose program holds slots too.
         """
         new = WantedSwitch(self.loaded, overlay, self.applied)
-        if state.extended or self.overlay.denials != overlay.denials:
+        now = self.overlay
+        if state.extended or (now.denials, now.neighbors) != (overlay.denials, overlay.neighbors):
             return new
         pools = [m for m in state.members if self.overlay.of(m.pool) != overlay.of(m.pool)]
         was, groups_before = overlay_flows(state, self.overlay, pools)

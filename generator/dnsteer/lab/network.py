@@ -142,7 +142,7 @@ class _Network:
         space, setup = client.namespace, self.setup[client.namespace]
         self._attach(self.topology.fabrics[client.uplink], space, "eth0", client.mac)
         self.sysctls[space] += _CLIENT
-        setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct)]
+        setup += [_address(a, "eth0") for a in (*client.addresses, *client.direct, *client.router)]
         setup += [f"route add local {network} dev lo" for network in client.many]
         v4, v6 = client.addresses
         d4, d6 = client.direct

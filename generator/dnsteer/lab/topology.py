@@ -20,8 +20,10 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.derived import Endpoint
 from dnsteer.spec.model.families import FAMILIES, Family
+from dnsteer.spec.model.next_hop import router_addresses, router_macs
 from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.neighbors import asked_address, is_followed, spec_with_macs
 
 MAX_SERVERS = 128
 """Maximum number of name servers: each is three processes of about 10 MB."""
@@ -48,6 +50,8 @@ class Client:
     """MAC that the lab's flows to this client match: backends whose answers pass the switch send direct answers to it."""
     many: tuple[IPv4Network | IPv6Network, ...] = ()
     """Further source addresses, if a pool's slots are chosen by the client's address."""
+    router: tuple[Address, ...] = ()
+    """Addresses of the router that it stands for, where the spec gives the next hop by them."""
 
 
 @dataclass
@@ -145,6 +149,8 @@ def service_kind(endpoint: Endpoint) -> str | None:
 
 def plan_network(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     """The topology of *spec*. Raises TopologyError for the few valid specs that the lab cannot build."""
+    if is_followed(spec):
+        spec = spec_with_macs(spec, None)  # the lab's machines have the stand-ins, and the agent finds them
     macs = _lab_macs(spec)
     topology = Topology(spec, _clients(spec, macs), [], {}, {}, [])
     _Hosts(topology).add_all()
@@ -163,6 +169,16 @@ def plan_network(spec: Spec, *, most_servers: int = MAX_SERVERS) -> Topology:
     return topology
 
 
+def macs_of_neighbors(spec: Spec) -> dict[str, str]:
+    """The MAC addresses at which the lab's machines answer for the neighbours that *spec* gives by address."""
+    spec = spec_with_macs(spec, None)
+    found: dict[str, str] = {}
+    for uplink in spec.switch.uplinks.values():  # one machine is the router of both families
+        found |= {str(a): router_macs(uplink.next_hop)[0] for a in router_addresses(uplink.next_hop)}
+    backends = (b for pool in spec.pools.values() for b in pool.backends if b.follows_mac)
+    return found | {asked_address(b)[0]: b.mac for b in backends}
+
+
 def _clients(spec: Spec, macs: Iterator[str]) -> list[Client]:
     """A client behind each uplink with a next hop, or, where none has one, behind each uplink."""
     uplinks = spec.switch.uplinks
@@ -173,11 +189,12 @@ def _clients(spec: Spec, macs: Iterator[str]) -> list[Client]:
             name,
             i,
             f"{names.PREFIX}c-{name}",
-            uplink.next_hop or next(macs),
+            next(iter(router_macs(uplink.next_hop)), "") or next(macs),
             names.client_addresses(i),
             names.direct_addresses(i),
             next(macs),
             names.MANY_ADDRESSES if told_apart and not i else (),
+            router_addresses(uplink.next_hop),
         )
         for i, (name, uplink) in enumerate((with_hop or uplinks).items())
     ]
@@ -194,7 +211,7 @@ def _set_lab_macs(topology: Topology, macs: Iterator[str]) -> None:
 def _lab_macs(spec: Spec) -> Iterator[str]:
     """Locally administered MAC addresses that the spec does not use."""
     used = {spec.switch.mac, derived.gateway_mac(spec.switch)}
-    used |= {up.next_hop for up in spec.switch.uplinks.values() if up.next_hop is not None}
+    used |= {mac for up in spec.switch.uplinks.values() for mac in router_macs(up.next_hop)}
     used |= {b.mac for pool in spec.pools.values() for b in pool.backends}
     for n in range(1 << 16):
         mac = f"0a:1a:b0:00:{n >> 8:02x}:{n & 255:02x}"

@@ -25,7 +25,7 @@ from dnsteer.metrics.observer import (
     PanicChange,
     SwitchInspection,
 )
-from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, Overlay
+from dnsteer.slots.maintenance import NO_OVERLAY, STATE_WORDS, FoundNeighbor, Overlay
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import BridgeRecord, DamagedError
 
@@ -61,6 +61,9 @@ class AgentMetrics(AgentObserver):
         self._unannounced = self._make("dnsteer_vip_unannounced_info", Gauge)
         self._held_vips = self._make("dnsteer_vip_held_until_timestamp_seconds", Gauge)
         self._standby = self._make("dnsteer_switch_standby", Gauge)
+        self._neighbors = self._make("dnsteer_neighbor_answers", Gauge)
+        self._neighbor_moves = self._make("dnsteer_neighbor_moves_total", Counter)
+        self._asked: set[str] = set()
         self._panic = self._make("dnsteer_pool_panic", Gauge)
         self._kept = self._make("dnsteer_pool_kept_backends", Gauge)
         self._keeping: dict[str, int] = {}
@@ -123,6 +126,21 @@ class AgentMetrics(AgentObserver):
         self._forget_checks(set(checks))
         for turn in failing:
             self.turned(turn)
+
+    def neighbors_heard(self, answers: Mapping[str, bool]) -> None:
+        """See AgentObserver."""
+        for address in self._asked - answers.keys():
+            self._neighbors.remove(address)
+            self._neighbor_moves.remove(address)
+        self._asked = {*answers}
+        for address, answers_now in answers.items():
+            self._neighbors.labels(address).set(answers_now)
+            self._neighbor_moves.labels(address)
+
+    def neighbor_moved(self, title: str, found: FoundNeighbor, decision: str) -> None:
+        """See AgentObserver."""
+        if found.before:
+            self._neighbor_moves.labels(found.address).inc()
 
     def _forget_checks(self, checks: set[Check]) -> None:
         """Forget the results of checks that are gone, so that the number of series stays bounded."""

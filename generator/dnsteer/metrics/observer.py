@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy.spec_differences import entries_text
 from dnsteer.events.event import EventLevel, EventName
+from dnsteer.slots.maintenance import FoundNeighbor
 from dnsteer.spec.model.spec import Spec
 from dnsteer.status.agent_knowledge import UnannouncedVip
 from dnsteer.switch.state import AppliedState, BridgeRecord
@@ -152,6 +153,12 @@ class AgentObserver:
 
     def overlay_changed(self, change: OverlayChange, decision: str, seconds: float) -> None:
         """The agent has changed the overlay by a decision; until flows and record had it took so many *seconds*."""
+
+    def neighbor_moved(self, title: str, found: FoundNeighbor, decision: str) -> None:
+        """A neighbour has another MAC address, by a decision, or the first one: flows and record have it."""
+
+    def neighbors_heard(self, answers: Mapping[str, bool]) -> None:
+        """Whether the neighbours that are asked for their MAC addresses answer, by address; all of them."""
 
     def load_measured(self, metric: Mapping[tuple[str, str], float]) -> None:
         """The load of backends, by pool and name, in the metric by which it is balanced; that of all others is unknown."""

@@ -310,6 +310,22 @@ AGENT: tuple[Family, ...] = (
         when=ALWAYS,
         panel=Panel("On standby", draw="stat", combine="max", scale=_STANDBY),
     ),
+    Family(
+        "dnsteer_neighbor_answers",
+        "gauge",
+        "Agent",
+        "Whether a next hop or backend that the spec gives by address answers.",
+        ("address",),
+        when="the spec gives neighbours by address",
+    ),
+    Family(
+        "dnsteer_neighbor_moves_total",
+        "counter",
+        "Agent",
+        "Times that such a neighbour had another MAC address than before.",
+        ("address",),
+        when="the spec gives neighbours by address",
+    ),
     Family("dnsteer_agent_targets", "gauge", "Agent", "Addresses that are asked.", when=ALWAYS),
     Family(
         "dnsteer_agent_panics_total",

@@ -13,6 +13,7 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import DefinitionError
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY
+from dnsteer.spec.neighbors import with_macs
 from dnsteer.tables.context import Context
 from dnsteer.tables.cookies import Category, Subject, cookie
 from dnsteer.tables.forward import ForwardRow
@@ -21,8 +22,13 @@ from dnsteer.tables.return_ import ProbeReturnRow, ReturnRow
 
 
 def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
-    """The plan of a valid spec and an overlay. A pure function: the same spec and overlay give the same plan everywhere."""
-    switch, digest = loaded.spec.switch, loaded.digest
+    """The plan of a valid spec and an overlay. A pure function: the same spec and overlay give the same plan everywhere.
+
+    Neighbours whose MAC addresses the overlay does not have yet get nothing; without those of any switch, stand-ins.
+    """
+    digest = loaded.digest
+    loaded = with_macs(loaded, overlay.macs)
+    switch = loaded.spec.switch
     pipeline = Subject(cookie(Category.PIPELINE, 0), "pipeline", ("switch",), loaded.document.line(("switch",)))
     ctx = Context(loaded, overlay, MODES, pipeline)
     ctx.subjects[pipeline.cookie] = pipeline
@@ -50,6 +56,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
         extension=extension_of(ctx),
         has_gateways=bool(switch.gateways),
         any_vlan=switch.vlans == "any",
+        follows_ipv6=any(n.family == "ipv6" for n in ctx.neighbors),
     )
 
 
@@ -57,8 +64,8 @@ def _forward_rows(ctx: Context) -> Iterator[ForwardRow]:
     """Yield forward rows of every backend, also without a slot, so that later moves change slots only."""
     for slots in ctx.pools.values():
         ways = [(to, mode) for to, mode in slots.ways if to != ANY and not MODES[mode].uses_extension(slots.pool)]
-        for index in range(len(slots.pool.backends)):
-            for reached, mode in ways:
+        for index, backend in enumerate(slots.pool.backends):
+            for reached, mode in ways if backend.mac else ():  # else there is no way to it yet
                 yield from MODES[mode].forward_rows(ctx, slots, index, reached)
 
 

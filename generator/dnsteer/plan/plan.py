@@ -34,6 +34,8 @@ class Plan:
     extension: ExtensionPlan | None = None
     has_gateways: bool = False
     any_vlan: bool = False
+    follows_ipv6: bool = False
+    """Whether the MAC address of a neighbour is found out by its IPv6 address."""
 
     @property
     def state(self) -> Subject:

@@ -16,6 +16,7 @@ from dnsteer.slots.dp_hash import hash_values_newer
 from dnsteer.spec import derived
 from dnsteer.spec.model.families import FAMILY_NAMES, Family
 from dnsteer.spec.model.spec import Backend, Selection, Spec
+from dnsteer.spec.neighbors import asked_address
 from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.client import ClientLimitRow
 from dnsteer.tables.forward import ForwardRow
@@ -149,7 +150,8 @@ def _of_answers(spec: Spec, plan: Plan, backends: Mapping[str, Backend]) -> Coun
             pools.setdefault(str(a), set()).add(vip.pool)
     for answer in plan.rows.of(OwnReturnRow):
         members = [b for p in pools[answer.vip] for b in derived.members(spec.pools[p], answer.family)]
-        behind = {(b.mac, b.port) for b in members if b.port in spec.switch.ports}
+        ours = [b for b in members if b.port in spec.switch.ports]
+        behind = {(asked_address(b) if b.follows_mac else b.mac, b.port) for b in ours}
         found["answers", answer.family] += len(behind) * len(answer.protocols)
     return found
 

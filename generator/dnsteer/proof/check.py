@@ -23,6 +23,7 @@ from dnsteer.proof.traffic.vectors import Vector, batches
 from dnsteer.slots.maintenance import NO_OVERLAY, Maintenance, Overlay
 from dnsteer.spec.backups import standby_weights
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.neighbors import stand_ins_text
 from dnsteer.switch.masks import Mask
 from dnsteer.switch.private_switch import split_log_warnings
 from dnsteer.switch.tools import SwitchError, TimedOutError
@@ -86,7 +87,7 @@ def _all_backups(loaded: Loaded) -> Overlay:
 
 def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: Progress) -> CheckReport:
     plan = build_plan(loaded, overlay)
-    reference = Reference(loaded.spec, overlay, overlay.denials)
+    reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     senders = Senders(loaded.spec, reference, per_service)
     with Harness(plan) as harness:
         report = CheckReport(harness.switch.version(), harness.flows, len(plan.rows.of(GroupRow)))
@@ -101,6 +102,7 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
         _send_all(harness, batches(senders), send, report)
         comparison.compare_backends()
         report.coverage = senders.covered + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
+        report.coverage += f"; {text}" if (text := stand_ins_text(loaded.spec)) else ""
         report.extended = harness.extension_frames
         warnings = [line for line in harness.switch.complaints() if not any(w in line for w in _EXPECTED_WARNINGS)]
         report.complaints, report.notes = split_log_warnings(warnings)

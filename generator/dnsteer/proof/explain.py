@@ -107,7 +107,7 @@ def explain_query(
     """
     frame = Frame(uplink, query_frame(loaded, client, sport, vip, port, protocol))
     plan = build_plan(loaded, overlay)
-    reference = Reference(loaded.spec, overlay, overlay.denials)
+    reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     expected = reference.expect(frame.port, frame.data)
     service = reference.services.get((vip.packed, _PROTOCOL_NUMBERS[protocol.value], port))
     handled: list[Handled] = []
@@ -147,12 +147,12 @@ def _backend(loaded: Loaded, reference: Reference, expected: Expectation, sent: 
     if expected.backend is not None or not left:
         return expected.backend
     found = dict(expected.backends).get(left[0]) or reference.receiver(sent, left[0])
-    return found or _backend_by_mac(loaded, left[0].data)
+    return found or _backend_by_mac(reference, left[0].data)
 
 
-def _backend_by_mac(loaded: Loaded, data: bytes) -> str | None:
+def _backend_by_mac(reference: Reference, data: bytes) -> str | None:
     mac = data[:6].hex(":")
-    names = {b.name for pool in loaded.spec.pools.values() for b in pool.backends if b.mac == mac}
+    names = {b.name for pool in reference.spec.pools.values() for b in pool.backends if b.mac == mac}
     return " or ".join(sorted(names)) or None
 
 

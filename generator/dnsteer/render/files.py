@@ -27,6 +27,7 @@ from dnsteer.render.program import program_text
 from dnsteer.render.template_types import check_own_template_rows
 from dnsteer.render.templates import environment, render_template
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.neighbors import stand_ins_text
 from dnsteer.spec.parts.effective_text import as_own_text, is_effective
 from dnsteer.tables.cookies import COOKIE_MASK, COOKIE_TAG
 
@@ -50,6 +51,7 @@ def rendered(loaded: Loaded) -> dict[str, str]:
         f"# {{what}} of bridge {plan.bridge} for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}\n"
         f"# load: ovs-ofctl -O OpenFlow15 --names {{how}} {plan.bridge} {{name}}\n"
     )
+    stand_ins = f"# {told}\n" if (told := stand_ins_text(loaded.spec)) else ""
     text, flows = render_flows(plan, file)
     texts = {
         "bridge.sh": _bridge_script(loaded, plan, file),
@@ -57,8 +59,10 @@ def rendered(loaded: Loaded) -> dict[str, str]:
             "files/meters.sh.j2", bridge=plan.bridge, file=file, lines=render_meters(plan, file).splitlines()
         ),
         "groups.txt": head.format(what="Groups", how="add-groups", name="groups.txt") + render_groups(plan, file),
-        "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + text,
-        "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt") + _bundle(plan, flows),
+        "flows.txt": head.format(what="Flows", how="add-flows", name="flows.txt") + stand_ins + text,
+        "bundle.txt": head.format(what="All tables and groups", how="bundle", name="bundle.txt")
+        + stand_ins
+        + _bundle(plan, flows),
     }
     if is_effective(loaded.document.text):
         about = f"# Spec of bridge {plan.bridge} for {file}, by dnsteer {__version__}; spec digest {plan.digest[:16]}\n"

@@ -12,7 +12,6 @@ from typing import Any
 
 from dnsteer.report.gather import ReportFacts
 from dnsteer.report.masking import AddressMask, Maskable, Masks, PeopleMask
-from dnsteer.slots.maintenance import Overlay
 from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.slots.weights import weights_in_the_end
@@ -149,7 +148,8 @@ def _masked(facts: ReportFacts, masks: Masks) -> ReportFacts:
     reading = status.reading
     overlay = reading.overlay
     if overlay is not None:
-        overlay = Overlay(tuple(map(masks.entry, overlay)), tuple(map(masks.denial, overlay.denials)))
+        denials = tuple(map(masks.denial, overlay.denials))
+        overlay = replace(overlay, entries=tuple(map(masks.entry, overlay)), denials=denials)
     state = masks.state(reading.state) if reading.state is not None else None
     masked = replace(status, reading=replace(reading, overlay=overlay, state=state))
     masked.pools = view_pools(state.members if state else (), overlay, status.rates, facts.time)

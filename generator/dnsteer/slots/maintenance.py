@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
@@ -33,6 +34,7 @@ MOVES_SLOTS: tuple[Kind, ...] = ("balance", "spill")
 DRAINED = 1000
 """`gone` is in thousandths of the slots that an entry moves: this is all of them."""
 _LONGEST_ID = 32
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 MAX_WEIGHT = 65_535
 """The largest weight, as in the spec."""
 
@@ -133,12 +135,26 @@ class Maintenance:
 
 
 @dataclass(frozen=True)
+class FoundNeighbor:
+    """The MAC address at which a neighbour answered last, *since* when (ISO 8601), and the one *before* it, if any."""
+
+    address: str
+    mac: str
+    since: str
+    before: str = ""
+
+
+@dataclass(frozen=True)
 class Overlay:
     """All maintenance entries in the order in which they began, which is the order in which slots are taken away; and the
-    denials of clients, oldest first. It iterates over the entries."""
+    denials of clients, oldest first. It iterates over the entries.
+
+    *neighbors* are the MAC addresses at which neighbours of the spec answered last; None where the spec has none to follow.
+    """
 
     entries: tuple[Maintenance, ...] = ()
     denials: tuple[Denial, ...] = ()
+    neighbors: tuple[FoundNeighbor, ...] | None = None
     _by_pool: Mapping[str, tuple[Maintenance, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -152,6 +168,11 @@ class Overlay:
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.denials)
+
+    @property
+    def macs(self) -> dict[str, str] | None:
+        """The MAC addresses of neighbours, by their address; None where none are followed."""
+        return None if self.neighbors is None else {n.address: n.mac for n in self.neighbors}
 
     @property
     def by_people(self) -> frozenset[tuple[str, Kind, int | None, bool]]:
@@ -175,12 +196,12 @@ class Overlay:
         return self.with_entries(entry if a is found else a for a in self.entries)
 
     def with_entries(self, entries: Iterable[Maintenance]) -> Overlay:
-        """Return the overlay with other entries, and the same denials."""
-        return Overlay(tuple(entries), self.denials)
+        """Return the overlay with other entries, and the rest as it is."""
+        return replace(self, entries=tuple(entries))
 
     def with_denials(self, denials: Iterable[Denial]) -> Overlay:
-        """Return the overlay with other denials, and the same entries."""
-        return Overlay(self.entries, tuple(denials))
+        """Return the overlay with other denials, and the rest as it is."""
+        return replace(self, denials=tuple(denials))
 
     def put_by_start(self, entries: Iterable[Maintenance]) -> Overlay:
         """Return the overlay with *entries* inserted by the time at which they began."""
@@ -194,9 +215,8 @@ class Overlay:
     def without(self, gone: Iterable[Maintenance | Denial]) -> Overlay:
         """Return the overlay without the entries and denials in *gone*."""
         leave = set(gone)
-        return Overlay(
-            tuple(a for a in self.entries if a not in leave), tuple(a for a in self.denials if a not in leave)
-        )
+        kept = tuple(a for a in self.denials if a not in leave)
+        return replace(self, entries=tuple(a for a in self.entries if a not in leave), denials=kept)
 
     @property
     def denied(self) -> frozenset[tuple[str, int, str]]:
@@ -208,23 +228,24 @@ class Overlay:
 
         One that has just begun is part of it: it has moved no slot, but later entries are computed as if it were done.
         """
-        return json.dumps(
+        entries: list[Any] = [
             [
-                [
-                    a.pool,
-                    a.backend,
-                    a.gone,
-                    *([] if a.weight is None else [a.weight, a.was]),
-                    *filter(None, [a.service, list(a.slots)]),
-                ]
-                for a in self.entries
+                a.pool,
+                a.backend,
+                a.gone,
+                *([] if a.weight is None else [a.weight, a.was]),
+                *filter(None, [a.service, list(a.slots)]),
             ]
-            + sorted(map(list, self.denied))
-        )
+            for a in self.entries
+        ]
+        value = entries + sorted(map(list, self.denied))
+        return json.dumps([*value, self.macs] if self.neighbors is not None else value)
 
     def to_json(self) -> str:
         """Return the overlay as recorded in OVSDB, without decisions: equal overlays are equal text."""
-        value = [*map(_slim, self.entries), *(a.to_value() for a in self.denials)]
+        value: list[Any] = [*map(_slim, self.entries), *(a.to_value() for a in self.denials)]
+        if self.neighbors is not None:
+            value.append({"neighbors": [[n.address, n.mac, n.since, n.before] for n in self.neighbors]})
         return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
     def decisions(self) -> str:
@@ -245,9 +266,10 @@ class Overlay:
         number = len(self.entries)
         if digest != _short_digest(self.to_json()) or len(found) != number + len(self.denials):
             return self
-        return Overlay(
-            tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found[:number], strict=True)),
-            tuple(replace(a, decision=_plain(d)) for a, d in zip(self.denials, found[number:], strict=True)),
+        return replace(
+            self,
+            entries=tuple(replace(a, decision=_plain(d)) for a, d in zip(self.entries, found[:number], strict=True)),
+            denials=tuple(replace(a, decision=_plain(d)) for a, d in zip(self.denials, found[number:], strict=True)),
         )
 
     @staticmethod
@@ -259,10 +281,14 @@ class Overlay:
             raise ValueError("nested too deeply") from None
         if not isinstance(value, list):
             raise ValueError("not a list")
+        neighbors = None
+        if value and isinstance(value[-1], dict) and value[-1].keys() == {"neighbors"}:
+            neighbors = _neighbors(value.pop()["neighbors"])
         is_denial = [isinstance(item, dict) and "prefix" in item for item in value]
         return Overlay(
             tuple(_entry(item) for item, other in zip(value, is_denial, strict=True) if not other),
             tuple(_denial(item) for item, own in zip(value, is_denial, strict=True) if own),
+            neighbors,
         )
 
 
@@ -342,6 +368,28 @@ def _check_times(*times: str) -> None:
             moment.astimezone(timezone.utc)
         except OverflowError:
             raise ValueError(f"the time {time} is out of range") from None
+
+
+def _neighbors(items: Any) -> tuple[FoundNeighbor, ...]:
+    if not isinstance(items, list):
+        raise ValueError(f"the neighbours are {items!r}")
+    out = list[FoundNeighbor]()
+    for item in items:
+        if not isinstance(item, list) or len(item) != 4 or not all(isinstance(part, str) for part in item):
+            raise ValueError(f"a neighbour is {item!r}")
+        found = FoundNeighbor(*item)
+        for mac in (found.mac, found.before):
+            if mac and not is_station(mac):
+                raise ValueError(f"a neighbour has the MAC address {mac!r}")
+        if not found.mac or datetime.fromisoformat(found.since).tzinfo is None:
+            raise ValueError(f"a neighbour is {item!r}")
+        out.append(found)
+    return tuple(out)
+
+
+def is_station(mac: str) -> bool:
+    """Whether *mac* is the address of one station, as text in lower case."""
+    return bool(_MAC.match(mac)) and not int(mac[1], 16) & 1 and mac != "00:00:00:00:00:00"
 
 
 def _slots(item: Mapping[str, Any]) -> tuple[int, ...]:

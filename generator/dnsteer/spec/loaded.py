@@ -149,6 +149,8 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
         about = {**_IGNORED_KEYS, "switch": {*_IGNORED_KEYS["switch"], "vlans"}}
     # Likewise for these keys, most of them the agent's.
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
+    if spec.switch.probe is not None and not spec.switch.probe.watch:
+        about = {**about, "switch": {**dict.fromkeys(about["switch"], True), "probe": {"watch"}}}
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
     about = {**about, "vips": {name: _ignored_vip_keys(vip) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

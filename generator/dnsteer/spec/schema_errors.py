@@ -23,6 +23,7 @@ from dnsteer.spec.model.file import OWN_KEYS, BackendDefaults, Defaults, PoolDef
 from dnsteer.spec.model.health import Expect, HealthCheck, Query
 from dnsteer.spec.model.limits import ClientLimits, ClientPrefixes, SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Accept, Lint
+from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.part import keys_of
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import Backend, Backup, Console, Gratuitous, Pool, Port, Service, Switch, Uplink, Vip
@@ -34,6 +35,7 @@ _UNIONS = (
     ("defaults", "vips", "services", "*"),
     ("defaults", "vips", "announce"),
     ("switch", "announce", "when_none_pass"),
+    ("switch", "uplinks", "*", "next_hop"),
 )  # where a value is a mapping or a word
 _ACCESS_ENTRIES = tuple(f"{of}.access.{key}.#" for of in ("switch", "vips.*") for key in ("deny", "allow"))
 _KEY = "[key]"  # step that pydantic adds when a mapping's key is at fault
@@ -169,6 +171,7 @@ _PARTS = (
     _Part("", BackendDefaults, ("defaults.backends",)),
     _Part("switch", Switch, ("switch",)),
     _Part("an uplink", Uplink, ("switch.uplinks.*",)),
+    _Part("a next hop", RouterAddresses, ("switch.uplinks.*.next_hop",)),
     _Part("", Port, ("switch.ports.*",)),  # its keys are those of an uplink, too
     _Part("a pool", Pool, ("pools.*",)),
     _Part("a backend", Backend, ("pools.*.backends.*",)),

@@ -175,7 +175,10 @@ class PathTracer:
         # Of this address alone: the reference makes the slots of each service, and there may be thousands.
         vips = {name: vip for name, vip in loaded.spec.vips.items() if query.vip in vip.addresses}
         reference = Reference(
-            with_chosen(loaded.spec, MODES).model_copy(update={"vips": vips}), self._overlay, self._overlay.denials
+            with_chosen(loaded.spec, MODES).model_copy(update={"vips": vips}),
+            self._overlay,
+            self._overlay.denials,
+            self._overlay.macs,
         )
         data = query_frame(loaded, query.client, query.sport, query.vip, query.port, query.protocol)
         expected = reference.expect(query.uplink, data)

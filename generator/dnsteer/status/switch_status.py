@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from dnsteer.deploy.times import now
-from dnsteer.slots.maintenance import Overlay
 from dnsteer.spec.worker_names import host_of, names_of
 from dnsteer.status.agent_knowledge import AgentView
 from dnsteer.status.limit_drops import LimitDrops
@@ -115,6 +114,7 @@ class Status:
             "limited": [each.as_json() for each in self.limited],
             "overlay": self._overlay_as_json(),
             "denials": self._denials_as_json(),
+            **self._neighbors_as_json(),
             **({} if self.extension is None else {"extension": self.extension.as_json()}),
             "agent": self.agent.as_json(),
             "role": self.role,
@@ -145,6 +145,11 @@ class Status:
             return None
         pending = self.reading.pending
         return {"state": pending.number if pending else None, "tables": self.tables_match, "text": self.interrupted}
+
+    def _neighbors_as_json(self) -> dict[str, Any]:
+        """The MAC addresses of neighbours that were found out; nothing where none are."""
+        found = self.reading.overlay.neighbors if self.reading.overlay is not None else None
+        return {"neighbors": [asdict(each) for each in found]} if found is not None else {}
 
     def _overlay_as_json(self) -> list[dict[str, Any]] | None:
         if self.reading.overlay is None:
@@ -201,8 +206,9 @@ def narrow(status: Status, names: Sequence[str]) -> Status:
     kept = [(pool.name, b.name) for pool in pools for b in pool.backends]
     overlay = status.reading.overlay
     if overlay is not None:
-        denials = [denial for denial in overlay.denials if not denial.vip or denial.vip in chosen.vips]
-        overlay = Overlay(tuple(a for a in overlay if (a.pool, a.backend) in kept), tuple(denials))
+        denials = tuple(denial for denial in overlay.denials if not denial.vip or denial.vip in chosen.vips)
+        kept_entries = tuple(a for a in overlay if (a.pool, a.backend) in kept)
+        overlay = replace(overlay, entries=kept_entries, denials=denials)
     vips = [vip for vip in status.vips if vip.name in chosen.vips or vip.pool in chosen.pools]
     shown = {vip.name for vip in vips}
     return replace(

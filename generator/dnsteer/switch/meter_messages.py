@@ -24,6 +24,7 @@ _HEADER = struct.Struct("!BBHI")
 _VERSION = 6
 _HELLO, _ERROR, _ECHO, _ECHO_REPLY, _METER_MOD, _BARRIER, _BARRIER_REPLY = 0, 1, 2, 3, 29, 20, 21
 _METER_FAILED = 12
+_NO_ROOM = "OUT_OF_METERS"
 _REASONS = (
     "UNKNOWN",
     "METER_EXISTS",
@@ -35,7 +36,7 @@ _REASONS = (
     "BAD_BURST",
     "BAD_BAND",
     "BAD_BAND_VALUE",
-    "OUT_OF_METERS",
+    _NO_ROOM,
     "OUT_OF_BANDS",
 )
 """Codes of errors about meters (OpenFlow 1.5.1, section 7.5.4.13), as ovs-ofctl names them behind OFPMMFC_."""
@@ -45,7 +46,9 @@ _METER = re.compile(r"meter=(\d+),(?:(.*?),)?bands=(.*)\Z")
 _NETWORK = re.compile(r"(?:tcp|ssl):(?:\[([^]]+)\]|([^:]+))(?::(\d+))?\Z")
 _PORT = 6653
 """What ovs-ofctl takes where a target has no port."""
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 13
+"""Bytes that are sent before their answers are read. A switch with answers that nobody reads reads nothing more itself, so
+that what is sent at once must fit into the buffers of the connection."""
 
 
 class MeterCommand(IntEnum):
@@ -66,20 +69,19 @@ class MeterChange(NamedTuple):
 def change_meters(client: OpenFlow, changes: Iterable[MeterChange], timeout: float) -> dict[int, str]:
     """Make all changes, each by itself. Returns the reasons of those that were refused, by their place: `OUT_OF_METERS`.
 
-    *timeout* is in seconds. Raises UnavailableError, PermissionError, or SwitchError where certificates are wrong; it is not
-    known then which of the changes were made.
+    Where there is no room for one, those behind it are refused too: each would take Open vSwitch 3.1.0 some 20 ms to refuse.
+    *timeout* is in seconds, for the answers to some 200 changes. Raises UnavailableError, PermissionError, or SwitchError
+    where certificates are wrong; it is not known then which of the changes were made.
     """
     messages = [_meter_mod(place, change) for place, change in enumerate(changes, 1)]
     if not messages:
         return {}
-    name, deadline = f"OpenFlow at {client.target}", time.monotonic() + timeout
+    name = f"OpenFlow at {client.target}"
     try:
         with _connection(client.target, name, timeout) as sock:
-            switch = _Messages(sock, deadline)
+            switch = _Messages(sock, timeout)
             switch.send(_HEADER.pack(_VERSION, _HELLO, _HEADER.size, 0))
-            return dict(
-                _refusals(switch, [*messages, _HEADER.pack(_VERSION, _BARRIER, _HEADER.size, len(messages) + 1)])
-            )
+            return dict(_refusals(switch, messages))
     except TimeoutError:
         raise TimedOutError(f"{name} does not answer within {timeout:g} s") from None
     except PermissionError as err:
@@ -89,14 +91,24 @@ def change_meters(client: OpenFlow, changes: Iterable[MeterChange], timeout: flo
 
 
 def _refusals(switch: _Messages, messages: list[bytes]) -> Iterator[tuple[int, str]]:
-    """Send the messages, the last of which is a barrier, and yield place and reason of those that are refused."""
+    """Send the messages, part by part, and yield place and reason of those that are refused."""
     hello = switch.receive()
     if hello[0] != _HELLO:
         raise SwitchError(
             f"the bridge does not speak {PROTOCOL}; its column protocols in OVSDB must be empty or have it"
         )
-    for part in range(0, len(messages), _AT_ONCE):
-        switch.send(b"".join(messages[part : part + _AT_ONCE]))
+    barrier = _HEADER.pack(_VERSION, _BARRIER, _HEADER.size, len(messages) + 1)
+    count = _AT_ONCE // max(map(len, messages))
+    for first in range(0, len(messages), count):
+        switch.send(b"".join([*messages[first : first + count], barrier]))
+        refused = dict(_refused_until_barrier(switch))
+        yield from refused.items()
+        if _NO_ROOM in refused.values():
+            yield from ((place, _NO_ROOM) for place in range(first + count, len(messages)))
+            return
+
+
+def _refused_until_barrier(switch: _Messages) -> Iterator[tuple[int, str]]:
     while True:
         kind, number, body = switch.receive()
         if kind == _BARRIER_REPLY:
@@ -111,15 +123,17 @@ def _refusals(switch: _Messages, messages: list[bytes]) -> Iterator[tuple[int, s
 
 
 class _Messages:
-    """Messages on a connection, until a *deadline*. Raises OSError, and TimeoutError."""
+    """Messages on a connection. What is sent is taken and answered within *timeout*. Raises OSError, and TimeoutError."""
 
-    def __init__(self, sock: socket.socket, deadline: float) -> None:
+    def __init__(self, sock: socket.socket, timeout: float) -> None:
         self._socket = sock
-        self._deadline = deadline
+        self._timeout = timeout
+        self._deadline = 0.0
         self._rest = b""
 
     def send(self, data: bytes) -> None:
         """Send whole messages."""
+        self._deadline = time.monotonic() + self._timeout
         self._wait()
         self._socket.sendall(data)
 

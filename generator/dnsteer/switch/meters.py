@@ -103,7 +103,8 @@ def _refusal(client: OpenFlow, meter: Meter, reason: str) -> SwitchError:
     most = max_meters(client)
     if reason == "OUT_OF_METERS" or not most:
         return SwitchError(
-            f"the switch has no room for meter {meter.number} ({meter.text}): it can have {most:,} meters, those of "
-            "others included; leave out limits, set fewer buckets, or set switch.limits.echo: none where it can have none"
+            f"the switch has no room for meter {meter.number} ({meter.text}): it can have {most:,} meters, those of others "
+            "and the old ones beside the new included; leave out limits, set fewer buckets, or set switch.limits.echo: none "
+            "where it can have none"
         )
     return SwitchError(f"the switch refused meter {meter.number}: {reason}: {meter.text}")

@@ -233,7 +233,8 @@ class Pending:
 
 def overlay_ids(overlay: Overlay) -> dict[str, str]:
     """The external_ids of the bridge that have the overlay; empty where there is nothing to have."""
-    return {OVERLAY_KEY: overlay.to_json() if overlay else "", DECISIONS_KEY: overlay.decisions()}
+    is_there = overlay or overlay.neighbors is not None
+    return {OVERLAY_KEY: overlay.to_json() if is_there else "", DECISIONS_KEY: overlay.decisions()}
 
 
 @dataclass(frozen=True)

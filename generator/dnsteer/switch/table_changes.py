@@ -19,7 +19,9 @@ from dnsteer.tables.order import PIPELINE
 _NUMBERS = frozenset(table.number for table in PIPELINE.tables.values())
 _SELECTION = PIPELINE.tables["selection"].number
 _WAY_BACK = frozenset(table.number for table in PIPELINE.passed_by("answers", "fragments"))
-_BEHIND = _WAY_BACK | {_SELECTION}
+BETWEEN_PASSES = frozenset({_SELECTION, *(table.number for table in PIPELINE.passed_by("clients"))})
+"""Tables that begin a further pass of queries."""
+_BEHIND = _WAY_BACK | BETWEEN_PASSES
 """Tables that packets in flight may still need: answers, and queries between two passes."""
 _OF_SECOND_PASS = frozenset(table.number for table in PIPELINE.passed_by("second_pass"))
 _POOL = re.compile(rf"\b{PIPELINE.registers['pool'].field}=(\w+)")
@@ -74,7 +76,7 @@ class TableChanges:
 
         A backend that leaves still has queries. With NAT their answers need the flows that lead back, or they are lost.
         Where a pool of two passes goes, or goes over to one, datapath flows of its first pass last until they are looked at
-        again: so what its second pass needs stays too.
+        again: so what its second pass needs stays too, and so do limits of clients, to which lists lead by a pass.
         Tables that are renumbered leave their flows behind: nothing leads there, but the connection tracker may still give
         packets back to such a number. Where another table has the number now, they would take its packets.
         """

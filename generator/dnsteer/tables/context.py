@@ -17,6 +17,7 @@ from dnsteer.spec.health_checks import own_slots
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
+from dnsteer.spec.neighbors import Neighbor, neighbors_of
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.passes import passes_of
 from dnsteer.tables.rows import Rows
@@ -56,7 +57,10 @@ class PoolSlots:
 
 @dataclass
 class Context:
-    """A valid spec, an overlay, and the rows and subjects built from them so far."""
+    """A valid spec, an overlay, and the rows and subjects built from them so far.
+
+    *loaded* has the MAC addresses at which neighbours answer.
+    """
 
     loaded: Loaded
     overlay: Overlay
@@ -70,6 +74,11 @@ class Context:
     @property
     def spec(self) -> Spec:
         return self.loaded.spec
+
+    @cached_property
+    def neighbors(self) -> list[Neighbor]:
+        """The neighbours that are asked for their MAC addresses."""
+        return neighbors_of(self.spec)
 
     @cached_property
     def ports(self) -> dict[str, int]:

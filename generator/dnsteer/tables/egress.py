@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class EgressRow(NamedTuple):
     """Output of queries or answers (*path*) to port number *out*, named *name*; an empty name is the ingress port.
 
-    If *in_port* is given, only for packets that came in by it."""
+    If *in_port* is given, only for packets that came in by it; if *protocol* is, only for those of that family."""
 
     subject: Subject
     path: int
@@ -31,6 +31,7 @@ class EgressRow(NamedTuple):
     in_port: str
     set_source: bool
     next_hop: str
+    protocol: str = ""
 
 
 class ProbeEgressRow(NamedTuple):
@@ -75,16 +76,29 @@ def _answers(ctx: Context) -> Iterator[EgressRow]:
     by_number = {p.number: p for p in ports}
     outs: dict[int, PortRow] = {}
     for port in ports:
-        if port.answers_out == OUT_SAME and port.next_hop:
-            yield EgressRow(port.subject, ANSWER, OUT_SAME, "", port.name, set_source=True, next_hop=port.next_hop)
+        if port.answers_out == OUT_SAME:
+            yield from _to_routers(port, OUT_SAME, "", port.name)
         elif port.answers_out is not None:
             outs[port.answers_out] = by_number[port.answers_out]
     for number, port in outs.items():
-        yield EgressRow(port.subject, ANSWER, number, port.name, "", set_source=True, next_hop=port.next_hop or "")
+        yield from _to_routers(port, number, port.name, "")
+
+
+def _to_routers(port: PortRow, out: int, name: str, in_port: str) -> Iterator[EgressRow]:
+    """Yield the row of answers to the router at a port, or one for each family whose router is known."""
+    one, other = port.next_hops
+    if one == other and one:
+        yield EgressRow(port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=one)
+        return
+    for protocol, mac in (("ip", one), ("ipv6", other)):
+        if mac:
+            yield EgressRow(port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=mac, protocol=protocol)
 
 
 def _extension(ctx: Context) -> Iterator[EgressRow]:
     """Yield the rows towards the extension: answers to translate by its egress port, queries by its ingress port."""
+    from dnsteer.spec.model.next_hop import router_mac  # here, since the quick verbs do without it
+
     switch = ctx.spec.switch
     part = switch.extension
     if part is None:
@@ -92,7 +106,7 @@ def _extension(ctx: Context) -> Iterator[EgressRow]:
     owner = extension_subject(ctx)
     if ctx.rows.of(TranslatedRow):
         name = part.egress.port
-        next_hop = switch.uplinks[translated_answers_leave_by(switch)].next_hop or ""
+        next_hop = router_mac(switch.uplinks[translated_answers_leave_by(switch)].next_hop, "ipv4") or ""
         yield EgressRow(owner, ANSWER, ctx.ports[name], name, "", set_source=True, next_hop=next_hop)
     if any(row.extended for row in ctx.rows.of(ServiceRow)):
         name = part.ingress.port
@@ -126,7 +140,7 @@ TABLE = Table(
     flows={
         "query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this "
         "side.",
-        "answer": "Out to the router, whose MAC the spec gives as `next_hop`.",
+        "answer": "Out to the router, `next_hop`: at the MAC address of the spec, or at which its address answered last.",
     },
     uses={"egress": EgressRow, "probe_egress": ProbeEgressRow, "probes": ProbeRow},
     rows=rows,

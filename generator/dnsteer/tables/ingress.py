@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
-from dnsteer.tables.cookies import Category, Subject
+from dnsteer.tables.cookies import Category, Subject, number_names
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.table import ALL_TRAFFIC, Register, Table
 
@@ -22,13 +22,16 @@ OUT_SAME = 0
 
 
 class PortRow(NamedTuple):
-    """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped."""
+    """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped.
+
+    *next_hops* has the MAC address of its router for each family; empty where there is none, or it is not known.
+    """
 
     subject: Subject
     name: str
     number: int
     uplink: bool
-    next_hop: str | None
+    next_hops: tuple[str, str]
     answers_out: int | None
 
 
@@ -41,9 +44,20 @@ class ProbeRow(NamedTuple):
     addresses: tuple[tuple[Family, str], ...]
 
 
-def rows(ctx: Context) -> Iterator[PortRow | ProbeRow]:
-    """Yield a row for each uplink, then for each port of backends, then for the port for probes."""
+class AskedRow(NamedTuple):
+    """A neighbour at the port *name* that is asked for its MAC address by way of the port for probes, *probe*."""
+
+    subject: Subject
+    family: Family
+    address: str
+    name: str
+    probe: str
+
+
+def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
+    """Yield a row for each uplink, then for each port of backends, the port for probes, and neighbours that are asked."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec.model.next_hop import router_mac
 
     switch = ctx.spec.switch
     for part, names in (("uplinks", switch.uplinks), ("ports", switch.ports)):
@@ -54,12 +68,18 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow]:
             is_uplink = part == "uplinks"
             title = f"{'uplink' if is_uplink else 'port'} {name}"
             subject = ctx.subject(Category.PORT, number, title, ("switch", part, name))
-            next_hop = switch.uplinks[name].next_hop if is_uplink else None
-            yield PortRow(subject, name, number, is_uplink, next_hop, out)
+            router = switch.uplinks[name].next_hop if is_uplink else None
+            next_hops = router_mac(router, "ipv4") or "", router_mac(router, "ipv6") or ""
+            yield PortRow(subject, name, number, is_uplink, next_hops, out)
     if switch.probe is not None:
         subject = ctx.subject(Category.PROBE, 0, f"port {switch.probe.port} for probes", ("switch", "probe"))
         addresses = tuple((derived.family_of(a.ip), str(a.ip)) for a in switch.probe.addresses)
         yield ProbeRow(subject, switch.probe.port, derived.probe_mac(switch, switch.probe), addresses)
+        numbers = number_names((f"{n.address}/{n.port}" for n in ctx.neighbors), 32)
+        for n in ctx.neighbors:
+            number = 1 << 38 | numbers[f"{n.address}/{n.port}"]
+            subject = ctx.subject(Category.PROBE, number, n.title, n.path)
+            yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port)
 
 
 TABLE = Table(
@@ -81,7 +101,7 @@ TABLE = Table(
         "answer": "An answer: its destination is the gateways' MAC. Register 5 is the port to leave by; 0: the one it came "
         "in by.",
     },
-    uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow},
+    uses={"ports": PortRow, "exits": ExitRow, "probes": ProbeRow, "asked": AskedRow},
     rows=rows,
     registers=(
         Register(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
+from dnsteer.tables.ingress import AskedRow
 from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:
@@ -88,6 +89,6 @@ TABLE = Table(
         "icmp6 dad": "Duplicate address detection asks from `::`; the answer goes to all nodes.",
         "icmp6 ns": "Neighbour solicitation, part one: becomes an advertisement.",
     },
-    uses={"neighbors": NeighborRow},
+    uses={"neighbors": NeighborRow, "asked": AskedRow},
     rows=rows,
 )

@@ -112,17 +112,18 @@ ReturnRow = NatReturnRow | FragmentRow | OwnReturnRow | TranslatedRow
 def rows(ctx: Context) -> Iterator[RouterRow]:
     """Yield the routers whose packets are no answers, each MAC address once."""
     from dnsteer.spec import derived  # here, since the quick verbs do without it
+    from dnsteer.spec.model.next_hop import router_macs
 
     switch, seen = ctx.spec.switch, set[str]()
     for name, uplink in switch.uplinks.items():
-        mac = uplink.next_hop
-        if mac is None or mac in seen or derived.leads_to_backends(ctx.spec, mac):
-            continue
-        seen.add(mac)
-        gateways, probe = bool(switch.gateways), derived.probes_are_on_link(ctx.spec)
-        if gateways or probe:
-            subject = ctx.subject(Category.PORT, ctx.ports[name], f"uplink {name}", ("switch", "uplinks", name))
-            yield RouterRow(subject, mac, gateways, probe)
+        for mac in router_macs(uplink.next_hop):
+            if mac in seen or derived.leads_to_backends(ctx.spec, mac):
+                continue
+            seen.add(mac)
+            gateways, probe = bool(switch.gateways), derived.probes_are_on_link(ctx.spec)
+            if gateways or probe:
+                subject = ctx.subject(Category.PORT, ctx.ports[name], f"uplink {name}", ("switch", "uplinks", name))
+                yield RouterRow(subject, mac, gateways, probe)
 
 
 TABLE = Table(

@@ -9,6 +9,7 @@ from dnsteer.plan.extension.program import SELECT, ExtensionPlan, ExtensionPortR
 from dnsteer.spec import derived
 from dnsteer.spec.model.extension import ExtensionPort
 from dnsteer.spec.model.families import Family
+from dnsteer.spec.model.next_hop import router_mac
 from dnsteer.spec.model.spec import Pool, Selection, Vip
 from dnsteer.tables.context import Context, slots_key
 from dnsteer.tables.extension import subject, translated_answers_leave_by
@@ -34,7 +35,7 @@ def extension_of(ctx: Context) -> ExtensionPlan | None:
         str(part.ipv4 or ""),
         str(part.ipv6 or ""),
         {**part.budgets.model_dump(), "counters": part.budgets.slots + OWN_COUNTERS},
-        (switch.uplinks[translated_answers_leave_by(switch)].next_hop or "") if translated else "",
+        (router_mac(switch.uplinks[translated_answers_leave_by(switch)].next_hop, "ipv4") or "") if translated else "",
         translated,
     )
     if switch.probe is not None:

@@ -6,7 +6,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from dnsteer.proof.reference.wire import ICMPV6, IPV4, IPV6, Fragment, Packet, checksum, patch_checksum, pseudo_header
+from dnsteer.proof.reference.wire import (
+    ARP,
+    ICMPV6,
+    IPV4,
+    IPV6,
+    Fragment,
+    Packet,
+    checksum,
+    patch_checksum,
+    pseudo_header,
+)
 
 _ARP_ETHERNET_IPV4 = bytes.fromhex("0001080006040001")  # hardware, protocol, their lengths, operation 1: request
 _ALL_NODES_MAC = bytes.fromhex("333300000001")
@@ -23,6 +33,19 @@ def arp_target(packet: Packet) -> bytes | None:
     if data[l3 : l3 + 8] != _ARP_ETHERNET_IPV4 or len(data) < l3 + 28:
         return None
     return data[l3 + 24 : l3 + 28]
+
+
+def announced(packet: Packet) -> bytes | None:
+    """Return the address whose MAC address a packet tells: an ARP reply, an ARP request of its own, or an advertisement."""
+    data, l3, l4 = packet.data, packet.l3, packet.l4
+    if data[l3 : l3 + 7] == _ARP_ETHERNET_IPV4[:-1] and packet.ethertype == ARP and len(data) >= l3 + 28:
+        sender, target, operation = data[l3 + 14 : l3 + 18], data[l3 + 24 : l3 + 28], data[l3 + 7]
+        return sender if operation == 2 or (operation == 1 and sender == target) else None
+    if packet.ethertype != IPV6 or packet.protocol != ICMPV6 or packet.fragment is not Fragment.NONE:
+        return None
+    if data[l4 : l4 + 2] != b"\x88\0" or data[packet.l3 + 7] != 255 or l4 + 24 > packet.end:
+        return None
+    return data[l4 + 8 : l4 + 24]
 
 
 def arp_reply(packet: Packet, mac: bytes) -> bytes:

@@ -8,7 +8,7 @@ back until the datagram is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.access import AccessReference, DeniedByHand
@@ -20,9 +20,10 @@ from dnsteer.proof.reference.probes import ProbeReference
 from dnsteer.proof.reference.service import AddressService, ServiceKey, TargetBackend
 from dnsteer.proof.reference.slots import PoolOutage
 from dnsteer.proof.reference.spec_services import services_of
-from dnsteer.proof.reference.topology import SwitchTopology
+from dnsteer.proof.reference.topology import SwitchTopology, asked_neighbors
 from dnsteer.proof.reference.wire import ARP, IPV4, IPV6, TCP, UDP, Fragment, MalformedError, Packet, parse
 from dnsteer.spec.model.spec import Spec
+from dnsteer.spec.neighbors import is_followed, spec_with_macs
 
 __all__ = ["AddressService", "Expectation", "Frame", "Reference", "TargetBackend"]
 
@@ -30,10 +31,18 @@ __all__ = ["AddressService", "Expectation", "Frame", "Reference", "TargetBackend
 class Reference:
     """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order.
 
-    *denials*: clients that commands deny.
+    *denials*: clients that commands deny. *macs* are the MAC addresses at which neighbours of the spec answer, as in
+    `with_macs`.
     """
 
-    def __init__(self, spec: Spec, outages: Iterable[PoolOutage] = (), denials: Iterable[DeniedByHand] = ()) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        outages: Iterable[PoolOutage] = (),
+        denials: Iterable[DeniedByHand] = (),
+        macs: Mapping[str, str] | None = None,
+    ) -> None:
+        spec = self.spec = spec_with_macs(spec, macs) if is_followed(spec) else spec
         self.topology = SwitchTopology(spec.switch)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
         self.extension = ExtensionReference(spec, self.topology, self.modes)
@@ -45,6 +54,11 @@ class Reference:
         self.clients = ClientReference(spec)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
+        first: dict[bytes, str] = {}
+        for port, address in asked_neighbors(spec):
+            first.setdefault(address.packed, port)
+        self.asked = {(port, address): None for address, port in first.items()}
+        """Neighbours that are asked for their MAC addresses, with the ports by which they are."""
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():
             for address in vip.addresses:
@@ -72,7 +86,9 @@ class Reference:
         if packet.vlan and (port == topology.probe_port or not topology.any_vlan):
             return expect_drop(f"of VLAN {packet.vlan}, which the switch does not serve")
         if port == topology.probe_port:
-            return self._probe(packet)
+            return self._asking(packet) or self._probe(packet)
+        if topology.probe_port is not None and not packet.vlan and (port, neighbors.announced(packet)) in self.asked:
+            return expect_frame(topology.probe_port, data, "the MAC address of a neighbour that is followed")
         if packet.ethertype == ARP:
             return self._arp(port, packet)
         if packet.ethertype not in (IPV4, IPV6):
@@ -161,6 +177,14 @@ class Reference:
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {target.name}"
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)
 
+    def _asking(self, packet: Packet) -> Expectation | None:
+        """A request of the kernel for the MAC address of a neighbour leaves by its port; None for other frames."""
+        wanted = neighbors.arp_target(packet) if packet.ethertype == ARP else neighbors.solicited(packet)
+        ports = [port for port, address in self.asked if address == wanted]
+        if not ports:
+            return None
+        return expect_frame(ports[0], packet.data, "request for the MAC address of a neighbour")
+
     def _probe(self, packet: Packet) -> Expectation:
         """A probe goes to the backend that its source port names.
 
@@ -186,6 +210,8 @@ class Reference:
 
     def _forwarded(self, port: str, packet: Packet, service: AddressService, target: TargetBackend) -> frozenset[Frame]:
         """Return the frames of a query that the switch itself forwards; only at uplinks does it write its own source MAC."""
+        if not target.mac:
+            return frozenset()  # it has not answered yet
         leaves = port if target.port is None else target.port
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]
         return frozenset(Frame(leaves, data) for data in service.mode.query(packet, service, target, from_mac))

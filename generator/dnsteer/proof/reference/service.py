@@ -181,8 +181,11 @@ class ModeReference(ABC):
         leave = self.topology.exit_of(ingress)
         if leave is None:
             return expect_drop(f"{why}; but no uplink has a next hop")
+        next_hop = leave.to(packet.ethertype)
+        if not next_hop:
+            return expect_drop(f"{why}; but the MAC address of its next hop is not known")
         frames = (
-            rewritten(packet, leave.next_hop, self.topology.mac, source=source, stale_checksum=stale)
+            rewritten(packet, next_hop, self.topology.mac, source=source, stale_checksum=stale)
             for stale in checksum_variants(packet)
         )
         return Expectation(frozenset(Frame(leave.uplink, data) for data in frames), why)

@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+from dnsteer.proof.reference.wire import IPV6
+from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.spec import Pool, Switch
+from dnsteer.spec.model.spec import Pool, Spec, Switch
 
 
 @dataclass(frozen=True)
 class UplinkExit:
-    """An uplink, and the packed MAC address of its next hop."""
+    """An uplink, and the packed MAC address of its next hop for IPv4 and for IPv6; empty where it is not known."""
 
     uplink: str
     next_hop: bytes
+    next_hop6: bytes
+
+    def to(self, ethertype: int) -> bytes:
+        """The next hop of packets of an Ethernet type."""
+        return self.next_hop6 if ethertype == IPV6 else self.next_hop
 
 
 class SwitchTopology:
@@ -49,7 +56,9 @@ class SwitchTopology:
         self.probe_uplink = (probe.uplink if probe is not None else None) or self.uplinks[0]
         """Where backends without a port are probed."""
         self._next_hops = {
-            name: packed_mac(uplink.next_hop) for name, uplink in switch.uplinks.items() if uplink.next_hop is not None
+            name: UplinkExit(name, *_next_hop(uplink.next_hop))
+            for name, uplink in switch.uplinks.items()
+            if uplink.next_hop is not None
         }
         self._answers = {name: port.answers for name, port in [*switch.ports.items(), *switch.uplinks.items()]}
 
@@ -60,7 +69,8 @@ class SwitchTopology:
         probes, its answers to probes come by a router.
         """
         backends = [backend for pool in pools for backend in pool.backends]
-        routers = frozenset(self._next_hops.values()) - {packed_mac(backend.mac) for backend in backends}
+        hops = {mac for leave in self._next_hops.values() for mac in (leave.next_hop, leave.next_hop6) if mac}
+        routers = frozenset(hops - {packed_mac(backend.mac) for backend in backends})
         addresses = [address for b in backends for address in (b.ipv4, b.ipv6) if address is not None]
         on_link = all(any(address in network for network in self._probe_networks) for address in addresses)
         return routers, routers if on_link else frozenset()
@@ -75,12 +85,44 @@ class SwitchTopology:
         return self._exit_by(self.uplinks)
 
     def _exit_by(self, candidates: Sequence[str]) -> UplinkExit | None:
-        return next((UplinkExit(name, self._next_hops[name]) for name in candidates if name in self._next_hops), None)
+        return next((self._next_hops[name] for name in candidates if name in self._next_hops), None)
+
+
+def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address]]:
+    """The neighbours whose MAC addresses are found out, each with the port by which it is asked.
+
+    An address of a router at its uplink, the first one where it has several; a backend's, which the port for probes is in
+    one network with and whose MAC address the spec has as `auto`, or watches, at its port, or at the uplink of probes. It
+    is asked by its IPv4 address, if it has both.
+    """
+    probe = spec.switch.probe
+    if probe is None:
+        return
+    for name, uplink in spec.switch.uplinks.items():
+        if isinstance(uplink.next_hop, RouterAddresses):
+            yield from (
+                (name, address) for address in (uplink.next_hop.ipv4, uplink.next_hop.ipv6) if address is not None
+            )
+    for pool in spec.pools.values():
+        for backend in pool.backends:
+            address = backend.ipv4 or backend.ipv6
+            if address is None:
+                continue
+            watched = probe.watch and any(address in own.network for own in probe.addresses)
+            if backend.follows_mac or watched:
+                yield backend.port or probe.uplink or next(iter(spec.switch.uplinks)), address
 
 
 def packed_mac(text: str) -> bytes:
     """Pack a MAC address."""
     return bytes.fromhex(text.replace(":", ""))
+
+
+def _next_hop(router: RouterAddresses | str) -> tuple[bytes, bytes]:
+    """The MAC addresses of a router for IPv4 and IPv6."""
+    if isinstance(router, str):
+        return packed_mac(router), packed_mac(router)
+    return packed_mac(router.mac_of("ipv4")), packed_mac(router.mac_of("ipv6"))
 
 
 def _gateway_mac(switch: Switch) -> bytes:

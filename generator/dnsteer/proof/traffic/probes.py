@@ -10,7 +10,7 @@ from dnsteer.proof.reference.service import PROTOCOLS, AddressService, TargetBac
 from dnsteer.proof.reference.spec_services import target_backends
 from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import evenly_spaced
-from dnsteer.proof.traffic.senders import Senders, Vector
+from dnsteer.proof.traffic.senders import Senders, Vector, mac_of
 
 _PORTS = 16
 
@@ -69,7 +69,7 @@ def _answers(
     answer = replace(
         query,
         to_mac=topology.probe_mac,
-        from_mac=backend.mac,
+        from_mac=mac_of(backend),
         source=backend.address if rewrites else service.address,
         destination=own,
         sport=service.target_port + backend.worker if rewrites else service.port,
@@ -100,7 +100,7 @@ def _translated(
     answer = replace(
         query,
         to_mac=senders.gateway_mac,
-        from_mac=backend.mac,
+        from_mac=mac_of(backend),
         source=backend.address,
         destination=service.mode.client_as_served(own),
         sport=service.port,

@@ -15,6 +15,7 @@ from dnsteer.proof.traffic import craft
 from dnsteer.proof.traffic.coverage import coverage, evenly_spaced
 from dnsteer.proof.traffic.craft import Clients, Headers
 from dnsteer.spec.errors import counted
+from dnsteer.spec.model.next_hop import router_macs
 from dnsteer.spec.model.spec import Spec, Vip
 
 _NEIGHBOR_MACS = bytes.fromhex("02fcfe")
@@ -74,7 +75,7 @@ class Senders:
     """All senders of a spec's test frames. No two frames come from the same client."""
 
     def __init__(self, spec: Spec, reference: Reference, per_service: int | None) -> None:
-        topology = reference.topology
+        topology, spec = reference.topology, reference.spec  # with the MAC addresses of neighbours
         self.spec = spec
         self.reference = reference
         self.per_service = per_service
@@ -102,8 +103,8 @@ class Senders:
     def neighbor_mac(self, port: str) -> bytes:
         """The MAC address of a sender behind *port* that is no backend: the next hop where there is one."""
         uplink = self.spec.switch.uplinks.get(port)
-        if uplink is not None and uplink.next_hop is not None:
-            return packed_mac(uplink.next_hop)
+        if uplink is not None and (macs := router_macs(uplink.next_hop)):
+            return packed_mac(macs[0])
         ports = [*self.uplinks, *self.ports, *self.reference.topology.extension_ports]
         return _NEIGHBOR_MACS + (ports.index(port) + 1).to_bytes(3, "big")
 
@@ -172,7 +173,8 @@ class Senders:
         serial, client = self.clients.next(craft.version_of(responder.address))
         client = responder.mode.client_as_served(client)
         dport = 1024 + serial * 40503 % 64512
-        return Headers(self.gateway_mac, responder.backend.mac, responder.source, client, sport, dport, serial)
+        mac = mac_of(responder.backend)
+        return Headers(self.gateway_mac, mac, responder.source, client, sport, dport, serial)
 
     def ingress(self, responder: Responder) -> str:
         """The port by which answers of a backend come in."""
@@ -208,6 +210,11 @@ class Senders:
         for responder in self.responders():
             first.setdefault((responder.mode, responder.vip.fragments, responder.version), responder)
         return list(first.values())
+
+
+def mac_of(backend: TargetBackend) -> bytes:
+    """A backend's MAC address; of one whose is not known yet, one that it may have."""
+    return backend.mac or _NEIGHBOR_MACS + b"\xff\xff\xff"
 
 
 def answer_to(senders: Senders, headers: Headers, protocol: int, query: Vector, turn: int) -> Iterator[Vector]:

@@ -19,6 +19,7 @@ from dnsteer.proof.traffic import (
     craft,
     drops,
     extension_drops,
+    followed,
     neighbor_requests,
     probes,
     unpredicted_slots,
@@ -64,6 +65,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     yield unusual.queries(senders)
     yield unusual.answers(senders)
     yield probes.frames(senders)
+    yield followed.frames(senders)
     yield access.frames(senders)
     yield buckets.frames(senders)
     yield extension_drops.frames(senders)

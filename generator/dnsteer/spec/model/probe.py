@@ -67,6 +67,12 @@ class Probe(Part):
         description="Its addresses, each with its prefix length: one in each network of backends that is probed through the "
         "bridge, since they answer it directly."
     )
+    watch: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether `dnsteer agent` also asks for the MAC addresses of backends in these networks that the spec "
+        "gives, and says when another one answers. It follows those of `mac: auto` alone.",
+    )
     uplink: Interface | None = Field(
         default=None,
         description="Uplink by which probes reach backends that have no port. Left out: the first.",

@@ -6,7 +6,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    WithJsonSchema,
+    model_validator,
+)
 
 from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
@@ -16,6 +25,7 @@ from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.limits import SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Lint
+from dnsteer.spec.model.next_hop import Router
 from dnsteer.spec.model.part import (
     ByName,
     Count,
@@ -30,7 +40,7 @@ from dnsteer.spec.model.part import (
     whole,
 )
 from dnsteer.spec.model.probe import Probe
-from dnsteer.spec.model.types import Interface, IPAny, IPv4, IPv6, Mac, Name, Prefix, wrong_value
+from dnsteer.spec.model.types import AUTO_MAC, Interface, IPAny, IPv4, IPv6, Mac, MacOrAuto, Name, Prefix, wrong_value
 
 
 class Backup(Part):
@@ -250,10 +260,11 @@ class Interfaces(Device):
 class Uplink(Interfaces):
     """A port towards the network: queries come in here, and backends may sit behind it."""
 
-    next_hop: Mac | None = Field(
+    next_hop: Router | None = Field(
         default=None,
-        description="MAC address of the router that answers leave to. Needed where answers pass the switch: NAT, and "
-        "DSR backends on ports of their own.",
+        description="The router that answers leave to: its MAC address, or its addresses (`{ipv4: 198.51.100.1, ipv6: "
+        "fe80::1}`), at which `dnsteer agent` finds out its MAC address and follows it. Needed where answers pass the "
+        "switch: NAT, and DSR backends on ports of their own.",
     )
 
 
@@ -400,7 +411,11 @@ class Backend(Part):
     name: Name = Field(examples=["ns1"], description="Name, unique in the pool; slots are assigned by this name.")
     ipv4: IPv4 | None = Field(default=None, description="Its IPv4 address; without it, it takes no IPv4 queries.")
     ipv6: IPv6 | None = Field(default=None, description="Its IPv6 address; without it, it takes no IPv6 queries.")
-    mac: Mac = Field(description="Its MAC address, or that of the router on the way to it (not with DSR).")
+    mac: MacOrAuto = Field(
+        description="Its MAC address, or that of the router on the way to it (not with DSR). `auto`: the one at which its "
+        "address answers (the IPv4 address, if it has both), which `dnsteer agent` finds out and follows; the address is "
+        "in a network of `switch.probe` then."
+    )
     port: Interface | None = Field(
         default=None,
         description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
@@ -416,6 +431,19 @@ class Backend(Part):
         description="NAT only: how many servers this host has. Number I of them, from 0, listens at each service's "
         "`target_port` plus I, and is a backend of its own named NAME.I, with this weight. Left out: one, at `target_port`.",
     )
+
+    _follows_mac: bool = PrivateAttr(default=False)
+
+    @property
+    def follows_mac(self) -> bool:
+        """Whether its MAC address is found out, whether or not that has been done."""
+        return self._follows_mac or self.mac == AUTO_MAC
+
+    def with_found_mac(self, mac: str) -> Backend:
+        """Return the same with the MAC address that was found out, empty for none yet."""
+        out = self.model_copy(update={"mac": mac})
+        out._follows_mac = True
+        return out
 
     @property
     def port_offset(self) -> int:

@@ -25,6 +25,8 @@ _DEVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}\Z")
 _OPTION = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,62}\Z")
 MAX_OPTION = 1024
 """Longest value of an interface option, in characters."""
+AUTO_MAC = "auto"
+"""In place of a MAC address: the one at which the address answers."""
 # Words that ovs-ofctl reads as something else than a port's name.
 RESERVED_PORT_NAMES = frozenset(
     ["in_port", "table", "normal", "flood", "all", "controller", "local", "any", "none", "unset", "max"]
@@ -92,6 +94,15 @@ def parse_mac(value: Any) -> str:
     if text == "00:00:00:00:00:00":
         raise wrong_value("the MAC address of a station", "00:00:00:00:00:00 is not an address of a station")
     return text
+
+
+def parse_mac_or_auto(value: Any) -> str:
+    """Check a MAC address, or the word that stands for the one at which an address answers."""
+    if isinstance(value, str) and value.lower() == AUTO_MAC:
+        if value != AUTO_MAC:
+            raise wrong_value("a MAC address such as 02:00:00:00:00:53, or auto", "write auto")
+        return value
+    return parse_mac(value)
 
 
 def parse_device_type(value: Any) -> str:
@@ -270,6 +281,11 @@ IPv4 = Annotated[
     BeforeValidator(lambda v: _address(v, "4")),
     PlainSerializer(str),
     _schema("192.0.2.53", format="ipv4"),
+]
+MacOrAuto = Annotated[
+    str,
+    BeforeValidator(parse_mac_or_auto),
+    _schema("02:00:00:00:00:53", pattern="^([0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}|auto)$"),
 ]
 IPv6 = Annotated[
     ipaddress.IPv6Address,
