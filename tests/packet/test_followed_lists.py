@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import raw
@@ -103,16 +105,23 @@ def test_lists_read_again_push_out_no_state_of_people(shared: Switch, tmp_path: 
     assert do("show", str(mine[8])).code == 0
     assert do("show", str(mine[9])).code == 1
 
+    with pytest.MonkeyPatch().context() as patch:  # cut off before it is recorded
+        patch.setattr("dnsteer.deploy.apply.commit", lambda *_: sys.exit("cut off"))
+        with pytest.raises(SystemExit, match="cut off"):
+            reread(shared, file, 12)
+    assert "has state" in do("reconcile").err
+    assert history(do) == [first + 13, *mine[:9]]
+
     back = do("rollback", "--yes")
     assert f"back to state {first}, " in back.err + back.out
     assert denied(shared) == {ALWAYS, "192.0.2.9"}
-    assert reread(shared, file, 20) == first + 14  # of the rollback, which stays
-    assert reread(shared, file, 21) == first + 15
-    assert history(do)[:4] == [first + 15, first + 13, first + 12, first]
+    assert reread(shared, file, 20) == first + 15  # of the rollback, which stays
+    assert reread(shared, file, 21) == first + 16
+    assert history(do)[:4] == [first + 16, first + 14, first + 13, first]
     rolled_back = [state["state"] for state in do("history", "--json").json["states"] if state["rolled_back"]]
-    assert rolled_back == [first + 12]
+    assert rolled_back == [first + 13]
     assert do("rollback", "--yes").code == 0
-    assert (denied(shared), history(do)[0]) == ({ALWAYS, "192.0.2.9"}, first + 16)
+    assert (denied(shared), history(do)[0]) == ({ALWAYS, "192.0.2.9"}, first + 17)
     assert len(state_rows(shared)) == KEPT
 
 
