@@ -257,13 +257,17 @@ def test_explain_names_who_denied(applied: Switch, tmp_path: Path) -> None:
     (cookie,) = set(re.findall(r"a botnet  +cookie (0x[0-9a-f]+)", shown.out))
     assert re.fullmatch(rf"{cookie}: {why}, by hand\n", on(applied)("explain", "--live", "--cookie", cookie).out)
     assert "by hand" not in on(applied)("explain", spec_file(tmp_path), *asked).out
+    assert on(applied)("deny", "2001:db8:bad::/48").code == 0  # without an end
     page = tmp_path / "report.html"
+    assert on(applied)("report", "-o", page).code == 0
+    assert "until ended by hand" in page.read_text()
     assert (
         on(applied)("report", "-o", page, "--without", "addresses", "--without", "people", "--without", "notes").code
         == 0
     )
     text = page.read_text()
-    assert "Denied by hand" in text and "203.0.113" not in text and "a botnet" not in text
+    assert "Denied by hand" in text and "a botnet" not in text
+    assert "203.0.113" not in text and "2001:db8:bad" not in text
 
 
 def test_an_agent_denies_counts_and_ends(applied: Switch, tmp_path: Path) -> None:
@@ -272,7 +276,7 @@ def test_an_agent_denies_counts_and_ends(applied: Switch, tmp_path: Path) -> Non
         console = re.search(r"console at (http://\S+)/\n", running.said())
         assert console is not None
         metrics = f"{console[1]}/metrics"
-        assert on(applied)("deny", "203.0.113.0/24", "--for", "8s", "--note", "a botnet").code == 0
+        assert on(applied)("deny", "203.0.113.0/24", "--for", "12s", "--note", "a botnet").code == 0
         assert "deny has ended with 0" in running.said()
         assert passes(applied, *[query("203.0.113.9", 1024 + i) for i in range(20)]) == 0
         counted = r'dnsteer_denied_packets_total{[^}]*denial="203\.0\.113\.0/24"[^}]*list="by hand"[^}]*} 20\.0'
@@ -281,6 +285,9 @@ def test_an_agent_denies_counts_and_ends(applied: Switch, tmp_path: Path) -> Non
         overview, changes = get(console[1])[0], get(f"{console[1]}/changes")[0]
         assert "203.0.113.0/24 is denied by hand" in overview and "a botnet" in overview
         assert "Denied by hand" in changes and "203.0.113.0/24 is denied" in changes
+        assert on(applied)("deny", "198.51.100.0/24").code == 0
+        wait(lambda: "until ended by hand" in get(f"{console[1]}/changes")[0], lambda: get(f"{console[1]}/changes")[0])
+        assert on(applied)("undeny", "198.51.100.0/24").code == 0
         asked = "client=203.0.113.9&port=40001&vip=192.0.2.53&service=53/udp"
         wait(lambda: "a botnet" in get(f"{console[1]}/path?{asked}")[0], lambda: get(f"{console[1]}/path?{asked}")[0])
         assert "does not do what was applied" not in get(f"{console[1]}/path?{asked}")[0]

@@ -12,12 +12,17 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import raw
 
+from dnsteer.agent.followed_state import read_followed_state
+from dnsteer.agent.lists import FollowedFiles, ListSource, read_files
 from dnsteer.checks.load import load_spec
+from dnsteer.deploy.run import deploy
+from dnsteer.deploy.target_switch import TargetSwitch
+from dnsteer.spec.parts.followed_lists import followed_lists
 from dnsteer.status.denying_flows import DENYING_FLOWS
-from dnsteer.switch.session import Session
+from dnsteer.switch.session import KEPT, Session
 from dnsteer.switch.state import AppliedState
 from tests.packet.agents import Agent, agent, wait
-from tests.packet.command import FARM, Ran, on
+from tests.packet.command import FARM, Ran, on, state_rows
 from tests.packet.scraping import METRICS, address, get
 from tests.packet.switches import BRIDGE, Switch
 
@@ -64,6 +69,53 @@ def attention(do: Callable[..., Ran]) -> list[str]:
     return [f"{item['title']}: {item['detail']}" for item in do("status", "--no-rates", "--json").json["attention"]]
 
 
+def history(do: Callable[..., Ran]) -> list[int]:
+    return [state["state"] for state in do("history", "--json").json["states"]]
+
+
+def reread(switch: Switch, file: Path, number: int) -> int:
+    """Apply another list as the agent does, and return the number of its state."""
+    replace(file, f"198.51.100.{number}\n")
+    with Session(switch.database, 5) as session:
+        record = session.record_of(BRIDGE)
+        followed = read_followed_state(session, record)
+    files = FollowedFiles(followed, followed_lists(followed.state.text), {"lists/denied.txt": frozenset()})
+    found = read_files(files, settled=True)
+    assert found.loaded is not None
+    return deploy(ListSource(found.loaded, followed.state), TargetSwitch(switch.database)).state
+
+
+def test_lists_read_again_push_out_no_state_of_people(shared: Switch, tmp_path: Path) -> None:
+    spec, file = site(tmp_path)
+    do = on(shared)
+    assert do("apply", spec).code == 0
+    for number in range(10):  # ten states of people, so that the ring is full
+        spec.write_text(spec.read_text() + f"# {number}\n")
+        replace(file, f"192.0.2.{number}\n")
+        assert do("apply", spec).code == 0
+    mine = history(do)
+    first = mine[0]
+    for number in range(12):
+        assert reread(shared, file, number) == first + 1 + number
+        assert history(do) == [first + 1 + number, *mine[:9]]
+    assert denied(shared) == {ALWAYS, "198.51.100.11"}
+    assert do("show", str(first + 11)).code == 1  # its place is another's
+    assert do("show", str(mine[8])).code == 0
+    assert do("show", str(mine[9])).code == 1
+
+    back = do("rollback", "--yes")
+    assert f"back to state {first}, " in back.err + back.out
+    assert denied(shared) == {ALWAYS, "192.0.2.9"}
+    assert reread(shared, file, 20) == first + 14  # of the rollback, which stays
+    assert reread(shared, file, 21) == first + 15
+    assert history(do)[:4] == [first + 15, first + 13, first + 12, first]
+    rolled_back = [state["state"] for state in do("history", "--json").json["states"] if state["rolled_back"]]
+    assert rolled_back == [first + 12]
+    assert do("rollback", "--yes").code == 0
+    assert (denied(shared), history(do)[0]) == ({ALWAYS, "192.0.2.9"}, first + 16)
+    assert len(state_rows(shared)) == KEPT
+
+
 def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch, tmp_path: Path) -> None:
     spec, file = site(tmp_path)
     do = on(shared)
@@ -94,6 +146,8 @@ def test_a_changed_file_is_applied_as_an_apply_of_its_spec_would(shared: Switch,
         becomes(shared, running, "2001:db8:bad::/48", "198.51.100.7", "192.0.2.128/25")
         running.waits_for(f"applied as state {first + 3}")
         assert applied(shared).number == first + 3
+        assert applied(shared).note.endswith(f"(since state {first + 2}, whose place this one takes)")
+        assert history(do)[:2] == [first + 3, first]
         assert attention(do) == []
     counted(shared)
     (of_switch, of_vip), (limit,) = (do("status", "--no-rates", "--json").json[key] for key in ("access", "limits"))

@@ -39,14 +39,22 @@ def proven(loaded: Loaded, found: dict[str, str]) -> CheckReport:
 @pytest.mark.parametrize(
     "text",
     [
-        TEXT.replace("  uplinks:\n", "  vlans: any\n  uplinks:\n    p1:\n"),
+        TEXT.replace(
+            "  uplinks:\n",
+            "  vlans: any\n  uplinks:\n    p1: {next_hop: {ipv4: 198.51.100.1, ipv6: 2001:db8:53::fe}}\n",
+        ),
         TEXT.replace("probe: {", "probe: {watch: true, uplink: p1, ")
         .replace("  uplinks:\n", "  ports: {vf0: }\n  uplinks:\n    p1:\n")
         .replace('"2001:db8:53::12", mac: auto', '"2001:db8:53::12", mac: auto, port: vf0'),
         TEXT.replace("ipv4: 192.0.2.11, ", "").replace('ipv6: "fe80::1"', 'ipv6: "2001:db8:53::fe", mac: ' + A),
         TEXT.replace(", forwarding: nat", "").replace('{next_hop: {ipv4: 198.51.100.1, ipv6: "fe80::1"}}', ""),
     ],
-    ids=["any VLAN", "watched, two uplinks and a port", "a watched router, a backend of IPv6", "dsr alone"],
+    ids=[
+        "any VLAN, a router at two uplinks",
+        "watched, two uplinks and a port",
+        "a watched router, a backend of IPv6",
+        "dsr alone",
+    ],
 )
 def test_every_packet_is_as_the_spec_says(text: str) -> None:
     report = prove(load(text))

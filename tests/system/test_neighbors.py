@@ -28,6 +28,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             ROUTER6: made.macs["router"],
             BACKEND: made.macs["server2"],
         }
+        mac = made.replace("router", announced=False)
+        made.switch.dnsteer("apply", str(made.switch.folder / "spec.yaml"), "--yes")
+        assert made.recorded()[ROUTER] == made.recorded()[ROUTER6] == mac, "an apply asks again"
         for vip in (NAT, NAT6, DSR):
             made.wait(lambda vip=vip: made.answers(vip), f"no answer of {vip}")  # type: ignore[misc]
         made.switch.agent.start()

@@ -16,6 +16,7 @@ from dnsteer.checks.load import check_document, load_spec
 from dnsteer.deploy.spec_differences import compare_specs
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.metrics.collect import read_denials
+from dnsteer.offload.offload_context import uses_conntrack
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.reference.access import PlainAccessList
 from dnsteer.render.flows import Flow, flows_of
@@ -314,6 +315,15 @@ def by_hand(found: Iterable[AccessEntry], vip: str = "") -> tuple[Denial, ...]:
     time = "2026-11-29T02:00:00+00:00"
     denials = [Denial(str(each.prefix), time, "alice@noc", each.port or 0, vip) for each in found]
     return tuple({denial.key: denial for denial in denials}.values())
+
+
+def test_what_is_denied_by_hand_uses_the_connection_tracker() -> None:
+    """As `verify --offload` judges by: the flows of the second pass match more."""
+    text = (HEAD + TAIL).replace("ipv4: 192.0.2.11, ", "").replace("192.0.2.53, ", "")
+    loaded = check_document(parse_document("spec.yaml", text))
+    assert not uses_conntrack(build_plan(loaded))
+    overlay = Overlay(denials=by_hand([AccessEntry(prefix="2001:db8:bad::/48")]))
+    assert uses_conntrack(build_plan(loaded, overlay))
 
 
 def clients_near(rules: AccessRules, denials: Sequence[Denial]) -> Iterator[bytes]:

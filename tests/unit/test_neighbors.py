@@ -3,17 +3,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import re
 import socket
 import struct
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dnsteer.agent import neighbor_follower, probe_port
+from dnsteer.agent.event_reporter import EventReporter
+from dnsteer.agent.neighbor_follower import NeighborFollower
 from dnsteer.agent.neighbor_moves import MOVES, SILENT, WITHIN, Heard, decide_moves
-from dnsteer.agent.neighbor_table import parse_messages
+from dnsteer.agent.neighbor_table import NeighborTable, parse_messages
 from dnsteer.deploy.maintenance_text import begun_and_ended
 from dnsteer.deploy.neighbors import describe_neighbors, with_found
 from dnsteer.plan.build import build_plan
@@ -57,10 +65,15 @@ def test_another_mac_address_is_taken_over() -> None:
     assert not decide_moves([ROUTER], {ROUTER.address: B}, heard(B), [OWN], NOW).macs
 
 
-@pytest.mark.parametrize("mac", [OWN, "00:00:00:00:00:00", "01:00:5e:00:00:01", "ff:ff:ff:ff:ff:ff", ""])
+@pytest.mark.parametrize("mac", [OWN, "00:00:00:00:00:00", "01:00:5e:00:00:01", "ff:ff:ff:ff:ff:ff"])
 def test_what_no_station_has_is_ignored(mac: str) -> None:
     found = decide_moves([ROUTER], {ROUTER.address: A}, heard(mac), [OWN], NOW)
     assert not found.macs and "that is ignored" in found.troubles[ROUTER.address]
+
+
+def test_one_that_may_still_answer_is_no_trouble_yet() -> None:
+    found = decide_moves([ROUTER], {}, heard("", answered=NOW - SILENT + 0.1), [OWN], NOW)
+    assert (found.macs, found.troubles, found.silent) == ({}, {}, frozenset())
 
 
 def test_the_last_mac_address_of_one_that_is_silent_stays() -> None:
@@ -99,6 +112,55 @@ def test_two_that_fight_make_three_changes_a_minute_at_most(events: list[tuple[f
     assert late.macs or late.until is not None or recorded[ROUTER.address] == known.mac  # in the end the last one wins
 
 
+# What is said of it
+
+
+def troubled() -> tuple[NeighborFollower, list[str]]:
+    said: list[str] = []
+    follower = NeighborFollower(None, EventReporter(lambda text, *_, **__: said.append(text)))  # type: ignore[arg-type]
+    follower._heard = heard(A)
+    return follower, said
+
+
+def test_a_forger_does_not_flood_the_log() -> None:
+    follower, said = troubled()
+    for second in range(60):  # each second another MAC address, or the right one
+        troubles = {ROUTER.address: f"{second} is ignored"} if second % 3 else {}
+        follower._tell(troubles, NOW + second)
+    assert 5 <= len(said) <= 7, said
+
+
+def test_a_trouble_ends_once_it_is_over_for_a_while() -> None:
+    follower, said = troubled()
+    follower._tell({ROUTER.address: "it does not answer"}, NOW)
+    for second in range(1, 20):
+        follower._tell({}, NOW + second)
+    assert said == ["it does not answer", f"neighbour {ROUTER.address} answers as it should again"]
+    follower._tell({ROUTER.address: "it does not answer"}, NOW + 20)
+    assert said[2:] == ["it does not answer"], "one that has ended is said at once"
+
+
+def test_messages_that_come_without_end_do_not_keep_the_agent_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    there, other = socket.socketpair()
+    other.send(b"never read")
+    table = SimpleNamespace(socket=there, ask_for_all=lambda: None, read=list, close=there.close)
+    asker = SimpleNamespace(port=7, is_current=lambda: True, ask=lambda _: None, close=lambda: None)
+    monkeypatch.setattr(neighbor_follower, "NeighborTable", lambda: table)
+    monkeypatch.setattr(neighbor_follower, "Asker", lambda _: asker)
+    follower, _ = troubled()
+    known = SimpleNamespace(spec=SPEC, bridge="br-dns"), Overlay()
+    woken: list[float] = []
+
+    async def test() -> None:
+        wake = follower._wake.set
+        monkeypatch.setattr(follower._wake, "set", lambda: [woken.append(0), wake()])
+        with suppress(TimeoutError):
+            await asyncio.wait_for(follower.run(None, lambda: known), 0.5)  # type: ignore[arg-type, return-value]
+
+    asyncio.run(test())
+    assert 2 <= len(woken) < 100, len(woken)
+
+
 # What the kernel tells
 
 
@@ -127,6 +189,46 @@ def test_messages_of_the_kernel_are_read() -> None:
 @given(st.binary(max_size=200))
 def test_garbage_instead_of_messages_is_no_error(data: bytes) -> None:
     list(parse_messages(data))
+
+
+def test_the_kernel_is_asked_again_for_what_it_had_to_drop() -> None:
+    class Full:
+        """A socket that has overrun once, and then has messages without end."""
+
+        asked, read = 0, 0
+
+        def recv(self, _: int) -> bytes:
+            self.read += 1
+            if self.read == 1:
+                raise OSError(errno.ENOBUFS, "No buffer space available")
+            return message(28, 2, "198.51.100.1", A)
+
+        def send(self, _: bytes) -> None:
+            self.asked += 1
+
+    table = NeighborTable.__new__(NeighborTable)
+    table.socket = full = Full()  # type: ignore[assignment]
+    assert len(table.read()) < 1000, "a flood is read in parts"
+    assert full.asked == 1
+
+
+# How it asks
+
+
+def test_the_port_is_set_up_for_a_router_of_the_other_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link-local address is asked by the port's own, though the spec gives the port none of IPv6."""
+    text = changed((', "2001:db8:53::9/64"]', "]"), text=TEXT)
+    text = re.sub(r'ipv6: "2001:db8:53::1\d", |, "2001:db8:(53::1|f::53)"', "", text)
+    written: list[str] = []
+    commands: list[tuple[str, str]] = []
+    monkeypatch.setattr(probe_port, "_write", lambda setting, _: written.append(setting))
+    monkeypatch.setattr(probe_port, "_ip", lambda command, lines="": commands.append((command, lines)) or "")
+    probe_port.set_up_probe_port(load(text).spec)
+    assert {"ipv6/conf/probe0/disable_ipv6", "ipv6/conf/probe0/accept_ra"} <= {*written}
+    routes = [lines.splitlines() for command, lines in commands if "-batch" in command]
+    assert routes == [
+        [f"route replace {a} dev probe0 scope link table 5353" for a in (ROUTER.address, "192.0.2.11", "192.0.2.12")]
+    ]
 
 
 # What the record has

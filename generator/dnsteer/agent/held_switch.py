@@ -297,10 +297,10 @@ class _RememberingSession(Session):
 
     def state(self, record: BridgeRecord, number: int) -> AppliedState:
         """One recorded state; the one that was read last is not read again. Raises as the original."""
-        row = self.row_of(record, number)
         known = self._memory.state
-        if known is None or known[0] != row:
-            known = self._memory.state = row, super().state(record, number)
+        if known is None or known[1].number != number or known[0] not in record.flow_tables.values():
+            state = super().state(record, number)
+            known = self._memory.state = self.row_of(record, number), state
         return known[1]
 
 

@@ -56,10 +56,10 @@ class LeftError(Exception):
 
 @dataclass(frozen=True)
 class ListSource:
-    """A spec whose lists were read again, to be applied on the state *number* alone."""
+    """A spec whose lists were read again, to be applied on *state* alone."""
 
     loaded: Loaded
-    number: int
+    state: AppliedState
 
     def find_bridge(self, _session: Session) -> str:
         """The bridge that the spec names."""
@@ -67,9 +67,9 @@ class ListSource:
 
     def read(self, _session: Session, record: BridgeRecord | None, _time: datetime) -> SourcedSpec:
         """The spec itself. Raises UnreadyError where another state is applied now."""
-        if record is None or record.number != self.number:
+        if record is None or record.number != self.state.number:
             raise UnreadyError
-        return SourcedSpec(self.loaded)
+        return SourcedSpec(self.loaded, rereads=self.state.rereads or self.state.number)
 
 
 @dataclass(frozen=True)
@@ -300,7 +300,9 @@ class ListFollower:
         CALLER.set(Caller(agent_name(), time.sleep))  # of this thread's context alone
         with deciding(decision):
             note = "; ".join(change.text for change in found.changes)
-            source = ListSource(found.loaded, followed.number)
+            if followed.state.rereads:
+                note += f" (since state {followed.number}, whose place this one takes)"
+            source = ListSource(found.loaded, followed.state)
             return deploy(source, self._switch, Options(note=note), confirm=refuse).state
 
 

@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 
@@ -29,6 +30,8 @@ EACH = 0.5
 """Seconds between two times that all neighbours are asked: the kernel sends nothing while an answer is fresh."""
 _GATHER = 0.02
 """Seconds in which changes are gathered: whoever floods the network with ARP must not keep the agent busy."""
+STEADY = 10.0
+"""Seconds for which a neighbour must answer as it should until that is said, and between two troubles with it."""
 _DISCARD = 9
 _TROUBLE, _CHANGE = "the neighbour ", "the neighbours"
 
@@ -79,6 +82,15 @@ class Asker:
             each.close()
 
 
+@dataclass
+class _Trouble:
+    """What was said last of a neighbour and when, and when it was so last."""
+
+    text: str = ""
+    said: float = -STEADY
+    seen: float = 0.0
+
+
 class NeighborFollower:
     """Follows the neighbours of the applied spec. *heard* has what is known of each, by its address."""
 
@@ -87,7 +99,7 @@ class NeighborFollower:
         self._heard: dict[str, Heard] = {}
         self._wake = asyncio.Event()
         self._retry = Retry()
-        self._troubles = set[str]()
+        self._troubles: dict[str, _Trouble] = {}
         self._overlay: Overlay | None = None
         self._recorded: dict[str, str] = {}
         """The MAC addresses in the record: that of the overlay, and what was changed since that was read."""
@@ -108,7 +120,7 @@ class NeighborFollower:
             await self._follow(work, acting, known[0])
 
     def _forget(self) -> None:
-        self._heard, self._troubles = {}, set()
+        self._heard, self._troubles = {}, {}
         self._observer.forget_troubles(_TROUBLE, _CHANGE)
         self._observer.neighbors_heard({})
 
@@ -128,7 +140,6 @@ class NeighborFollower:
             self._wake.clear()
             return
         table = NeighborTable()
-        loop.add_reader(table.socket, self._wake.set)
         try:
             table.ask_for_all()
             ask_at = 0.0
@@ -140,7 +151,10 @@ class NeighborFollower:
                     ask_at = loop.time() + EACH
                 self._hear(table.read(), asker.port, loop.time())
                 await self._decide(work, followed, known[1], neighbors, loop.time())
+                # Only here: what is not read yet would call it again and again.
+                loop.add_reader(table.socket, self._wake.set)
                 await set_within(self._wake, max(ask_at - loop.time(), 0.01))
+                loop.remove_reader(table.socket)
                 await asyncio.sleep(_GATHER)
                 self._wake.clear()
         finally:
@@ -165,7 +179,7 @@ class NeighborFollower:
             self._overlay, self._recorded = overlay, dict(overlay.macs or {})
         recorded = self._recorded
         decision = decide_moves(neighbors, recorded, self._heard, own_macs(followed.spec), now)
-        self._tell(decision.troubles)
+        self._tell(decision.troubles, now)
         self._observer.neighbors_heard({n.address: n.address not in decision.silent for n in neighbors})
         if not decision.macs or not self._retry.is_due(now):
             return
@@ -190,15 +204,21 @@ class NeighborFollower:
         with deciding(id):
             return change_neighbors(self._switch, bridge, macs)
 
-    def _tell(self, troubles: Mapping[str, str]) -> None:
-        """Say what does not work, and what does again."""
-        for address in self._troubles - self._heard.keys():
+    def _tell(self, troubles: Mapping[str, str], now: float) -> None:
+        """Say what does not work, and what does again: once a STEADY at most of each, whatever a forger sends."""
+        for address in self._troubles.keys() - self._heard.keys():
+            del self._troubles[address]
             self._observer.forget_troubles(_TROUBLE + address)  # the spec does not have it any more
-        for address in self._troubles & self._heard.keys() - troubles.keys():
-            self._observer.end_trouble(_TROUBLE + address, f"neighbour {address} answers as it should again")
         for address, text in troubles.items():
-            self._observer.report_trouble(_TROUBLE + address, text)
-        self._troubles = {*troubles}
+            trouble = self._troubles.setdefault(address, _Trouble())
+            trouble.seen = now
+            if text != trouble.text and now - trouble.said >= STEADY:
+                trouble.text, trouble.said = text, now
+                self._observer.report_trouble(_TROUBLE + address, text)
+        for address in self._troubles.keys() - troubles.keys():
+            if now - self._troubles[address].seen >= STEADY:
+                del self._troubles[address]
+                self._observer.end_trouble(_TROUBLE + address, f"neighbour {address} answers as it should again")
 
 
 def own_macs(spec: Spec) -> set[str]:

@@ -59,6 +59,8 @@ def decide_moves(
             silent.add(n.address)
             stays = f"its MAC address stays {has}" if has else "it has no MAC address yet, and gets no packets"
             troubles[n.address] = f"{n.title} does not answer: {stays}"
+        elif not known.mac:
+            continue  # it has been asked, and may still answer
         elif known.mac in own or not is_station(known.mac):
             troubles[n.address] = f"{n.title} answers with {known.mac}, which is no other station's: that is ignored"
         elif known.mac == has:
@@ -69,6 +71,7 @@ def decide_moves(
             macs[n.address] = known.mac
         else:
             due.append(recent[-MOVES] + WITHIN)
-            often = f"has changed its MAC address {len(recent)} times in {WITHIN:g} s, and answers with {known.mac} now"
+            # Without the other MAC address: the text stays while two fight.
+            often = f"has changed its MAC address {len(recent)} times in {WITHIN:g} s"
             troubles[n.address] = f"{n.title} {often}: {has} stays for a while; do two stations have the address?"
     return NeighborDecision(macs, troubles, frozenset(silent), min(due, default=None))

@@ -20,6 +20,8 @@ _NEW, _DELETED, _GET, _ERROR = 28, 29, 30, 2
 _DUMP = 0x301  # NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
 _DST, _LLADDR = 1, 2
 _GROUP = 1 << 2  # RTMGRP_NEIGH
+_AT_ONCE = 256
+"""Messages that are read at once: somebody who floods the network with ARP makes them as fast as they are read."""
 _REACHABLE, _VALID = 0x02, 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80
 """States: it has answered lately; it has a MAC address (reachable, stale, delay, probe, noarp, permanent)."""
 
@@ -53,9 +55,12 @@ class NeighborTable:
             raise SwitchError(f"the kernel's neighbour table: {err}") from None
 
     def read(self) -> list[TableEntry]:
-        """What has been told since. Where the kernel had to drop messages, it is asked for all again. Raises SwitchError."""
+        """What has been told since, or the first of it. Where the kernel had to drop messages, it is asked for all again.
+
+        Raises SwitchError.
+        """
         found: list[TableEntry] = []
-        while True:
+        for _ in range(_AT_ONCE):
             try:
                 found += parse_messages(self.socket.recv(1 << 16))
             except BlockingIOError:
@@ -64,6 +69,7 @@ class NeighborTable:
                 if err.errno != 105:  # ENOBUFS
                     raise SwitchError(f"the kernel's neighbour table: {err}") from None
                 self.ask_for_all()
+        return found
 
     def close(self) -> None:
         """Close the socket."""

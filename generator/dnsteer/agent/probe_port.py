@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from functools import partial
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -13,7 +14,7 @@ from dnsteer.agent.supervise import Retry
 from dnsteer.metrics.observer import AgentObserver
 from dnsteer.spec.derived import family_of
 from dnsteer.spec.model.spec import Spec
-from dnsteer.spec.neighbors import neighbors_of
+from dnsteer.spec.neighbors import Neighbor, neighbors_of
 from dnsteer.switch.tools import SwitchError
 
 _TROUBLE = "the probe port"
@@ -69,7 +70,8 @@ def set_up_probe_port(spec: Spec) -> None:
     if probe is None:
         return
     port = probe.port
-    if any(a.version == 6 for a in probe.addresses):
+    neighbors = neighbors_of(spec)
+    if any(a.version == 6 for a in probe.addresses) or any(n.family == "ipv6" for n in neighbors):
         # For this port alone, without addresses by router advertisements.
         _write(f"ipv6/conf/{port}/accept_ra", "0")
         _write(f"ipv6/conf/{port}/disable_ipv6", "0")
@@ -87,7 +89,7 @@ def set_up_probe_port(spec: Spec) -> None:
                 _ip(f"{ip} rule add from {own} lookup {TABLE} pref {TABLE}")
         _ip(f"neigh replace {hop} lladdr {spec.switch.mac} dev {port} nud permanent")
         _ip(f"{ip} route replace default via {hop} dev {port} onlink table {TABLE}")
-    _prepare_asking(spec, port)
+    _prepare_asking(neighbors, port)
 
 
 NEIGHBOR_TIMERS = {
@@ -102,17 +104,28 @@ NEIGHBOR_TIMERS = {
 knows twice in 0.5 s, and after that everybody. So one that was replaced is noticed within 2.5 s, whatever it announces."""
 
 
-def _prepare_asking(spec: Spec, port: str) -> None:
-    """Set what the kernel needs to ask neighbours of the spec by this port: timers, and a route to each."""
-    neighbors = neighbors_of(spec)
+def _prepare_asking(neighbors: Sequence[Neighbor], port: str) -> None:
+    """Set what the kernel needs to ask neighbours by this port: timers, and a route to each."""
     for family in dict.fromkeys(n.family for n in neighbors):
         for timer, value in NEIGHBOR_TIMERS.items():
             _write(f"{family}/neigh/{port}/{timer}", str(value))
-    for address, family in dict.fromkeys((n.address, n.family) for n in neighbors):
-        if family == "ipv4":
-            _ip(f"-4 route replace {address} dev {port} scope link table {TABLE}")
-        elif not IPv6Address(address).is_link_local:
-            _ip(f"-6 route replace {address} dev {port} table {TABLE}")
+    routed = {
+        "-4": [f"{n.address} dev {port} scope link" for n in neighbors if n.family == "ipv4"],
+        "-6": [
+            f"{n.address} dev {port}"
+            for n in neighbors
+            if n.family == "ipv6" and not IPv6Address(n.address).is_link_local
+        ],
+    }
+    for ip, routes in routed.items():
+        if routes:  # by one process: there may be hundreds
+            _ip(f"{ip} -batch -", "".join(f"route replace {route} table {TABLE}\n" for route in routes))
+
+
+def forget_neighbors(port: str) -> None:
+    """Make the kernel forget whom it found by this port: what answered a second ago may be gone. Raises SwitchError."""
+    for ip in ("-4", "-6"):
+        _ip(f"{ip} neigh flush dev {port}")
 
 
 def _write(setting: str, value: str) -> None:
@@ -123,9 +136,10 @@ def _write(setting: str, value: str) -> None:
         raise SwitchError(f"{file}: {err.strerror}") from None
 
 
-def _ip(command: str) -> str:
+def _ip(command: str, lines: str = "") -> str:
+    argv = ["ip", *command.split()]
     try:
-        done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, check=False, timeout=10)
+        done = subprocess.run(argv, input=lines, capture_output=True, text=True, check=False, timeout=10)
     except FileNotFoundError:
         raise SwitchError("no program ip: install iproute2") from None
     except (OSError, subprocess.TimeoutExpired) as err:

@@ -10,7 +10,7 @@ from contextlib import closing
 
 from dnsteer.agent.neighbor_follower import EACH, Asker, own_macs
 from dnsteer.agent.neighbor_table import NeighborTable
-from dnsteer.agent.probe_port import set_up_probe_port
+from dnsteer.agent.probe_port import forget_neighbors, set_up_probe_port
 from dnsteer.slots.maintenance import is_station
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.neighbors import Neighbor
@@ -32,6 +32,7 @@ def resolve_once(spec: Spec, neighbors: Sequence[Neighbor], patience: float = PA
         asker = Asker(probe)
     except OSError as err:
         raise SwitchError(f"port {probe.port}: {err}") from None
+    forget_neighbors(probe.port)
     found: dict[str, str] = {}
     wanted, own = {n.address for n in neighbors}, own_macs(spec)
     with closing(asker), closing(NeighborTable()) as table:

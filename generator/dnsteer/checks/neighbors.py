@@ -23,6 +23,7 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
     for pool in scope.spec.pools.values():
         used |= {a: f"backend {b.name}" for b in pool.backends for a in (b.ipv4, b.ipv6) if a is not None}
     needs = families_that_return(scope.spec)
+    routers: dict[Address, tuple[Path, str | None]] = {}
     for name, uplink in switch.uplinks.items():
         router, path = uplink.next_hop, ("switch", "uplinks", name, "next_hop")
         if not isinstance(router, RouterAddresses):
@@ -39,6 +40,7 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
         for key, address in (("ipv4", router.ipv4), ("ipv6", router.ipv6)):
             if address is None:
                 continue
+            yield from _routers_of_several_uplinks(scope, routers, (*path, key), address, router.mac)
             if address in used:
                 found = f"{address}, which is that of {used[address]}"
                 yield scope.finding((*path, key), found, "the address of a router", "give the router's own")
@@ -57,6 +59,31 @@ def check_neighbors(scope: Scope) -> Iterator[Finding]:
                 )
             else:
                 yield from _on_link(scope, (*at, family), ip_address(address_text))
+
+
+def _routers_of_several_uplinks(
+    scope: Scope, routers: dict[Address, tuple[Path, str | None]], path: Path, address: Address, mac: str | None
+) -> Iterator[Finding]:
+    """An address of routers at two uplinks: one MAC address is found out for it, and so it must be the same router."""
+    first, of_first = routers.setdefault(address, (path, mac))
+    if first == path:
+        return
+    if address.is_link_local:
+        yield scope.finding(
+            path,
+            f"{address}, which is also that of the router at another uplink",
+            "an address that one router has",
+            "a link-local address may be another router's on each link, and one MAC address is found out for it: give "
+            f"addresses in networks of switch.probe, or MAC addresses; see {scope.where(first)}",
+        )
+    elif mac != of_first:
+        ours, theirs = (f"mac {each}" if each else "no mac" for each in (mac, of_first))
+        yield scope.finding(
+            path,
+            f"{ours} for {address}, which has {theirs} at another uplink",
+            "the same router at every uplink",
+            f"make them the same; see {scope.where(first)}",
+        )
 
 
 def _common(scope: Scope, path: Path, found: str) -> Iterator[Finding]:

@@ -37,7 +37,10 @@ class Resolved:
 
 
 def resolve_neighbors(switch: TargetSwitch, spec: Spec, json: bool) -> Resolved:
-    """Find out what the record lacks, and bring it to the switch. An agent of the switch does that by itself."""
+    """Find out at which MAC addresses neighbours answer now, and bring that to the switch. An agent does it by itself.
+
+    Those of which the record has a MAC address keep it where they do not answer, or cannot be asked.
+    """
     from dnsteer.spec.neighbors import neighbors_of
 
     followed, bridge = [n for n in neighbors_of(spec) if not n.mac], spec.switch.bridge
@@ -46,15 +49,10 @@ def resolve_neighbors(switch: TargetSwitch, spec: Spec, json: bool) -> Resolved:
     with switch.session() as session:
         known = session.record_of(bridge).overlay.macs or {}
     left = [n for n in followed if n.address not in known]
-    if not left:
-        return Resolved({})
     names = some_of(dict.fromkeys(n.title for n in left), "; ")
     if not switch.remote.startswith("unix:"):
-        return Resolved(
-            {},
-            f"no MAC address is known of {names}: neighbours are asked on the switch's own machine; start dnsteer agent "
-            "there, or apply there",
-        )
+        why = f"no MAC address is known of {names}: neighbours are asked on the switch's own machine; "
+        return Resolved({}, why + "start dnsteer agent there, or apply there" if left else "")
     from dnsteer.agent.resolve import PATIENCE, resolve_once
     from dnsteer.deploy.neighbor_change import change_neighbors
     from dnsteer.lab import names as lab_names
@@ -63,13 +61,13 @@ def resolve_neighbors(switch: TargetSwitch, spec: Spec, json: bool) -> Resolved:
     try:
         # The lab's port for probes is in a namespace of its own, and what is at the other end is known.
         in_lab = switch.remote == lab_names.db_target()
-        macs = macs_of_neighbors(spec) if in_lab else resolve_once(spec, left)
+        answers = macs_of_neighbors(spec) if in_lab else resolve_once(spec, followed)
+        macs = {address: mac for address, mac in answers.items() if mac != known.get(address)}
         if macs:
             change_neighbors(switch, bridge, macs, progress(json))
     except (SwitchError, PermissionError) as problem:
-        return Resolved(
-            {}, f"the MAC addresses of {names} cannot be found out: {problem}; then apply again, or start dnsteer agent"
-        )
+        why = f"the MAC addresses of {names} cannot be found out: {problem}; then apply again, or start dnsteer agent"
+        return Resolved({}, why if left else "")
     silent = [n.title for n in left if n.address not in macs]
     why = f"no answer within {PATIENCE:g} s from {some_of(dict.fromkeys(silent), '; ')}: what is for them is dropped; "
     why += "is the address right? Then apply again, or start dnsteer agent, which goes on asking"

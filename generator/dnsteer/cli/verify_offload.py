@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dnsteer.deploy.target_switch import TargetSwitch
     from dnsteer.offload.capabilities import Profile
     from dnsteer.offload.observe import Observation
+    from dnsteer.slots.maintenance import Overlay
     from dnsteer.spec.loaded import Loaded
 
 _MAX = 10
@@ -38,9 +39,9 @@ def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, contr
 
     profile = profile_named(flavor, loaded, json)
     running = read_running_switch(switch.remote, loaded.spec.switch.bridge, switch.timeout)
-    loaded = _with_applied_slots(loaded, switch, json)
+    loaded, overlay = _as_applied(loaded, switch, json)
     with Unixctl(control_socket(switch.remote, control, option="--control PATH"), switch.timeout) as vswitchd:
-        observation = observe(loaded, profile, vswitchd, running)
+        observation = observe(loaded, profile, vswitchd, running, overlay)
     if json:
         print_json({**observation.as_json(), **spec_warnings(loaded)})
     else:
@@ -48,8 +49,8 @@ def show_offload(loaded: Loaded, switch: TargetSwitch, flavor: str | None, contr
     raise typer.Exit(Exit.OK if observation.ok else Exit.DIFFERENT)
 
 
-def _with_applied_slots(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loaded:
-    """The spec with the slots that its pools have there. Leave with an error where the tables are not the spec's.
+def _as_applied(loaded: Loaded, switch: TargetSwitch, json: bool) -> tuple[Loaded, Overlay]:
+    """The spec with the slots that its pools have there, and the overlay. Leave with an error where tables are not its.
 
     That is by the record and by the number that they carry: else what others made, or nothing at all, would pass for them.
     """
@@ -66,7 +67,7 @@ def _with_applied_slots(loaded: Loaded, switch: TargetSwitch, json: bool) -> Loa
             Exit.ERROR,
             as_json=json,
         )
-    return loaded
+    return loaded, record.overlay
 
 
 def _show(loaded: Loaded, observation: Observation) -> None:

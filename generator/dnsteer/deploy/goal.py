@@ -37,7 +37,7 @@ class SourcedSpec:
 
     *returned* is maintenance that starts again with it; *warnings* are about maintenance that cannot be restored. *restores*
     is the number of the state that a rollback brings back; 0: it is none. *rolls_back* is that of the applied state, where
-    the spec that is brought back is older.
+    the spec that is brought back is older. *rereads* is as in AppliedState.
     """
 
     loaded: Loaded
@@ -46,6 +46,7 @@ class SourcedSpec:
     warnings: tuple[str, ...] = ()
     restores: int = 0
     rolls_back: int = 0
+    rereads: int = 0
 
 
 class SpecSource(Protocol):
@@ -79,8 +80,8 @@ class Goal:
 
     *ended* is maintenance of backends that the spec no longer has, or to which it gives the same weight, *expired* what
     has an end that has passed, *returned* what a rollback restores. *warnings* and *notes* are for the operator; *waits*:
-    flow-restore-wait is set. *restores* is the number of the state that a rollback brings back, else 0; *rolls_back* as in
-    `SourcedSpec`. *system* tells the switch from others, *switch_name* is the name that it has now.
+    flow-restore-wait is set. *restores* is the number of the state that a rollback brings back, else 0; *rolls_back* and
+    *rereads* as in `SourcedSpec`. *system* tells the switch from others, *switch_name* is the name that it has now.
     """
 
     loaded: Loaded
@@ -99,6 +100,7 @@ class Goal:
     waits: bool
     restores: int
     rolls_back: int
+    rereads: int
 
     @property
     def name(self) -> str:
@@ -157,6 +159,7 @@ def make_goal(
         waits=record.waits if record else session.waits(),
         restores=sourced.restores,
         rolls_back=sourced.rolls_back,
+        rereads=sourced.rereads,
     )
 
 
@@ -211,6 +214,7 @@ def new_state(goal: Goal, wanted: WantedSwitch) -> AppliedState:
         workers=worker_counts(loaded.spec),
         restores=goal.restores,
         rolls_back=goal.rolls_back,
+        rereads=goal.rereads,
     )
 
 

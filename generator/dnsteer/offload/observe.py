@@ -17,6 +17,7 @@ from dnsteer.offload.packet_path import Verdict
 from dnsteer.plan.bridge import ports_of
 from dnsteer.plan.build import build_plan
 from dnsteer.plan.plan import Plan
+from dnsteer.slots.maintenance import NO_OVERLAY, Overlay
 from dnsteer.spec.loaded import Loaded
 from dnsteer.switch.control_socket import database_name
 from dnsteer.switch.datapaths import actual_name
@@ -189,14 +190,17 @@ def observe(
     profile: Profile,
     switch: SwitchCommands,
     running: RunningSwitch,
+    overlay: Overlay = NO_OVERLAY,
     *,
     wait: Callable[[float], None] = time.sleep,
 ) -> Observation:
-    """Compare a running switch with *profile*. Missing flows are checked twice, since offload follows the first packets.
+    """Compare a running switch, which has an *overlay*, with *profile*.
+
+    Missing flows are checked twice, since offload follows the first packets.
 
     Raises SwitchError or UnavailableError if the switch cannot be queried.
     """
-    plan = build_plan(loaded)
+    plan = build_plan(loaded, overlay)
     judge_flows = FlowJudge(loaded, plan, profile, running)
     datapath = actual_name(switch, running.datapath)
 

@@ -14,6 +14,7 @@ from dnsteer.plan.plan import Plan
 from dnsteer.plan.sizes import sizes_of
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Flavor, Selection, Switch
+from dnsteer.tables.access import ListedServiceRow
 from dnsteer.tables.recirculate import RecirculateRow
 from dnsteer.tables.return_ import FragmentRow
 
@@ -50,8 +51,9 @@ def eswitch_setup(loaded: Loaded, plan: Plan, flavor: Flavor | None = None) -> E
 
 
 def uses_conntrack(plan: Plan) -> bool:
-    """Whether the plan uses connection tracking: it has rows for IPv4 fragments, or pools of two passes."""
-    return any(row.family == "ipv4" for row in plan.rows.of(FragmentRow)) or bool(plan.rows.of(RecirculateRow))
+    """Whether the plan uses connection tracking: for IPv4 fragments, pools of two passes, lists or limits of clients."""
+    fragments = any(row.family == "ipv4" for row in plan.rows.of(FragmentRow))
+    return fragments or bool(plan.rows.of(RecirculateRow) or plan.rows.of(ListedServiceRow))
 
 
 def dp_hash_pools(loaded: Loaded) -> list[str]:

@@ -32,8 +32,14 @@ class Neighbor:
 
 
 def neighbors_of(spec: Spec) -> list[Neighbor]:
-    """The neighbours of a spec, each once at each port; none without a port for probes, by which they are asked."""
-    return [] if spec.switch.probe is None else list({(n.address, n.port): n for n in _all(spec)}.values())
+    """The neighbours of a spec, each once; none without a port for probes, by which they are asked.
+
+    A router at several uplinks is asked at the first of them.
+    """
+    found: dict[str, Neighbor] = {}
+    for neighbor in _all(spec) if spec.switch.probe is not None else ():
+        found.setdefault(neighbor.address, neighbor)
+    return list(found.values())
 
 
 def _all(spec: Spec) -> Iterator[Neighbor]:

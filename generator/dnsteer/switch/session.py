@@ -16,7 +16,7 @@ A record in a format that this version does not know is never written, but for t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -53,7 +53,8 @@ from dnsteer.switch.tools import SwitchError, UnwrittenError
 KEPT = 10
 """States that are kept, with the one that is applied."""
 _FIRST, _RING = 240, KEPT + 2
-"""OpenFlow tables whose rows hold the states. One more than is kept is being written."""
+"""OpenFlow tables whose rows hold the states. One more than is kept is being written. Each state has the
+place after that of the one before; but lists that are read again and again have one place."""
 _DB = "Open_vSwitch"
 _SYSTEM_ID = "system-id"
 """external_ids key of the table Open_vSwitch: what Open vSwitch itself calls the machine."""
@@ -179,13 +180,11 @@ class Session:
 
     def state(self, record: BridgeRecord, number: int) -> AppliedState:
         """One recorded state. Raises SwitchError when there is none of that number, DamagedError when it is damaged."""
-        ref = record.flow_tables.get(_place(number))
         newest = record.number + (PENDING_KEY in record.ids)  # else what was cut off would look like a state
-        if ref is not None and record.number - KEPT < number <= newest:
+        ref = self.row_of(record, number) if number <= newest else ""
+        if ref:
             (reply,) = self._transact(_select_row(ref))
-            ids = _ids_of(reply)
-            if ids.get(STATE_KEY) in (str(number), None):
-                return AppliedState.from_ids(ids, f"state {number} in the record (Flow_Table {ref} in OVSDB)")
+            return AppliedState.from_ids(_ids_of(reply), f"state {number} in the record (Flow_Table {ref} in OVSDB)")
         if not record.number:
             raise SwitchError(f"nothing was applied to bridge {record.bridge} by dnsteer; apply a spec")
         if number == record.number:
@@ -195,10 +194,20 @@ class Session:
             )
         raise SwitchError(f"there is no state {number} in the record of bridge {record.bridge}; see: dnsteer history")
 
-    @staticmethod
-    def row_of(record: BridgeRecord, number: int) -> str:
+    def row_of(self, record: BridgeRecord, number: int) -> str:
         """Return the UUID of the row that has a state; empty if there is none."""
-        return record.flow_tables.get(_place(number), "")
+        return record.flow_tables.get(self._place_of(record, number), "")
+
+    def _place_of(self, record: BridgeRecord, number: int) -> int:
+        """The place of a state in the ring, 0 if it has none."""
+        places = [n for n in record.flow_tables if _FIRST <= n < _FIRST + _RING]
+        has = ["external_ids", "includes", map_of({STATE_KEY: str(number)})]
+        replies = self._transact(*(_select_row(record.flow_tables[n], has, columns=["_uuid"]) for n in places))
+        return next((n for n, reply in zip(places, replies, strict=True) if reply["rows"]), 0)
+
+    def _next_place(self, record: BridgeRecord) -> int:
+        """The place of a new state: the one after that of the state that is applied."""
+        return _after(self._place_of(record, record.number) or _FIRST + record.number % _RING)
 
     def pools(self, record: BridgeRecord | None) -> tuple[Membership, ...]:
         """Return the pools as last applied; none if there is no state or it cannot be read."""
@@ -250,7 +259,7 @@ class Session:
         ops: list[dict[str, Any]] = []
         if not state.number:
             state = replace(state, number=self._next(record))
-            place = _place(state.number)
+            place = self._next_place(record)
             row = {"external_ids": map_of(state.to_ids())}
             ops = [
                 {"op": "insert", "table": "Flow_Table", "row": row, "uuid-name": "state"},
@@ -289,6 +298,8 @@ class Session:
                 EXTENSION_KEY: "yes" if state.extended else "",
             }
         ops = [set_ids(record.uuid, {**ids, PENDING_KEY: pending.to_json() if more_to_do else ""})]
+        if state is not None and pending.number != record.number:
+            ops.append(self._put_in_place(record, pending.number, state))
         if name and name != record.name:
             named = (
                 ["external_ids", "delete", ["set", [NAME_KEY]]],
@@ -301,7 +312,7 @@ class Session:
         """Drop the pending change of *record*, and the new state that it would have led to."""
         pending, ops = record.pending, []
         if pending is not None and pending.number > record.number:
-            ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [_place(pending.number)]]]))
+            ops.append(mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", [self._next_place(record)]]]))
         first = STATE_KEY not in record.ids  # so that the bridge may be no longer dnsteer's
         gone = {PENDING_KEY: "", **({FORMAT_KEY: ""} if first else {})}
         self._write(record, *ops, set_ids(record.uuid, gone))
@@ -317,6 +328,25 @@ class Session:
         if wait:
             changes.append(["other_config", "insert", map_of({key: "true"})])
         self._transact({"op": "mutate", "table": "Open_vSwitch", "where": [], "mutations": changes})
+
+    def _put_in_place(self, record: BridgeRecord, number: int, state: AppliedState) -> dict[str, Any]:
+        """The operation that gives the new state *number* its place, and drops what is not kept any more.
+
+        Lists that are read again take the place of those that were read before: else they would push out what people did.
+        """
+        place = self._next_place(record)
+        if state.rereads in (0, record.number):
+            stale = [_after(place), _after(_after(place))]
+            return mutation("Bridge", record.uuid, ["flow_tables", "delete", ["set", stale]])
+        now = self.record(record.bridge) or record  # with the row of the new state
+        own = self._place_of(now, record.number)
+        moved = [own or place, ["uuid", self.row_of(now, number)]]
+        return mutation(
+            "Bridge",
+            record.uuid,
+            ["flow_tables", "delete", ["set", [own, place]]],
+            ["flow_tables", "insert", ["map", [moved]]],
+        )
 
     def _next(self, record: BridgeRecord) -> int:
         pending = record.pending
@@ -368,8 +398,9 @@ def lock_name(kind: str, bridge: str) -> str:
     return f"dnsteer_{kind}{bridge.encode().hex()}"  # only letters, digits and _ are allowed
 
 
-def _place(number: int) -> int:
-    return _FIRST + number % _RING
+def _after(place: int) -> int:
+    """The place after one in the ring."""
+    return _FIRST + (place - _FIRST + 1) % _RING
 
 
 def map_of(ids: Mapping[str, str]) -> list[Any]:
@@ -377,9 +408,9 @@ def map_of(ids: Mapping[str, str]) -> list[Any]:
     return ["map", [[k, v] for k, v in ids.items()]]
 
 
-def _select_row(ref: str) -> dict[str, Any]:
-    where = [["_uuid", "==", ["uuid", ref]]]
-    return {"op": "select", "table": "Flow_Table", "where": where, "columns": ["external_ids"]}
+def _select_row(ref: str, *where: list[Any], columns: Sequence[str] = ("external_ids",)) -> dict[str, Any]:
+    clauses = [["_uuid", "==", ["uuid", ref]], *where]
+    return {"op": "select", "table": "Flow_Table", "where": clauses, "columns": list(columns)}
 
 
 def _ids_of(reply: dict[str, Any]) -> dict[str, str]:

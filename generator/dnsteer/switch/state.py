@@ -87,7 +87,8 @@ class AppliedState:
     *decision* is the id of the decision that applied it, empty where that is not known. *workers* has the number of workers
     of each backend that has some, by pool and name. A rollback has *restores*, the number of the state whose spec it brought
     back, else 0. *rolls_back* is the number of the state that was applied before it, if it brought back an older spec than
-    that; else 0: it is no rollback, or one to a later state.
+    that; else 0: it is no rollback, or one to a later state. *rereads* is the number of the state that people made, of
+    whose lists the agent has read the files again; else 0.
     """
 
     file: str
@@ -107,6 +108,7 @@ class AppliedState:
     workers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     restores: int = 0
     rolls_back: int = 0
+    rereads: int = 0
 
     def to_ids(self) -> dict[str, str]:
         """As external_ids."""
@@ -133,6 +135,8 @@ class AppliedState:
             out["decision"] = self.decision
         if self.restores:
             out |= {"restores": str(self.restores), "rolls-back": str(self.rolls_back)}
+        if self.rereads:
+            out["rereads"] = str(self.rereads)
         if self.workers:
             out["workers"] = _pack(json.dumps(self.workers, separators=(",", ":")))
         return {**out, "sum": _sum(out)}
@@ -169,6 +173,7 @@ class AppliedState:
                 workers={pool: {host: int(n) for host, n in hosts.items()} for pool, hosts in workers.items()},
                 restores=int(ids.get("restores", "0")),
                 rolls_back=int(ids.get("rolls-back", "0")),
+                rereads=int(ids.get("rereads", "0")),
             )
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError, zlib.error, binascii.Error) as err:
             why = f"it lacks {err}" if isinstance(err, KeyError) else str(err)
@@ -234,7 +239,7 @@ def overlay_ids(overlay: Overlay) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class BridgeRecord:
-    """The record of a bridge in OVSDB. *flow_tables* has the row of each recorded state, by its place in the ring.
+    """The record of a bridge in OVSDB. *flow_tables* has the rows of the recorded states, by their places in the ring.
 
     *version* is another one after each change of the bridge's row. *name* is the switch's, by the spec, and *system_id* what
     Open vSwitch calls the machine; each is empty where there is none.

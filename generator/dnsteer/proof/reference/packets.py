@@ -54,7 +54,10 @@ class Reference:
         self.clients = ClientReference(spec)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
-        self.asked = {(port, address.packed): None for port, address in asked_neighbors(spec)}
+        first: dict[bytes, str] = {}
+        for port, address in asked_neighbors(spec):
+            first.setdefault(address.packed, port)
+        self.asked = {(port, address): None for address, port in first.items()}
         """Neighbours that are asked for their MAC addresses, with the ports by which they are."""
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():

@@ -91,9 +91,9 @@ class SwitchTopology:
 def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address]]:
     """The neighbours whose MAC addresses are found out, each with the port by which it is asked.
 
-    An address of a router at its uplink; a backend's, which the port for probes is in one network with and whose MAC address
-    the spec has as `auto`, or watches, at its port, or at the uplink of probes. It is asked by its IPv4 address, if it has
-    both.
+    An address of a router at its uplink, the first one where it has several; a backend's, which the port for probes is in
+    one network with and whose MAC address the spec has as `auto`, or watches, at its port, or at the uplink of probes. It
+    is asked by its IPv4 address, if it has both.
     """
     probe = spec.switch.probe
     if probe is None:
