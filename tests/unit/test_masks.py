@@ -78,7 +78,7 @@ def of_three_ways(passes: int = 1) -> Loaded:
         way: {
             "slots": 4,
             "selection": selection,
-            **({"passes": passes} if selection == "source-port" else {}),
+            **({"passes": passes} if selection == "source-port" and way != "siit" else {}),
             "backends": [
                 {"name": "a", "ipv4": f"10.53.0.1{n}", "ipv6": f"2001:db8:53::1{n}", "mac": f"02:00:00:00:01:0{n}"}
             ],
