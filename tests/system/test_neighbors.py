@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         assert made.recorded()[ROUTER] == made.recorded()[ROUTER6] == mac, "an apply asks again"
         for vip in (NAT, NAT6, DSR):
             made.wait(lambda vip=vip: made.answers(vip), f"no answer of {vip}")  # type: ignore[misc]
+        made.switch.agent.env = {"DNSTEER_METRICS": "127.0.0.1:9853"}
         made.switch.agent.start()
         made.wait(lambda: "pools with health checks" in made.said(), "no agent")
         yield made
@@ -55,10 +57,20 @@ def test_clients_lose_little_when_a_backend_is_replaced(site: Site) -> None:
     assert site.recorded()[BACKEND] == site.macs["server2"]
 
 
+def metric(name: str, address: str) -> float:
+    """A metric of a neighbour, as the agent serves it."""
+    read = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9853/metrics').read().decode())"
+    text = inside("switch", sys.executable, "-c", read)
+    (line,) = (line for line in text.splitlines() if line.startswith(f"{name}{{") and f'address="{address}"' in line)
+    return float(line.rpartition(" ")[2])
+
+
 def test_the_last_mac_address_of_one_that_is_silent_stays(site: Site) -> None:
     mac = site.macs["server2"]
     inside("server2", "sysctl", "-qw", "net.ipv4.conf.eth0.arp_ignore=8")  # answers no ARP
     site.wait(lambda: f"does not answer: its MAC address stays {mac}" in site.said(), "nothing is said")
     assert site.recorded()[BACKEND] == mac and site.answers(DSR)
+    assert metric("dnsteer_neighbor_answers", BACKEND) == 0 and metric("dnsteer_neighbor_answers", ROUTER) == 1
+    assert metric("dnsteer_neighbor_moves_total", BACKEND) >= 1
     inside("server2", "sysctl", "-qw", "net.ipv4.conf.eth0.arp_ignore=1")
     site.wait(lambda: f"neighbour {BACKEND} answers as it should again" in site.said(), "nothing is said")

@@ -317,6 +317,12 @@ AGENT: tuple[Family, ...] = (
         "Whether a next hop or backend that the spec gives by address answers.",
         ("address",),
         when="the spec gives neighbours by address",
+        panel=Panel(
+            "Neighbours that do not answer",
+            draw="stat",
+            query="sum by (switch, bridge) (1 - METRIC)",
+            scale=NONE_IS_GOOD,
+        ),
     ),
     Family(
         "dnsteer_neighbor_moves_total",
@@ -325,6 +331,11 @@ AGENT: tuple[Family, ...] = (
         "Times that such a neighbour had another MAC address than before.",
         ("address",),
         when="the spec gives neighbours by address",
+        panel=Panel(
+            "Neighbours that moved",
+            by=("address",),
+            query="sum by (switch, bridge, address) (increase(METRIC[$__rate_interval]))",
+        ),
     ),
     Family("dnsteer_agent_targets", "gauge", "Agent", "Addresses that are asked.", when=ALWAYS),
     Family(
