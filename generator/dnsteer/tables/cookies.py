@@ -46,6 +46,7 @@ class Category(IntEnum):
     PROBE = 12
     METER = 13
     ACCESS = 15
+    CONNECTIONS = 16
 
 
 OBJECT_BITS = 40
