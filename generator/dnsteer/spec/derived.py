@@ -109,6 +109,11 @@ def tracking(spec: Spec) -> Tracking:
     return spec.switch.tracking or Tracking()
 
 
+def keeps_connections(spec: Spec) -> bool:
+    """Whether the connections of any VIP are kept."""
+    return any(vip.keep for vip in spec.vips.values())
+
+
 def zone_of(spec: Spec, vip: Vip) -> int:
     """The zone of the tracker that keeps the TCP connections of a VIP; 0: they are not kept."""
     return 0 if vip.keep is None else tracking(spec).zone
