@@ -106,8 +106,7 @@ def _words(found: SwitchDiff, wanted: WantedSwitch, repair: bool) -> list[str]:
         return f"{meter.number}{f' ({about(row.subject, wanted.loaded.file)})' if row is not None else ''}"
 
     words = [f"{d.by}: {d.todo}" if repair else f"{d.about} {d.detail}" for d in found.differ]
-    if found.fragment is not None and found.fragment.differs:
-        words.append(found.fragment.todo)
+    words += found.tracker
     if found.loads:
         words.append("the extension has another program than the recorded one")
     if len(todo.add) == len(wanted.lines):

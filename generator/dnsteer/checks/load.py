@@ -25,6 +25,7 @@ from dnsteer.checks.neighbors import check_neighbors
 from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_services, check_vips
 from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
+from dnsteer.checks.tracking import check_tracking
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
@@ -59,6 +60,7 @@ _CHECKS: Sequence[Check] = (
     check_access,
     check_routed,
     check_limits,
+    check_tracking,
 )
 _OF_WRITTEN_POOLS = (check_judgement, check_backups, check_balance, check_announce)
 _SKIPPED_FOR_RECORDED = (

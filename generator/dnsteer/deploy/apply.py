@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from dnsteer.deploy.diff import SwitchDiff, compute_and_diff
+from dnsteer.deploy.diff import SwitchDiff, compute_and_diff, zone_of_tracker
 from dnsteer.deploy.journal import Attempt, JournalEntry, PendingChange, begin, begin_or_nothing, commit
 from dnsteer.deploy.role import bring_role, role_flows, role_lines
 from dnsteer.deploy.send import ApplyResult, BundleSender
@@ -67,7 +67,7 @@ def apply_change(
         signals = attempt.defer_signals()
         if found.before is None:
             attempt.pending_change = begin(session, entry)
-        warnings = set_smallest_fragment(wanted, found, database)
+        warnings = [*set_smallest_fragment(wanted, found, database), *set_zone(wanted, found, database)]
         todo = replace(_changes_now(wanted, found, tables), role=tuple(_role_lines(session, wanted, found, tables)))
         away = found.handover.away if found.handover is not None else None
         result = ApplyResult(
@@ -235,6 +235,14 @@ def set_smallest_fragment(wanted: WantedSwitch, found: SwitchDiff, database: db.
     if now is None or now.differs or found.differ:  # a bridge that was made anew may have a new datapath
         now = Tracker(database.remote, database.timeout).ensure(size)
     return [now.warning] if now.warning else []
+
+
+def set_zone(wanted: WantedSwitch, found: SwitchDiff, database: db.Database) -> list[str]:
+    """Set time-outs and limit of the zone of connections, as the smallest fragment; or remove them where none are kept."""
+    now = found.zone
+    if wanted.concerns_tracker and (now is None or now.differs or found.differ):
+        now = zone_of_tracker(wanted, database).ensure(wanted.connection_zone)
+    return [now.warning] if now is not None and now.warning else []
 
 
 def finish_ports(wanted: WantedSwitch, tables: Tables, database: db.Database, client: OpenFlow) -> bool:

@@ -12,6 +12,7 @@ from dnsteer.render.flows import parse_flow
 from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge
+from dnsteer.switch.connection_zone import ConnectionZone, FoundZone
 from dnsteer.switch.foreign_flows import ForeignFlow, find_foreign_flows, foreign_flow_warnings
 from dnsteer.switch.fragment_limit import Smallest, Tracker
 from dnsteer.switch.openflow import OpenFlow, Tables
@@ -35,7 +36,7 @@ class SwitchDiff:
     """The differences in OVSDB, in the tables and in the extension's program.
 
     *warnings* are of settings that are not dnsteer's, *foreign* the flows of others in dnsteer's tables. *fragment* is the
-    tracker's smallest one, where it matters and there is a bridge.
+    tracker's smallest one, where it matters and there is a bridge; *zone* likewise that of connections that are kept.
     """
 
     before: Bridge | None
@@ -45,6 +46,7 @@ class SwitchDiff:
     handover: Handover | None = None
     warnings: Sequence[str] = ()
     fragment: Smallest | None = None
+    zone: FoundZone | None = None
     foreign: Sequence[ForeignFlow] = ()
 
     @property
@@ -55,8 +57,17 @@ class SwitchDiff:
     @property
     def settings(self) -> list[str]:
         """What must change apart from tables and program, in words."""
-        fragment = self.fragment
-        return [*(d.todo for d in self.differ), *([fragment.todo] if fragment is not None and fragment.differs else [])]
+        return [*(d.todo for d in self.differ), *self.tracker]
+
+    @property
+    def tracker(self) -> list[str]:
+        """What must change of the connection tracker, in words."""
+        return [found.todo for found in (self.fragment, self.zone) if found is not None and found.differs]
+
+    @property
+    def tracker_warnings(self) -> list[str]:
+        """What of the connection tracker cannot be read, in words."""
+        return [found.warning for found in (self.fragment, self.zone) if found is not None and found.warning]
 
     @property
     def adds_ports(self) -> bool:
@@ -105,6 +116,7 @@ def compute_and_diff(
     differ = br.bridge_differences(wanted.loaded.spec, want, before)
     warnings: list[str] = []
     fragment: Smallest | None = None
+    zone: FoundZone | None = None
     if before is not None:
         seen = SettingsInput(wanted.loaded.spec, wanted.plan, want, before, database.config(), tables, wanted.lines)
         differ += br.setting_differences(seen)
@@ -112,9 +124,16 @@ def compute_and_diff(
         warnings = [f"{d.about}: {d.detail}" for d in found if d.kind != WAITS]  # the summary has that one
         size = wanted.smallest_fragment
         fragment = Tracker(database.remote, database.timeout).compare(size) if size is not None else None
+        zone = zone_of_tracker(wanted, database).compare(wanted.connection_zone) if wanted.concerns_tracker else None
     looks_up = foreign_flows and bool(tables.other)
     foreign = find_foreign_flows(tables, wanted.lines, wanted.plan, client) if looks_up else []
-    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, foreign)
+    return SwitchDiff(before, differ, tables, flows, handover, warnings, fragment, zone, foreign)
+
+
+def zone_of_tracker(wanted: WantedSwitch, database: db.Database) -> ConnectionZone:
+    """The tracker's zone of the connections to a bridge."""
+    bridge = wanted.bridge
+    return ConnectionZone(database.remote, database.timeout, bridge.name, bridge.datapath_type)
 
 
 def _read_tables(wanted: WantedSwitch, client: OpenFlow, before: Bridge | None, timeout: float) -> Tables:

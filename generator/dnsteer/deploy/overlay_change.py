@@ -386,12 +386,14 @@ def _apply_whole(
 def _tables_of(client: OpenFlow, touched: Iterable[Membership]) -> Tables:
     """Read the pools' slots and the flow with the marker from the switch."""
     tables = client.dump(only=f"table={PIPELINE.holding('state').number}")
-    slot, pool = PIPELINE.holding("slots"), PIPELINE.registers["pool"]
+    pool = PIPELINE.registers["pool"]
     for members in touched:
-        one = client.dump(only=f"table={slot.number},{pool.field}={register_value(members.number)}")
-        tables.flows.update((key, flow) for key, flow in one.flows.items() if not _is_of_probes(flow))
-        tables.flags.update(one.flags)
-        tables.other.update(one.other)
+        for contents in ("slots", "connections") if members.keeps else ("slots",):
+            table = PIPELINE.holding(contents)
+            one = client.dump(only=f"table={table.number},{pool.field}={register_value(members.number)}")
+            tables.flows.update((key, flow) for key, flow in one.flows.items() if not _is_of_probes(flow))
+            tables.flags.update(one.flags)
+            tables.other.update(one.other)
         if members.selection == "dp-hash":
             number = group_row(members, ()).group
             group = client.group(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of the tables that depends on the overlay: slots of pools, and the number that identifies the tables."""
+"""The part of the tables that depends on the overlay: slots and kept connections of pools, and the tables' number."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dnsteer.slots.membership import Membership
 from dnsteer.slots.owners import known_owners_of
 from dnsteer.switch.state import AppliedState
 from dnsteer.tables.cookies import Category, Subject, cookie
+from dnsteer.tables.keep import KeptRow, kept_rows
 from dnsteer.tables.order import PIPELINE
 from dnsteer.tables.slot import SlotTable, group_row
 
@@ -24,12 +25,13 @@ def overlay_flows(
     plan = Plan("", "", "", pipeline, state.digest, marker(state.digest, overlay))
     for members in pools:
         owners = known_owners_of(members, overlay.of(members.pool))
+        plan.rows.add(kept_rows(members, overlay.of(members.pool)))
         if members.selection != "dp-hash":
             plan.rows.add([SlotTable(members, owners)])
         elif owners:
             plan.rows.add([group_row(members, owners)])
     pool = f"{PIPELINE.registers['pool'].field}="
-    slots = flow_lines(render_table(plan, PIPELINE.holding("slots"), notes=False))
-    own = [line for line in slots if pool in line]
+    tables = [PIPELINE.holding("slots"), *([PIPELINE.holding("connections")] if plan.rows.of(KeptRow) else [])]
+    own = [line for table in tables for line in flow_lines(render_table(plan, table, notes=False)) if pool in line]
     number = flow_lines(render_table(plan, PIPELINE.holding("state")))
     return dict.fromkeys([*own, *number]), list(groups_of(plan))

@@ -161,9 +161,8 @@ def sentence_groups(summary: PlanSummary, *, lines: bool = False) -> list[Senten
     out.append(SentenceGroup(f"slots of {len(summary.moves):,} pools move", [move.text() for move in summary.moves]))
     settings = [f"{d.by}: {d.todo}" for d in summary.found.differ]
     out.append(SentenceGroup(f"{len(settings):,} settings of Open vSwitch", settings))
-    fragment = summary.found.fragment
-    if fragment is not None and fragment.differs:
-        out.append(SentenceGroup("the smallest fragment", [fragment.todo]))
+    if summary.found.tracker:
+        out.append(SentenceGroup("the connection tracker", summary.found.tracker))
     out.append(SentenceGroup(f"{len(summary.ended):,} entries of maintenance end", summary.ended))
     out.append(SentenceGroup(f"{len(summary.returned):,} entries of maintenance apply again", summary.returned))
     said = any(group.sentences for group in out)
@@ -243,7 +242,7 @@ def summarize(
 ) -> PlanSummary:
     """Return the summary. *before* and *after* are the slot assignments.
 
-    A *preview* also warns of fragments that are too small to pass, which a deployment puts right or warns of itself.
+    A *preview* also warns of a connection tracker that cannot be reached; a deployment does so itself.
     """
     rehashed: list[str] = []
     if not wanted.same_spec and wanted.applied_spec is not None:
@@ -255,7 +254,6 @@ def summarize(
     unreadable = _unreadable(wanted, goal.record, found)
     differences, removed = ([], []) if wanted.same_spec else _compare_with_applied(wanted, found, unreadable)
     program, faults = _program(wanted, found)
-    fragment = found.fragment.warning if found.fragment is not None and preview else ""
     return PlanSummary(
         goal.loaded,
         wanted.plan,
@@ -279,7 +277,7 @@ def summarize(
             *([NOT_FORWARDING] if goal.waits else []),
             *faults,
             *found.warnings_of_others,
-            *([fragment] if fragment else []),
+            *(found.tracker_warnings if preview else []),
         ],
         record_stale=goal.record_stale,
         program=program,

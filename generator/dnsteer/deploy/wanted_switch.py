@@ -16,8 +16,10 @@ from dnsteer.plan.plan import Plan
 from dnsteer.render.flows import Group, groups_of, lines_of
 from dnsteer.render.meters import Meter, meters_of
 from dnsteer.slots.maintenance import Overlay
+from dnsteer.spec import derived
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Spec
+from dnsteer.switch.connection_zone import ZoneSettings, zone_settings
 from dnsteer.switch.state import AppliedState
 from dnsteer.switch.tools import SwitchError
 
@@ -77,6 +79,17 @@ class WantedSwitch:
     def smallest_fragment(self) -> int | None:
         """The smallest fragment, in bytes, that the connection tracker must accept; None if it does not matter."""
         return required_size(self.plan, self.bridge.datapath_type)
+
+    @property
+    def connection_zone(self) -> ZoneSettings | None:
+        """What the tracker's zone of connections that are kept must have; None where none are."""
+        return zone_settings(self.loaded.spec)
+
+    @property
+    def concerns_tracker(self) -> bool:
+        """Whether the spec keeps connections, or that which is applied does."""
+        before = None if self.same_spec else self.applied_spec
+        return any(derived.keeps_connections(spec) for spec in (self.loaded.spec, before) if spec is not None)
 
     def with_overlay(self, state: AppliedState, overlay: Overlay) -> WantedSwitch:
         """Return the same with another overlay, given the *state* of the spec; only what depends on it is computed again.

@@ -175,8 +175,21 @@ def forward_row(
         ("pools", members.pool, "backends", index),
     )
     out = ctx.ports[backend.port] if backend.port else OUT_SAME
+    key = members.number, mode.word
+    zone = derived.tracking(ctx.spec).zone if key in ctx.keeping else 0
     return ForwardRow(
-        subject, mode.word.value, mode.number, family, members.number, number, backend.mac, address, out, ports
+        subject,
+        mode.word.value,
+        mode.number,
+        family,
+        members.number,
+        number,
+        backend.mac,
+        address,
+        out,
+        ports,
+        zone,
+        ctx.keeping.get(key, False),
     )
 
 

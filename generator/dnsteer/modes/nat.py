@@ -62,7 +62,7 @@ class Nat(Mode):
         """Yield rows that rewrite the source of answers, and of fragments of UDP answers, which carry no port."""
         family = derived.family_of(address)
         numbers = return_numbers(ctx)
-        zones = ctx.once("zones", lambda: number_names(backend_addresses(ctx), 16))
+        zones = ctx.once("zones", lambda: number_names(backend_addresses(ctx), 16, _zones_of_connections(ctx)))
         for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
             found = derived.address_of(backend, family)
             if found is None:
@@ -83,6 +83,11 @@ class Nat(Mode):
                     what = f"fragments of answers of backend {backend.host} {about}"
                     subject = ctx.subject(Category.RETURN, numbers[own], what, path)
                     yield FragmentRow(subject, family, own, str(address), port, zones[own])
+
+
+def _zones_of_connections(ctx: Context) -> set[int]:
+    """The zone of connections that are kept, which no fragments may have."""
+    return {derived.tracking(ctx.spec).zone} if ctx.keeping else set()
 
 
 def _target_ports(ctx: Context, slots: PoolSlots, family: Reach) -> Iterator[tuple[str, int]]:

@@ -15,6 +15,7 @@ from dnsteer.plan.build import build_plan
 from dnsteer.proof.check_report import CheckReport, Failure
 from dnsteer.proof.comparison import Comparison, slot_problems
 from dnsteer.proof.harness.switch import Harness
+from dnsteer.proof.kept import prove_kept
 from dnsteer.proof.reference.packets import Reference
 from dnsteer.proof.reference.wire import parse
 from dnsteer.proof.traffic import access
@@ -101,6 +102,8 @@ def _prove(loaded: Loaded, overlay: Overlay, per_service: int | None, progress: 
 
         _send_all(harness, batches(senders), send, report)
         comparison.compare_backends()
+        if overlay == NO_OVERLAY:
+            prove_kept(loaded, harness, senders, report)
         report.coverage = senders.covered + (f", {covers}" if (covers := access.sample(loaded.spec)) else "")
         report.coverage += f"; {text}" if (text := stand_ins_text(loaded.spec)) else ""
         report.extended = harness.extension_frames

@@ -43,8 +43,11 @@ class Comparison:
         self._report = report
         self._observed = ObservedBackends()
 
-    def send(self, vectors: Sequence[Vector]) -> None:
-        """Send these frames together, and compare all frames that leave with those expected."""
+    def send(self, vectors: Sequence[Vector]) -> list[tuple[Vector, Frame]]:
+        """Send these frames together, and compare all frames that leave with those expected.
+
+        Returns the vectors of which what was expected left, with what left.
+        """
         expected = [self._reference.expect(vector.port, vector.data) for vector in vectors]
         expecting: dict[Frame, list[int]] = defaultdict(list)
         for i, expectation in enumerate(expected):
@@ -52,6 +55,7 @@ class Comparison:
                 expecting[frame].append(i)
         times_left = Counter[int]()
         unexpected: list[Frame] = []
+        passed: list[tuple[Vector, Frame]] = []
         handled: dict[bytes, Handled] = {}  # by the bytes that the switch does not change on the path to the extension
 
         def on_handled(result: Handled) -> None:
@@ -66,6 +70,7 @@ class Comparison:
             i = min(candidates, key=lambda i: times_left[i])
             times_left[i] += 1
             self._observed.add(vectors[i], expected[i], frame)
+            passed.append((vectors[i], frame))
         packets = self._report.packets
         for i, vector in enumerate(vectors):
             packets[vector.kind] = packets.get(vector.kind, 0) + 1
@@ -82,6 +87,7 @@ class Comparison:
                 self._report.add(Failure("(no packet)", frame.port, problem, (packet_summary(frame.data),)))
             else:
                 self._fail_dropped(vectors[by], expected[by], frame)
+        return passed
 
     def compare_backends(self) -> None:
         """Check which backends the queries without a predicted slot reached; call this once all are sent."""

@@ -20,7 +20,7 @@ class Membership(NamedTuple):
     """A pool, or a pool in one family where its families have different backends.
 
     *number* is the pool's number in the tables, *title* what messages call it. *service* is the only service that has these
-    slots, such as `853/tcp`; empty: all that have none of their own.
+    slots, such as `853/tcp`; empty: all that have none of their own. *keeps*: the tracker keeps TCP connections to it.
     """
 
     pool: str
@@ -31,6 +31,7 @@ class Membership(NamedTuple):
     on_all_down: str
     members: tuple[Member, ...]
     service: str = ""
+    keeps: bool = False
 
     @property
     def weights(self) -> dict[str, int]:
@@ -45,18 +46,23 @@ class Membership(NamedTuple):
 
 def to_value(memberships: Sequence[Membership]) -> list[Any]:
     """Return the memberships as a JSON value."""
-    return [[*m[:6], [list(member) for member in m.members], *filter(None, [m.service])] for m in memberships]
+    return [[*m[:6], [list(member) for member in m.members], *_optional(m)] for m in memberships]
+
+
+def _optional(members: Membership) -> list[Any]:
+    """What is recorded only of pools that have it."""
+    return [members.service, members.keeps] if members.keeps else list(filter(None, [members.service]))
 
 
 def from_value(value: Any) -> list[Membership]:
     """Parse the result of `to_value`. Raises ValueError or TypeError for anything else."""
     out = []
-    for pool, title, number, selection, slots, on_all_down, members, *service in value:
-        texts, numbers = (pool, title, selection, on_all_down, *service), (number, slots)
+    for pool, title, number, selection, slots, on_all_down, members, *optional in value:
+        texts, numbers = (pool, title, selection, on_all_down, *optional[:1]), (number, slots, *optional[1:])
         if not all(isinstance(t, str) for t in texts) or not all(isinstance(n, int) for n in numbers):
             raise ValueError(f"not a pool: {pool!r}")
         out.append(
-            Membership(pool, title, number, selection, slots, on_all_down, tuple(map(_member, members)), *service)
+            Membership(pool, title, number, selection, slots, on_all_down, tuple(map(_member, members)), *optional)
         )
     return out
 

@@ -27,6 +27,7 @@ from dnsteer.spec.model.spec import (
     Switch,
     Vip,
 )
+from dnsteer.spec.model.tracking import Tracking
 from dnsteer.spec.model.types import Address, Network
 
 
@@ -101,6 +102,21 @@ FLAVOR_LIMITS: dict[Flavor, FlavorLimits] = {
 def family_of(address: Address) -> Family:
     """The family of *address*."""
     return "ipv4" if address.version == 4 else "ipv6"
+
+
+def tracking(spec: Spec) -> Tracking:
+    """How the connections of VIPs that keep them are remembered."""
+    return spec.switch.tracking or Tracking()
+
+
+def keeps_connections(spec: Spec) -> bool:
+    """Whether the connections of any VIP are kept."""
+    return any(vip.keep for vip in spec.vips.values())
+
+
+def zone_of(spec: Spec, vip: Vip) -> int:
+    """The zone of the tracker that keeps the TCP connections of a VIP; 0: they are not kept."""
+    return 0 if vip.keep is None else tracking(spec).zone
 
 
 def address_of(backend: Backend, family: Family) -> Address | None:

@@ -26,6 +26,7 @@ from dnsteer.switch import bridge as br
 from dnsteer.switch import database as db
 from dnsteer.switch.bridge_rows import Bridge
 from dnsteer.switch.captures import capture_warning
+from dnsteer.switch.connection_zone import ConnectionZone, zone_settings
 from dnsteer.switch.datapaths import megaflows_disabled
 from dnsteer.switch.foreign_flows import find_foreign_flows
 from dnsteer.switch.fragment_limit import Tracker
@@ -185,6 +186,7 @@ def _drift(
             return [*drift, *_settings(loaded, inputs, ignore_foreign)]
         raise
     drift += _fragment_drift(loaded, plan, remote, timeout)
+    drift += _zone_drift(loaded, remote, timeout)
     groups = groups_of(plan)
     wanted = {parse_flow(line).key for line in lines} if tables.other else set()
     for key in list(tables.other):
@@ -280,6 +282,16 @@ def _fragment_drift(loaded: Loaded, plan: Plan, remote: str, timeout: float) -> 
     name = next(name for name, vip in loaded.spec.vips.items() if first in map(str, vip.addresses))
     detail = f"{min_fragment.NAME} is {found.now} bytes, should be {size}: NAT answers in smaller fragments are lost"
     yield Drift.at(loaded.document.place(("vips", name)), "setting", f"VIP {name}", detail)
+
+
+def _zone_drift(loaded: Loaded, remote: str, timeout: float) -> Iterator[Drift]:
+    """A zone of kept connections with another limit or other time-outs than it should have, where that can be read."""
+    settings, bridge = zone_settings(loaded.spec), wanted_bridge(loaded.spec)
+    if settings is None:
+        return
+    found = ConnectionZone(remote, timeout, bridge.name, bridge.datapath_type).compare(settings)
+    if found.differs:
+        yield Drift.at(loaded.document.place(("switch", "tracking")), "setting", f"bridge {bridge.name}", found.todo)
 
 
 def _flow_drift(plan: Plan, todo: TableChanges, have: Tables) -> Iterator[Drift]:

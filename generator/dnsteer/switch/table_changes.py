@@ -18,12 +18,13 @@ from dnsteer.tables.order import PIPELINE
 
 _NUMBERS = frozenset(table.number for table in PIPELINE.tables.values())
 _SELECTION = PIPELINE.tables["selection"].number
+_KEEP = PIPELINE.holding("connections").number
 _WAY_BACK = frozenset(table.number for table in PIPELINE.passed_by("answers", "fragments"))
-BETWEEN_PASSES = frozenset({_SELECTION, *(table.number for table in PIPELINE.passed_by("clients"))})
+BETWEEN_PASSES = frozenset({_SELECTION, _KEEP, *(table.number for table in PIPELINE.passed_by("clients"))})
 """Tables that begin a further pass of queries."""
 _BEHIND = _WAY_BACK | BETWEEN_PASSES
 """Tables that packets in flight may still need: answers, and queries between two passes."""
-_OF_SECOND_PASS = frozenset(table.number for table in PIPELINE.passed_by("second_pass"))
+_OF_SECOND_PASS = frozenset(table.number for table in PIPELINE.passed_by("second_pass", "tracked"))
 _POOL = re.compile(rf"\b{PIPELINE.registers['pool'].field}=(\w+)")
 
 
@@ -80,7 +81,7 @@ class TableChanges:
         Tables that are renumbered leave their flows behind: nothing leads there, but the connection tracker may still give
         packets back to such a number. Where another table has the number now, they would take its packets.
         """
-        pools = {_pool_of(f) for f in self.remove if f.table == _SELECTION} - {""}
+        pools = {_pool_of(f) for f in self.remove if f.table in (_SELECTION, _KEEP)} - {""}
         later = tuple(f for f in self.remove if self._waits(f, pools))
         rest = replace(self, remove=tuple(f for f in self.remove if not self._waits(f, pools)))
         return rest, TableChanges((), (), later, (), (), (), renumbered=self.renumbered)
@@ -89,6 +90,8 @@ class TableChanges:
         """Whether a flow waits; *pools* are the numbers of those whose second pass ends."""
         if flow.table not in _NUMBERS:
             return True
+        if flow.table == _KEEP and _pool_of(flow):  # without it what was kept goes by its slot
+            return False
         needed = flow.table in _BEHIND or (flow.table in _OF_SECOND_PASS and _pool_of(flow) in pools)
         return needed and not self.renumbered
 

@@ -13,11 +13,12 @@ from dnsteer.slots.membership import Member, Membership
 from dnsteer.slots.owners import owners_of
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Path
-from dnsteer.spec.health_checks import own_slots
+from dnsteer.spec.health_checks import own_slots, service_name
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import ANY, FAMILIES, FAMILY_NAMES, Family, Reach
 from dnsteer.spec.model.spec import Forwarding, Pool, Spec, State, Switch, Vip
 from dnsteer.spec.neighbors import Neighbor, neighbors_of
+from dnsteer.spec.workers import has_workers
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.passes import passes_of
 from dnsteer.tables.rows import Rows
@@ -151,6 +152,24 @@ class Context:
                     found[key] = PoolSlots(pool, members, owners_of(members, self.overlay.of(name)), own)
         return found
 
+    @cached_property
+    def keeping(self) -> dict[tuple[int, Forwarding], bool]:
+        """The numbers of pools and the forwarding modes of services whose connections are kept.
+
+        With each is whether packets get another port: the target port is in a register then, since the tracker knows
+        connections by the VIP's.
+        """
+        found: dict[tuple[int, Forwarding], bool] = {}
+        for vip in self.spec.vips.values():
+            ends = [e for e in derived.endpoints(vip) if e.protocol.value == "tcp"] if vip.keep else []
+            for family in dict.fromkeys(map(derived.family_of, vip.addresses)):
+                reach = self.modes[vip.forwarding].reach(family)
+                for e in ends:
+                    key = self.pool_number(vip.pool, reach, service_name("tcp", e.port)), vip.forwarding
+                    other = e.target_port != e.port or has_workers(self.spec.pools[vip.pool])
+                    found[key] = found.get(key, False) or other
+        return found
+
     def subject(self, category: Category, number: int, title: str, path: Path) -> Subject:
         """Return the subject of a cookie, registering it at first use; later titles for the same cookie are ignored."""
         key = cookie(category, number)
@@ -191,6 +210,7 @@ class Context:
             selection=pool.selection.value,
             slots=derived.slot_count(self.spec, pool),
             on_all_down=pool.on_all_down,
+            keeps=any(number == self.pool_numbers[key] for number, _ in self.keeping),
             members=tuple(
                 Member(b.name, self.backends[f"{name}/{b.name}"], b.weight, b.state is State.DOWN)
                 for b in derived.members(pool, reached)

@@ -46,15 +46,19 @@ class Category(IntEnum):
     PROBE = 12
     METER = 13
     ACCESS = 15
+    CONNECTIONS = 16
 
 
 OBJECT_BITS = 40
 
 
-def number_names(names: Iterable[str], bits: int) -> dict[str, int]:
-    """Return a number of at most *bits* bits, never 0, for each name. Raises ValueError if there are too many names."""
+def number_names(names: Iterable[str], bits: int, used: Iterable[int] = ()) -> dict[str, int]:
+    """Return a number of at most *bits* bits, never 0 and none of those *used*, for each name.
+
+    Raises ValueError if there are too many names.
+    """
     out: dict[str, int] = {}
-    taken = {0}
+    taken = {0, *used}
     size = 1 << bits
     for name in sorted(set(names)):
         if len(taken) >= size:

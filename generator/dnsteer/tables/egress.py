@@ -135,7 +135,7 @@ TABLE = Table(
     name="egress",
     matches="path and output port",
     does="sets the MAC addresses and outputs the packet",
-    traffic=("queries", "second_pass", "to_extension", "answers", "fragments"),
+    traffic=("queries", "second_pass", "tracked", "to_extension", "answers", "fragments"),
     drops="no port to leave by",
     flows={
         "query": "Out. What leaves by an uplink carries the balancer's MAC: the router's own MAC must not come from this "

@@ -24,6 +24,8 @@ class ForwardRow(NamedTuple):
     *family* is matched where a field of the IP header is written; ANY where none is, and one row serves both families.
     *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port. *ports* has the
     ports of all services of a pool with workers, since each worker has other ones; empty: no port changes here.
+    *zone* is that of the tracker which keeps connections to the pool, 0 for none; *moves_port*: the port of what is kept
+    changes here, behind the tracker, and not before.
     """
 
     subject: Subject
@@ -36,13 +38,15 @@ class ForwardRow(NamedTuple):
     address: str
     out: int
     ports: tuple[PortRewrite, ...] = ()
+    zone: int = 0
+    moves_port: bool = False
 
 
 TABLE = Table(
     name="forward",
     matches="forwarding mode, pool and backend",
     does="rewrites the packet for the backend",
-    traffic=("queries", "second_pass"),
+    traffic=("queries", "second_pass", "tracked"),
     holds="backends",
     drops="no way to the backend",
     flows={

@@ -22,6 +22,7 @@ from dnsteer.tables import (
     fragment,
     icmp,
     ingress,
+    keep,
     nd_code,
     neighbor,
     port,
@@ -41,7 +42,7 @@ _FILE = "dnsteer/tables/order.py"
 ORDER: tuple[tuple[Table, ...], ...] = (
     (ingress.TABLE, icmp.TABLE, solicitation.TABLE, nd_code.TABLE, neighbor.TABLE, advertise.TABLE, echo.TABLE),
     (protect.TABLE, port.TABLE, *address.TABLES, access.TABLE),
-    (syn.TABLE, vip.TABLE, recirculate.TABLE, selection.TABLE),
+    (syn.TABLE, vip.TABLE, recirculate.TABLE, keep.TABLE, selection.TABLE),
     (slot.TABLE,),
     (forward.TABLE,),
     (return_.TABLE, fragment.TABLE, extension.TABLE),

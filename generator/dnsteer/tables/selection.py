@@ -29,9 +29,9 @@ class SelectionRow(NamedTuple):
 
 
 def rows(ctx: Context) -> Iterator[SelectionRow]:
-    """Yield a row for each pool of two passes, protocol and family."""
+    """Yield a row for each pool of two passes, protocol and family, and for TCP to pools whose connections are kept."""
     pools = {slots.members.number: slots.pool for slots in ctx.pools.values()}
-    kinds = dict.fromkeys((s.pool, s.protocol, s.family) for s in ctx.rows.of(ServiceRow) if s.two_passes)
+    kinds = dict.fromkeys((s.pool, s.protocol, s.family) for s in ctx.rows.of(ServiceRow) if s.two_passes or s.zone)
     for pool, protocol, family in kinds:
         own = pools[pool]
         source = slot_source(ctx.spec, own, protocol, family)
@@ -42,7 +42,7 @@ TABLE = Table(
     name="selection",
     matches="protocol and pool",
     does="sets the slot in the second pass of a pool of two passes",
-    traffic=("second_pass",),
+    traffic=("second_pass", "tracked"),
     drops="no slot",
     flows={
         "udp": "The second pass: the slot is bits of the source port, as in `vip` where there is one pass. "

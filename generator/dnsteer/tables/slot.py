@@ -11,7 +11,7 @@ from dnsteer.slots.membership import Membership
 from dnsteer.spec.errors import Path
 from dnsteer.spec.model.families import ANY
 from dnsteer.tables.cookies import GROUP_BASE, Category, Subject, cookie, number_names
-from dnsteer.tables.table import Register, Table
+from dnsteer.tables.table import Table
 
 if TYPE_CHECKING:
     from dnsteer.spec.document import SpecPlace
@@ -121,7 +121,7 @@ TABLE = Table(
     name="slot",
     matches="pool and slot",
     does="sets the backend; for a pool with selection dp-hash its group does",
-    traffic=("queries", "second_pass"),
+    traffic=("queries", "second_pass", "tracked"),
     holds="slots",
     drops="no backend in service",
     flows={
@@ -129,5 +129,4 @@ TABLE = Table(
     },
     uses={"slots": SlotTable, "groups": GroupRow, "probe_slots": ProbeSlotRow},
     rows=rows,
-    registers=(Register("backend", 2, "number of the backend", "forward"),),
 )

@@ -49,6 +49,7 @@ Traffic = Literal[
     "listed",
     "clients",
     "second_pass",
+    "tracked",
     "to_extension",
     "from_extension",
     "answers",
@@ -56,12 +57,14 @@ Traffic = Literal[
 ]
 """The kinds of packets that pass tables: ARP requests and neighbour solicitations; echo requests; queries to a backend,
 while an access list looks at their source, where one has allowed it, while the bucket of their client is found, in the
-second pass of those that have two, and to the extension; packets that the extension returns; answers; fragments of
+second pass of those that have two, in that of connections that are kept, and to the extension; packets that the extension
+returns; answers; fragments of
 answers, after the connection tracker."""
 ALL_TRAFFIC: tuple[Traffic, ...] = get_args(Traffic)
-Contents = Literal["addresses", "services", "slots", "backends", "exits", "state"]
+Contents = Literal["addresses", "services", "slots", "connections", "backends", "exits", "state"]
 """What other modules look for in a table: the addresses that the switch answers for; the services of VIPs; the slots of
-pools; the rewrites for backends; the output ports of packets that the extension returns; the digest of the applied state."""
+pools; the backends of connections that are kept; the rewrites for backends; the output ports of packets that the extension
+returns; the digest of the applied state."""
 ALL_CONTENTS: tuple[Contents, ...] = get_args(Contents)
 
 

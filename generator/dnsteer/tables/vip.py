@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from dnsteer.tables.context import Context
 
 
-TRANSPORT = {"udp": 1, "tcp": 2}
+TRANSPORT = {"udp": 1, "tcp": 2, "kept": 3, "begins": 4}
+PROTOCOL_OF = {number: "udp" if name == "udp" else "tcp" for name, number in TRANSPORT.items()}
+"""The protocol of packets, by the number of their transport: those of connections that are kept are TCP too."""
+PROTOCOLS = ("udp", "tcp")
 
 
 class ServiceRow(NamedTuple):
@@ -25,7 +28,8 @@ class ServiceRow(NamedTuple):
 
     The slot is *slot_bits* bits of *slot_field* from bit *slot_low* on. These are 0 if a group selects the slot, the
     extension does (*extended*), or the second of *two_passes*.
-    *meter* is the number of the meter that limits its queries; 0: nothing does.
+    *meter* is the number of the meter that limits its queries; 0: nothing does. *zone* is that of the tracker which keeps
+    its connections, before the slot is selected; 0: nothing is kept.
     """
 
     subject: Subject
@@ -42,6 +46,7 @@ class ServiceRow(NamedTuple):
     slot_field: str = ""
     slot_low: int = 0
     meter: int = 0
+    zone: int = 0
 
 
 def rows(ctx: Context) -> Iterator[ServiceRow]:
@@ -69,9 +74,12 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     f"VIP {name} {text} port {service}",
                     path,
                 )
-                target = e.target_port if e.target_port != e.port else 0
+                zone = derived.zone_of(ctx.spec, vip) if protocol == "tcp" else 0
+                other_port = ctx.keeping[number, vip.forwarding] if zone else e.target_port != e.port
+                target = e.target_port if other_port else 0
                 meter = meter_of(ctx, "queries", name, service)
-                source = slot_source(ctx.spec, pool, protocol, family) if bits else ("", 0)
+                own_bits = 0 if zone else bits
+                source = slot_source(ctx.spec, pool, protocol, family) if own_bits else ("", 0)
                 yield ServiceRow(
                     subject,
                     text,
@@ -81,11 +89,12 @@ def rows(ctx: Context) -> Iterator[ServiceRow]:
                     target,
                     number,
                     mode.number,
-                    bits,
+                    own_bits,
                     extended,
-                    twice,
+                    twice and not zone,
                     *source,
                     meter,
+                    zone,
                 )
 
 
@@ -134,7 +143,12 @@ TABLE = Table(
         Register("slot", 1, "slot of the packet", "slot"),
         Register("mode", 3, "forwarding mode", "forward"),
         Register(
-            "transport", 7, "1 UDP, 2 TCP: the counters of forward then count queries", "forward", values=TRANSPORT
+            "transport",
+            7,
+            "1 UDP, 2 TCP, 3 TCP of connections that are kept, 4 their begin: the counters of forward then count queries",
+            "forward",
+            values=TRANSPORT,
         ),
+        Register("target", 6, "destination port that a packet of a kept connection gets; 0: its own", "forward"),
     ),
 )

@@ -187,6 +187,13 @@ class Harness:
         """Delete all datapath flows, so that the next packets cause new ones."""
         self.switch.appctl("revalidator/purge")
 
+    def change(self, plan: Plan) -> None:
+        """Bring flows and groups to those of another *plan* of the same spec, and forget all megaflows."""
+        lines = dict.fromkeys(lines_of(plan))
+        self.openflow.bundle(compare_tables(lines, groups_of(plan), self.openflow.dump(lines)).bundle())
+        self.plan = plan
+        self.forget_megaflows()
+
     def port_number(self, name: str) -> int:
         """The OpenFlow number of a port of the private switch."""
         return int(self.switch.vsctl("get", "Interface", name, "ofport"))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.access import AccessReference, DeniedByHand
 from dnsteer.proof.reference.clients import ClientReference
+from dnsteer.proof.reference.connections import ConnectionReference, begins_connection
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -32,7 +33,7 @@ class Reference:
     """The expected result for each packet. *outages*: backends that commands took out of service, in the commands' order.
 
     *denials*: clients that commands deny. *macs* are the MAC addresses at which neighbours of the spec answer, as in
-    `with_macs`.
+    `with_macs`. *connections* are those that have begun so far.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Reference:
         outages: Iterable[PoolOutage] = (),
         denials: Iterable[DeniedByHand] = (),
         macs: Mapping[str, str] | None = None,
+        connections: ConnectionReference | None = None,
     ) -> None:
         spec = self.spec = spec_with_macs(spec, macs) if is_followed(spec) else spec
         self.topology = SwitchTopology(spec.switch)
@@ -52,6 +54,7 @@ class Reference:
         """The services that have no backend in service."""
         self.access = AccessReference(spec, denials)
         self.clients = ClientReference(spec)
+        self.connections = connections or ConnectionReference()
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         first: dict[bytes, str] = {}
@@ -161,8 +164,13 @@ class Reference:
             return expect_drop("query in fragments")
         key = packet.destination, packet.protocol, packet.dport
         service = self.services.get(key)
+        unserved = self.unserved.get(key)
+        known = service or unserved
+        keeper = self.connections.keeper(packet, known) if known is not None else None
+        if known is not None and keeper is not None:
+            why = f"of a connection to {known.label} that is kept by backend {keeper.name}"
+            return Expectation(self._forwarded(port, packet, known, keeper), why, backend=keeper.name)
         if service is None:
-            unserved = self.unserved.get(key)
             if unserved is not None:
                 return expect_drop(f"query for {unserved.label}, which has no backend left")
             return expect_drop("to the VIPs' MAC, but for no service")
@@ -175,6 +183,8 @@ class Reference:
         slot = selection.slot(packet, service)
         target = service.slots[slot]
         why = f"query for {service.label}, slot {slot} of {len(service.slots)}: backend {target.name}"
+        if service.keeps and not begins_connection(packet):
+            why += "; a connection that began earlier stays with the backend that it began with"
         return Expectation(self._forwarded(port, packet, service, target), why, slot, target.name)
 
     def _asking(self, packet: Packet) -> Expectation | None:

@@ -59,6 +59,10 @@ class AddressService:
     """The name of each slot's backend when all backends are in service."""
     owners: tuple[TargetBackend, ...]
     """The backends that own at least one slot, in the order of their first slot."""
+    keeps: bool = False
+    """Whether its connections stay with the backend that they began with."""
+    keepers: tuple[TargetBackend, ...] = ()
+    """The backends that keep their connections; empty where nothing is kept."""
 
     @property
     def key(self) -> ServiceKey:

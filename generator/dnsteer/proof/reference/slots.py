@@ -66,6 +66,10 @@ class PoolOutage(Outage, Protocol):
     def service(self) -> str:
         """The service."""
 
+    @property
+    def returns(self) -> str:
+        """When its slots began to go back; empty: they do not."""
+
 
 def number_of_slots(switch: Switch, pool: Pool, sharing: int) -> int:
     """The number of slots of a pool that *sharing* services have: the spec's, or that of section "How many slots" there."""

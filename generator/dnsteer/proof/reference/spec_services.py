@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from dnsteer.proof.reference.connections import keepers
 from dnsteer.proof.reference.selections import SELECTIONS
 from dnsteer.proof.reference.service import AddressService, ModeReference, TargetBackend
 from dnsteer.proof.reference.slots import (
@@ -89,6 +90,9 @@ def services_of(
                     reached = target_backends(pool, mode, address.version)
                     tables[key] = reached, *_slots(spec, pool, reached, concerned)
                 reached, base, slots = tables[key]
+                keeps = vip.keep is not None and endpoint.protocol == TCP
+                down = [b.name for b in pool.backends if b.state is State.DOWN]
+                down += [a.backend for a in concerned if a.kind in ("down", "health") and not a.returns]
                 yield (
                     AddressService(
                         name,
@@ -102,6 +106,8 @@ def services_of(
                         slots,
                         base,
                         tuple(dict.fromkeys(slots)),
+                        keeps,
+                        keepers(reached, down) if keeps else (),
                     ),
                     reached,
                 )

@@ -75,6 +75,11 @@ class Packet:
     tags: int = 0
 
     @property
+    def tcp_flags(self) -> int:
+        """The eight flags of a TCP packet, CWR to FIN."""
+        return self.data[self.l4 + 13]
+
+    @property
     def payload(self) -> bytes:
         """The bytes after the UDP or TCP header, without the frame's padding."""
         header = 8 if self.protocol == UDP else self.data[self.l4 + 12] >> 4 << 2

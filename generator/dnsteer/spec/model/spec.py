@@ -22,6 +22,7 @@ from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
 from dnsteer.spec.model.extension import Extension, HashFields
+from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.limits import SwitchLimits, VipLimits
 from dnsteer.spec.model.lint import Lint
@@ -40,6 +41,7 @@ from dnsteer.spec.model.part import (
     whole,
 )
 from dnsteer.spec.model.probe import Probe
+from dnsteer.spec.model.tracking import Tracking
 from dnsteer.spec.model.types import AUTO_MAC, Interface, IPAny, IPv4, IPv6, Mac, MacOrAuto, Name, Prefix, wrong_value
 
 
@@ -71,18 +73,6 @@ def _name_alone(value: Any) -> Any:
 
 
 BackupPool = Annotated[Backup, BeforeValidator(_name_alone), _NameOrMapping()]
-
-
-class Gratuitous(Part):
-    """What `dnsteer agent` sends unasked, so that neighbours learn the switch's MAC addresses at once."""
-
-    repeat: Annotated[int, whole(1, 20), bounds(1, 20)] = Field(
-        default=3,
-        description="How often, a second apart: when the agent begins, when another state is applied, and after a repair.",
-    )
-    refresh: Annotated[float, duration(0, 86400), text_schema("5m")] = Field(
-        default=0.0, description="Time after which it is all sent once more, again and again. 0: never."
-    )
 
 
 class Console(Part):
@@ -383,6 +373,10 @@ class Switch(Part):
         "half of Open vSwitch's own limit of datapath flows; both cards with published figures hold more. With fewer "
         "queries a second than half the rules, many make a datapath flow anew, since idle ones leave: then name less.",
     )
+    tracking: Annotated[Tracking | None, MayBeEmpty()] = Field(
+        default=None,
+        description="How connections of VIPs with `keep: connections` are remembered. Left out: the defaults of its keys.",
+    )
     bringup: BringUp | None = Field(default=None, description="The machine, for `dnsteer bringup`.")
 
 
@@ -566,6 +560,12 @@ class Vip(Part):
         default="restore",
         description="NAT only: what happens to fragments of large UDP answers. `restore`: they get the VIP as their "
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
+    )
+    keep: Literal["connections"] | None = Field(
+        default=None,
+        description="With `dsr` and `nat`. `connections`: a TCP connection stays with the backend it began with, by the "
+        "switch's connection tracker, also when its slot moves: a drain takes new connections only. UDP goes by slots. "
+        "Left out: nothing is kept, and open connections move with their slots.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
     limits: VipLimits | None = Field(
