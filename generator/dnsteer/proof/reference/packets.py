@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dnsteer.proof.reference import neighbors
 from dnsteer.proof.reference.access import AccessReference, DeniedByHand
 from dnsteer.proof.reference.clients import ClientReference
+from dnsteer.proof.reference.errors import ErrorReference, is_of_path_mtu
 from dnsteer.proof.reference.extension_packets import ExtensionReference
 from dnsteer.proof.reference.modes import MODES
 from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
@@ -52,6 +53,7 @@ class Reference:
         """The services that have no backend in service."""
         self.access = AccessReference(spec, denials)
         self.clients = ClientReference(spec)
+        self.errors = ErrorReference(spec, self.topology, self.modes)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
         first: dict[bytes, str] = {}
@@ -97,11 +99,9 @@ class Reference:
         if wanted is not None:
             return self._solicitation(port, packet, wanted)
         if data[0:6] == topology.mac:
-            return (
-                self._listed(port, packet)
-                if port in topology.uplinks
-                else expect_drop("query at a port that is no uplink")
-            )
+            if port not in topology.uplinks:
+                return expect_drop("query at a port that is no uplink")
+            return self.errors.expect(port, packet) if is_of_path_mtu(packet) else self._listed(port, packet)
         if data[0:6] == topology.gateway_mac:
             return self._answer(port, packet)
         if topology.probe_port is not None and data[0:6] == topology.probe_mac:

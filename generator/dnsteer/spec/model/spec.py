@@ -157,6 +157,9 @@ MAX_PORT = 65535
 PortNumber = Annotated[int, whole(1, MAX_PORT), bounds(1, MAX_PORT)]
 MIN_WORKERS, MAX_WORKERS = 2, 64
 """Bounds of the servers of one backend. One alone is a backend without workers; of 64 each has 4 of a pool's usual slots."""
+MAX_COPIES = 256
+"""The most backends that get a copy of an ICMP error. Each is a change of a MAC address and an output of one datapath flow, of
+which Open vSwitch can have 64 KB: some 1,500."""
 MAX_KEPT = 4096
 """The most backends that `keep_at_least` may keep: a pool has at most so many with a slot."""
 Weight = Annotated[int, whole(0, 65535), bounds(0, 65535)]
@@ -346,7 +349,8 @@ class Switch(Part):
     )
     limits: SwitchLimits | None = Field(
         default=None,
-        description="How much the switch answers itself, in packets a second. Left out: 1000 echo requests a second.",
+        description="How much the switch answers itself and copies, in packets a second. Left out: 1000 echo requests and "
+        "100 ICMP errors a second.",
     )
     gratuitous: Annotated[Gratuitous | None, MayBeEmpty()] = Field(
         default=None,
@@ -568,6 +572,13 @@ class Vip(Part):
         "source (IPv4 through the switch's connection tracker, which reassembles). `drop`: no connection tracking at all.",
     )
     echo: bool = Field(default=True, strict=True, description="Answer ICMP and ICMPv6 echo requests to the VIP.")
+    errors: Literal["copy", "drop"] | None = Field(
+        default=None,
+        description="What becomes of ICMP errors of routers on the way to clients that say that a packet was too big for the "
+        "path (IPv4: fragmentation needed; ICMPv6: packet too big). `copy`: each backend gets them, at the rate "
+        "`switch.limits.errors`; with forwarding `dsr` alone. `drop`: nobody does. Left out: `copy` with forwarding `dsr` and "
+        "at most 256 backends, else `drop`.",
+    )
     limits: VipLimits | None = Field(
         default=None, description="How many packets of clients it takes. Left out: as many as come."
     )
