@@ -10,7 +10,8 @@ from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path, near
 from dnsteer.spec.loaded import Conflict, Scope
 from dnsteer.spec.model.families import FAMILIES, FAMILY_NAMES, Family
-from dnsteer.spec.model.spec import AUTO, MAX_COPIES, MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
+from dnsteer.spec.model.limits import MAX_COPIES
+from dnsteer.spec.model.spec import AUTO, MAX_SLOTS, Backend, Pool, Protocol, Selection, Vip
 from dnsteer.spec.model.types import Address
 
 

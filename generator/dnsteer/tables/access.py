@@ -17,7 +17,6 @@ from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.tables.access_tree import WIDTHS, AccessRule, AccessWindow, Rules, add_rule, windows_of
 from dnsteer.tables.client_limits import ClientLimit, limit_of_vips
 from dnsteer.tables.cookies import Category, Subject, number_names
-from dnsteer.tables.error import ErrorRow
 from dnsteer.tables.ingress import ProbeRow
 from dnsteer.tables.rows import Rows
 from dnsteer.tables.table import Register, Table
@@ -280,11 +279,9 @@ TABLE = Table(
     name="access",
     matches="destination address, protocol and port",
     does="finds the access lists of a query's service, and the limit of its clients; all others go on",
-    traffic=("queries", "errors"),
+    traffic=("queries",),
     miss="next",
     flows={
-        "icmp": "ICMP errors have no list and no limit of clients.",
-        "icmp6": "The same for IPv6.",
         "udp": "A service to whose queries a list applies, or a limit of clients: their numbers go to registers.",
         "tcp": "The same for TCP.",
         "udp6": "The same for IPv6.",
@@ -292,7 +289,7 @@ TABLE = Table(
         "register": "Probes of the agent pass no list and no limit.",
         "miss": "Neither applies, or there is no such service.",
     },
-    uses={"listed": ListedServiceRow, "probes": ProbeRow, "errors": ErrorRow},
+    uses={"listed": ListedServiceRow, "probes": ProbeRow},
     rows=rows,
     registers=(
         Register("list", 10, "number of the access list of the VIP; 0: none", "admit"),

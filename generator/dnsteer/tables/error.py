@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table error: finds the VIP of an ICMP error, and limits errors; and table copy: gives each of its backends a copy.
+"""Table error: finds the VIP of an ICMP error; and table copy: gives each of its backends a copy.
 
 A router on the way to a client names in its error a packet that the VIP has sent. Nothing in the tables knows which backend
 that was, and OpenFlow does not match the packet in the error: so each backend gets it, and those others ignore it.
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, number_names
-from dnsteer.tables.meter_rows import meter_of
-from dnsteer.tables.rows import Rows
+from dnsteer.tables.error_code import has_copies
 from dnsteer.tables.table import Register, Table
 
 if TYPE_CHECKING:
@@ -22,13 +21,12 @@ if TYPE_CHECKING:
 
 
 class ErrorRow(NamedTuple):
-    """An address of VIPs to whose backends errors are copied: those of the *receivers*' number, at the rate of *meter*."""
+    """An address of VIPs to whose backends errors are copied: those of the *receivers*' number."""
 
     subject: Subject
     address: str
     family: Family
     receivers: int
-    meter: int
 
 
 class BackendCopy(NamedTuple):
@@ -53,12 +51,11 @@ def rows(ctx: Context) -> Iterator[ErrorRow | CopyRow]:
     pools = _pools_by_address(ctx)
     names = {text: f"{'+'.join(sorted(found))}/{family}" for (text, family), (_, found) in pools.items()}
     numbers = number_names(names.values(), 16)
-    meter = meter_of(ctx, "errors", "", "vips")
     done: set[int] = set()
     copies: list[CopyRow] = []
     for (text, family), (subject, found) in pools.items():
         receivers = numbers[names[text]]
-        yield ErrorRow(subject, text, family, receivers, meter)
+        yield ErrorRow(subject, text, family, receivers)
         if receivers not in done:
             done.add(receivers)
             copies += _copies(ctx, receivers, sorted(found), family)
@@ -98,11 +95,6 @@ def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
     return BackendCopy(backend.mac, port, set_source=not port or port in ctx.spec.switch.uplinks)
 
 
-def has_copies(rows: Rows) -> bool:
-    """Whether errors to any VIP are copied."""
-    return bool(rows.of(ErrorRow))
-
-
 def _none(_: Context) -> Iterator[ErrorRow]:
     """Yield nothing: table error makes the rows of both."""
     return iter(())
@@ -111,14 +103,13 @@ def _none(_: Context) -> Iterator[ErrorRow]:
 TABLE = Table(
     name="error",
     matches="destination address of an ICMP error",
-    does="finds the backends that get an ICMP error, at the rate of the meter",
+    does="finds the backends that get an ICMP error",
     traffic=("errors",),
     drops="ICMP error for no VIP whose backends get them",
     flows={
-        "icmp": "An error to a VIP: the number of those who get it goes to register 6, and the meter counts it once.",
+        "icmp": "An error to a VIP: the number of those who get it goes to register 6.",
         "icmp6": "The same for IPv6.",
-        "miss": "Errors to other addresses are dropped by all of the address, of which the tables before have seen the first "
-        "bits.",
+        "miss": "Errors to other addresses are dropped: as many as the meter lets through.",
     },
     uses={"errors": ErrorRow},
     rows=rows,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dnsteer.tables.error import ErrorRow
+from dnsteer.tables.error_code import ErrorLimitRow
 from dnsteer.tables.meter_rows import MeterRow, echo_meter, meters
 from dnsteer.tables.table import Table
 
@@ -46,6 +46,6 @@ TABLE = Table(
         "icmp6 ns": "Neighbour solicitations, to be looked at by their hop limit first.",
         "miss": "ICMP of other types is dropped by its type.",
     },
-    uses={"echoes": EchoRow, "meters": MeterRow, "errors": ErrorRow},
+    uses={"echoes": EchoRow, "meters": MeterRow, "error_limit": ErrorLimitRow},
     rows=rows,
 )

@@ -10,7 +10,8 @@ from dnsteer.proof.reference.service import ModeReference, TargetBackend
 from dnsteer.proof.reference.spec_services import target_backends
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import ICMP, ICMPV6, IPV4, Fragment, Packet, rewritten
-from dnsteer.spec.model.spec import MAX_COPIES, Forwarding, Spec
+from dnsteer.spec.model.limits import MAX_COPIES
+from dnsteer.spec.model.spec import Forwarding, Spec
 
 _UNREACHABLE, _TOO_BIG_CODE = 3, 4
 _PACKET_TOO_BIG = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scapy.layers.inet import ICMP, IPOption_Router_Alert
+from scapy.layers.inet import ICMP, IP, IPOption_Router_Alert, fragment
 from scapy.layers.inet6 import (
     ICMPv6DestUnreach,
     ICMPv6PacketTooBig,
@@ -26,6 +26,8 @@ from dnsteer.proof.traffic.senders import Senders, Vector
 _MTU = 1280
 _QUOTED = (8, 28, 548)
 """Bytes of the segment that was too big: the least (RFC 792), and as much as gives 576 bytes and less than that."""
+_ETHERNET, _PIECE = 14, 32
+"""Bytes of an Ethernet header, and of a fragment's payload."""
 _UNKNOWN_MAC = bytes.fromhex("02fcfd000001")
 _UNREACHABLE_CODES = (0, 1, 3, 5, 13)
 
@@ -63,8 +65,10 @@ def _unusual(senders: Senders, address: bytes) -> Iterator[tuple[str, str, bytes
     }
     if len(address) == 4:
         found["with IP options"] = _error(senders, uplink, address, options=[IPOption_Router_Alert()])
-        found["in a first fragment"] = _error(senders, uplink, address, flags="MF")
-        found["in a last fragment"] = _error(senders, uplink, address, frag=1)
+        whole = IP(_error(senders, uplink, address, quoted=_QUOTED[1], flags=0)[_ETHERNET:])
+        to, of = senders.mac, senders.neighbor_mac(uplink)
+        for nth, piece in enumerate(fragment(whole, fragsize=_PIECE), 1):
+            found[f"in fragment {nth}"] = to + of + b"\x08\x00" + bytes(piece)
         for code in _UNREACHABLE_CODES:
             found[f"of code {code}"] = _error(senders, uplink, address, message={"code": code})
         for kind in (0, 4, 5, 11, 12):
