@@ -119,7 +119,7 @@ while True:
     except OSError:
         pass
 """
-"""A server as sockets of Linux are when they are told nothing: DF is set until the MTU of the path is known to be smaller."""
+"""A server whose sockets are told nothing: Linux sets DF until it knows that the MTU of the path is smaller."""
 
 
 @contextmanager

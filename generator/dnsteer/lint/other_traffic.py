@@ -41,7 +41,7 @@ def software_flavor(context: LintContext) -> Iterator[LintFinding]:
 
 @finder(FRAGMENTS, NEIGHBORS, ERRORS, REFUSED, UNUSUAL, hardware=True)
 def other_traffic(context: LintContext) -> Iterator[LintFinding]:
-    """Report fragments, neighbour discovery, echo, ICMP errors, unusual and dropped packets not in hardware, one finding per reason."""
+    """Report fragments, ICMP, ARP, unusual and dropped packets not in hardware, one finding per reason."""
     found: dict[tuple[str, bool, str], list[JudgedFlow]] = defaultdict(list)
     for judged in context.examination.judged:
         if judged.kind in _TRAFFIC and judged.judgement.verdict != "yes":

@@ -12,8 +12,8 @@ from typing import Literal
 
 from dnsteer.spec.announced import announced_vips
 from dnsteer.spec.model.families import Family, Reach
-from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.limits import MAX_COPIES
+from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
     MAX_SLOTS,
     SHORTHANDS,

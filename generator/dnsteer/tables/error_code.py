@@ -39,8 +39,8 @@ TABLE = Table(
     traffic=("errors",),
     drops="ICMP error that is not of the path MTU",
     flows={
-        "icmp": "Fragmentation needed (RFC 1191), at the rate of the meter. `ct` without `commit` only begins a second pass, as "
-        "for echo requests.",
+        "icmp": "Fragmentation needed (RFC 1191), at the rate of the meter. `ct` without `commit` only begins a second "
+        "pass, as for echo requests.",
         "icmp6": "Packet too big, of any code, which receivers ignore (RFC 4443, section 3.2).",
         "miss": "Other errors over IPv4 are dropped by their code.",
     },

@@ -35,7 +35,7 @@ def rows(ctx: Context) -> Iterator[EchoRow | MeterRow]:
 TABLE = Table(
     name="icmp",
     matches="ICMP type, destination MAC",
-    does="passes neighbour solicitations, ICMP errors about packets that are too big, and echo requests at the rate of their meter, in a second pass",
+    does="passes solicitations, errors about packets that are too big, and echo requests at their rate, in a second pass",
     traffic=("neighbors", "echo", "errors"),
     drops="ICMP that is neither asked nor answered for",
     flows={

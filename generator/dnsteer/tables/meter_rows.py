@@ -21,7 +21,8 @@ LimitKind = Literal["echo", "errors", "queries", "clients", "tcp_syn"]
 class Limited(NamedTuple):
     """What a meter limits: a VIP's packets, of one *service* such as `53/udp` or of all, or ICMP of no VIP.
 
-    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips`. *vip* is the first of those that share buckets.
+    The service of echo requests is `vips` or `gateways`, of ICMP errors `vips`. *vip* is the first of those that share
+    buckets.
     """
 
     vip: str

@@ -99,9 +99,11 @@ class Reference:
         if wanted is not None:
             return self._solicitation(port, packet, wanted)
         if data[0:6] == topology.mac:
-            if port not in topology.uplinks:
-                return expect_drop("query at a port that is no uplink")
-            return self.errors.expect(port, packet) if is_of_path_mtu(packet) else self._listed(port, packet)
+            return (
+                self._listed(port, packet)
+                if port in topology.uplinks
+                else expect_drop("query at a port that is no uplink")
+            )
         if data[0:6] == topology.gateway_mac:
             return self._answer(port, packet)
         if topology.probe_port is not None and data[0:6] == topology.probe_mac:
@@ -145,7 +147,10 @@ class Reference:
         return Expectation(frozenset(Frame(port, reply) for reply in replies), "neighbour advertisement")
 
     def _listed(self, port: str, packet: Packet) -> Expectation:
-        """What becomes of a client's query, which access lists may deny; probes of the agent they do not."""
+        """What becomes of a client's query, which access lists may deny, or of a router's error; probes of the agent they do
+        not deny."""
+        if is_of_path_mtu(packet):
+            return self.errors.expect(port, packet)
         key = packet.destination, packet.protocol, packet.dport
         service = self.services.get(key)
         if service is not None and packet.fragment is Fragment.NONE:

@@ -56,7 +56,9 @@ def _unusual(senders: Senders, address: bytes) -> Iterator[tuple[str, str, bytes
         "about a packet of somebody else": _error(senders, uplink, address, of=senders.clients.unused_address(4)),
         "with nothing of the packet": _error(senders, uplink, address, quoted=-1),
         "with a part of the packet's header": _error(senders, uplink, address, quoted=-10),
-        "with a wrong checksum": _error(senders, uplink, address, message={"chksum" if len(address) == 4 else "cksum": 0x5353}),
+        "with a wrong checksum": _error(
+            senders, uplink, address, message={"chksum" if len(address) == 4 else "cksum": 0x5353}
+        ),
         "with a VLAN tag": _error(senders, uplink, address, tag=Dot1Q(vlan=100, prio=5)),
         "with a priority tag": _error(senders, uplink, address, tag=Dot1Q(vlan=0, prio=3)),
         "in 802.2 SNAP": craft.in_snap(_error(senders, uplink, address)),

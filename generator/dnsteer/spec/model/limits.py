@@ -21,8 +21,8 @@ ERROR_RATE = 100
 """ICMP errors a second that are copied to backends, where the spec does not say. A server needs one of them for each client
 behind a small MTU, and keeps it for minutes (10 in Linux); every backend gets a copy, 100 packets a second at most."""
 MAX_COPIES = 256
-"""The most backends that get a copy of an ICMP error. Each is a change of a MAC address and an output of one datapath flow, of
-which Open vSwitch can have 64 KB: some 1,500."""
+"""The most backends that get a copy of an ICMP error. Each is a change of a MAC address and an output of one datapath flow,
+of which Open vSwitch can have 64 KB: some 1,500."""
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000}
 _COUNT = re.compile(r"([0-9]{1,10})(?:\.([0-9]{1,6}))?([kM]?)\Z")
 _RATE_PATTERN = "^[0-9]{1,10}([.][0-9]{1,6})?[kM]?/s$"
