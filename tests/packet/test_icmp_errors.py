@@ -30,8 +30,12 @@ from scapy.packet import Packet
 
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.plan.build import build_plan
+from dnsteer.proof.check import prove
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
+from dnsteer.spec.model.limits import MAX_COPIES
+from dnsteer.tables.error import ErrorRow
+from dnsteer.tables.meter_rows import MeterRow
 from tests.mask_attack import ObservedMasks
 from tests.packet.switches import spec_of
 from tests.packet.test_limits import CLIENT, counts, frame, limited, timed
@@ -144,3 +148,25 @@ def test_what_is_sent_to_groups_is_dropped_and_makes_no_mask_of_its_own() -> Non
         assert log.read_text() == before
     bound = mask_bound(plan)
     assert [mask for mask in observed.flows if not bound.allows(mask)] == []
+
+
+def test_vips_that_share_an_address_share_the_copies_and_without_any_there_is_no_meter() -> None:
+    shared = SPEC.replace("192.0.2.54], services: [dns], pool: farm", "192.0.2.53], services: [doq], pool: other")
+    shared = shared.replace(
+        "vips:\n", "  other: {backends: [{name: o, ipv4: 192.0.2.13, mac: '02:00:00:00:01:03'}]}\nvips:\n"
+    )
+    assert prove(spec_of(shared)).ok
+    with limited(shared) as harness:
+        assert len(harness.send([error("192.0.2.53")])) == BACKENDS + 1
+    dropped = SPEC.replace("pool: farm\n", "pool: farm\n    errors: drop\n").replace(
+        "pool: farm}", "pool: farm, errors: drop}"
+    )
+    plan = build_plan(spec_of(dropped))
+    assert not plan.rows.of(ErrorRow) and "errors" not in {row.limited.kind for row in plan.rows.of(MeterRow)}
+    backends = "\n      - {{name: n{0}, ipv4: 10.0.{1}.{2}, mac: '02:00:00:01:{1:02x}:{2:02x}'}}"
+    farm = "".join(backends.format(n, n >> 8, n & 255) for n in range(1, MAX_COPIES + 2))
+    large = (
+        "slots: 512\n    backends:" + farm + "\nvips:\n  dns: {addresses: [192.0.2.53], services: [dns], pool: farm}\n"
+    )
+    many = build_plan(spec_of(SPEC[: SPEC.index("slots: 16")] + large))
+    assert not many.rows.of(ErrorRow)

@@ -185,7 +185,7 @@ def test_json_has_every_flow_with_its_judgement_and_the_sources() -> None:
     assert len(told["flows"]) == len(seen_all.judged)
     assert {flow["judgement"]["verdict"] for flow in told["flows"]} == {"yes", "no", "partial"}
     partial = {flow["kind"] for flow in told["flows"] if flow["judgement"]["verdict"] == "partial"}
-    assert partial == {"echo"}, "the tracker gives it to the second pass"
+    assert partial == {"echo", "error"}, "the tracker gives them to the second pass"
     reasons = [r for f in told["flows"] for r in (*f["judgement"]["reasons"], *f["judgement"]["remarks"])]
     assert reasons and all(told["sources"][reason["source"]]["place"] for reason in reasons)
     assert all(path["certainty"] and path["remarks"] for path in told["paths"])
