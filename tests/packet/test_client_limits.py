@@ -266,5 +266,5 @@ def test_a_query_between_its_list_and_its_bucket_is_not_lost_by_a_change(
     monkeypatch.setattr(OpenFlow, "bundle", watched)
     for text in texts[1:]:
         deploy(FileSource(spec_of(text)), TargetSwitch(switch.database), Options(grace=0.1))
-    assert switch.ofctl("dump-meters").count("meter=") == 1
+    assert switch.ofctl("dump-meters").count("meter=") == 2
     assert find_drift(spec_of(texts[-1]), switch.database) == []

@@ -141,11 +141,11 @@ def test_what_is_sent_to_groups_is_dropped_and_makes_no_mask_of_its_own() -> Non
     sent = [Frame(port, bytes(packet)) for packet in GROUPS.values() for port in ("p0", "vf0")]
     with Harness(plan) as harness:
         log = harness.switch.dir / "vswitchd.log"
-        before = log.read_text()
+        before = log.read_text().count("|WARN|")
         assert harness.send(sent) == []
         observed = ObservedMasks()
         assert 0 < observed.add(harness.switch.dump("dpctl/dump-flows", "-m").splitlines()) <= len(sent)
-        assert log.read_text() == before
+        assert log.read_text().count("|WARN|") == before
     bound = mask_bound(plan)
     assert [mask for mask in observed.flows if not bound.allows(mask)] == []
 
