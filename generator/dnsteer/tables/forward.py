@@ -23,7 +23,8 @@ class ForwardRow(NamedTuple):
 
     *family* is matched where a field of the IP header is written; ANY where none is, and one row serves both families.
     *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port. *ports* has the
-    ports of all services of a pool with workers, since each worker has other ones; empty: no port changes here.
+    ports of all services of a pool with workers, since each worker has other ones; empty: no port changes here. *tag* is
+    the action that gives a query the backend's VLAN.
     """
 
     subject: Subject
@@ -36,6 +37,7 @@ class ForwardRow(NamedTuple):
     address: str
     out: int
     ports: tuple[PortRewrite, ...] = ()
+    tag: str = ""
 
 
 TABLE = Table(

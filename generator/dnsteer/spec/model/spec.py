@@ -41,6 +41,7 @@ from dnsteer.spec.model.part import (
 )
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.types import AUTO_MAC, Interface, IPAny, IPv4, IPv6, Mac, MacOrAuto, Name, Prefix, wrong_value
+from dnsteer.spec.model.vlan import Vlan
 
 
 class Backup(Part):
@@ -255,6 +256,12 @@ class Interfaces(Device):
         description="Uplink by which answers that come in here leave. Left out: this uplink if it has a next hop, "
         "else the first uplink that has one.",
     )
+    vlan: Vlan | None = Field(
+        default=None,
+        examples=[100],
+        description="VLAN of its network: frames come with this VLAN ID in their tag, and leave so. At an uplink it is the "
+        "VLAN of the queries, and of the answers that leave there. `untagged`, or left out: frames without a tag.",
+    )
 
 
 class Uplink(Interfaces):
@@ -327,7 +334,7 @@ class Switch(Part):
         default="untagged",
         description="Which frames VIPs and gateways answer. `untagged`: frames without a VLAN ID (a tag that has only a "
         "priority does not count); frames with one are dropped, ARP requests too. `any`: frames of every VLAN, each with "
-        "its tag.",
+        "its tag; not together with the key `vlan` of uplinks, ports and backends, which says which VLANs are served.",
     )
     uplinks: Annotated[dict[Interface, Annotated[Uplink, MayBeEmpty()]], Field(min_length=1), ByName()] = Field(
         description="Ports towards the network, by name."
@@ -419,6 +426,12 @@ class Backend(Part):
     port: Interface | None = Field(
         default=None,
         description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
+    )
+    vlan: Vlan | None = Field(
+        default=None,
+        examples=[200],
+        description="VLAN of its network behind that port or uplink, where it is another one than the port's own. "
+        "`untagged`: frames without a tag. Left out: that of the port or uplink.",
     )
     weight: Weight = Field(
         default=1, description="Its share of the queries, relative to the weights of the other backends; 0: no queries."
