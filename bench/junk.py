@@ -63,7 +63,9 @@ class JunkKind:
         if self.ethertypes == (IPV6,) and LATER in self.fragments:  # Open vSwitch sees only the header of these
             sent["nw_proto"] = (*protocols, 44) if isinstance(protocols := sent["nw_proto"], tuple) else protocols
         choices = {name: _choice(name, values) for name, values in sent.items()}
-        sender = Sender(self.ports, frozenset(self.ethertypes), self.fragments, None if self.tags else frozenset((0,)), choices)
+        sender = Sender(
+            self.ports, frozenset(self.ethertypes), self.fragments, None if self.tags else frozenset((0,)), choices
+        )
         return Attacker(self.name, (sender,))
 
     def frames(self, draw: random.Random, *, knowing: bool) -> Iterator[tuple[str, bytes]]:

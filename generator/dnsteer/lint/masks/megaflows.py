@@ -378,7 +378,10 @@ class _Count:
                 )
                 if isinstance(action, SetField | MoveBits) and not missing:
                     unwildcards = combined(unwildcards, action_unwildcards(kind, action, vlan))
-            found = self._of_actions[kind, vlan, id(actions)] = actions, unwildcards  # kept, so that no others get their id
+            found = self._of_actions[kind, vlan, id(actions)] = (
+                actions,
+                unwildcards,
+            )  # kept, so that no others get their id
         return found[1]
 
     def _follow(

@@ -115,7 +115,8 @@ class Senders:
         topology = self.reference.topology
         if port not in (*self.uplinks, *self.ports):
             return 0
-        if address in (*topology.gateways, *topology.probe_addresses) or mac in (self.gateway_mac, topology.probe_mac):
+        to_backends = {*topology.gateways, *topology.probe_addresses, self.gateway_mac, topology.probe_mac} - {b""}
+        if address in to_backends or mac in to_backends:
             return next(vlan for vlan in self.vlans.served(port) if self.vlans.has_gateways(port, vlan))
         return self.vlans.own(port)
 

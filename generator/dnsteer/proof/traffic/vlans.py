@@ -38,7 +38,7 @@ def _tags(senders: Senders, port: str) -> Iterator[tuple[str, Packet | None]]:
     yield "with a priority tag", Dot1Q(vlan=0, prio=_PRIORITY)
     for vlan in served:
         yield f"in VLAN {vlan} of priority {_PRIORITY}", Dot1Q(vlan=vlan, prio=_PRIORITY)
-        yield f"in VLAN {vlan} that may be dropped", Dot1Q(vlan=vlan, id=1)
+        yield f"in VLAN {vlan} that may be dropped", Dot1Q(vlan=vlan, dei=1)
         yield f"in VLAN {vlan} of a provider", Dot1AD(vlan=vlan, prio=1)
         yield f"in VLAN {vlan} within VLAN {_NOWHERE}", Dot1Q(vlan=_NOWHERE) / Dot1Q(vlan=vlan)
         yield f"in VLAN {_NOWHERE} within VLAN {vlan}", Dot1Q(vlan=vlan) / Dot1Q(vlan=_NOWHERE)
