@@ -106,7 +106,7 @@ def _next_headers(choices: Choices, fragment: int) -> Choices | None:
 def _first_choices(sender: Sender) -> Choices:
     """What the sender chooses. What only the switch sets has one value in the first pass."""
     allowed = {OneOf(packet_bits(name, fields.full_mask(name)), None, 1) for name in _BY_SWITCH}
-    if sender.vlans == {0}:
+    if sender.vlans == frozenset((0,)):
         allowed.add(OneOf(packet_bits("vlan_pcp", fields.full_mask("vlan_pcp")), frozenset((0,)), 1))
     for name, choice in sender.choices.items():
         values = choice.values

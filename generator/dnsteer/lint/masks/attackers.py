@@ -41,8 +41,8 @@ class FieldChoice:
 class Sender:
     """What somebody can send. A field that *choices* leaves out can have any value, but for those that *never* has.
 
-    *ports*: where the packets come in. *ethertypes*: None for any. *fragments*: values of nw_frag. *vlans*: the VLANs of their
-    tags, 0 for frames without one; None for any tag, or none.
+    *ports*: where the packets come in. *ethertypes*: None for any. *fragments*: values of nw_frag. *vlans*: the VLANs of
+    their tags, 0 for frames without one; None for any tag, or none.
     """
 
     ports: tuple[str, ...]
