@@ -68,7 +68,11 @@ class JunkKind:
             sent["nw_proto"] = (*protocols, 44) if isinstance(protocols := sent["nw_proto"], tuple) else protocols
         choices = {name: _choice(name, values) for name, values in sent.items()}
         sender = Sender(
-            self.ports, frozenset(self.ethertypes), self.fragments, None if self.tags else frozenset((self.vlan,)), choices
+            self.ports,
+            frozenset(self.ethertypes),
+            self.fragments,
+            None if self.tags else frozenset((self.vlan,)),
+            choices,
         )
         return Attacker(self.name, (sender,))
 
