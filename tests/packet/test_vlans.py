@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 import pytest
 
 from dnsteer.checks.load import load_spec
 from dnsteer.lint.masks.bound import mask_bound
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
+from dnsteer.proof.explain import explain_query
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.proof.reference.packets import Frame
 from dnsteer.proof.traffic.craft import in_vlan
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.model.spec import Protocol
 from tests.mask_attack import attack
 from tests.packet.switches import EXAMPLES
 from tests.unit.spec_text import changed, load
@@ -126,3 +130,11 @@ def test_a_priority_makes_a_mask_and_a_flow_only_where_the_tag_changes() -> None
     assert [mask for mask in found.masks if not bound.allows(mask)] == []
     assert any(("vlan_pcp", 7) in mask for mask in found.masks)
     assert found.subtables <= bound.total == plain + 6
+
+
+def test_a_query_is_explained_with_its_tags() -> None:
+    loaded = load_spec(EXAMPLES / "vlans.yaml")
+    client, vip = ip_address("192.0.2.7"), ip_address("198.51.100.53")
+    path = explain_query(loaded, client, 20000, vip, 53, Protocol.UDP, "p0")
+    assert path.as_expected
+    assert " VLAN 100, " in path.query and [" VLAN 200, " in text for _, text in path.out] == [True]
