@@ -21,6 +21,7 @@ from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
+from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
 from dnsteer.spec.model.limits import SwitchLimits, VipLimits
@@ -83,17 +84,6 @@ class Gratuitous(Part):
     )
     refresh: Annotated[float, duration(0, 86400), text_schema("5m")] = Field(
         default=0.0, description="Time after which it is all sent once more, again and again. 0: never."
-    )
-
-
-class Console(Part):
-    """The web console of `dnsteer agent`."""
-
-    allow_changes: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether people who sign in with a token of the role `change` may drain, undrain, take down and bring "
-        "up backends, and roll back, in a browser. `false`: the console only reads.",
     )
 
 
