@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from tests.mask_attack import inject
@@ -22,6 +22,7 @@ from dnsteer.lint.masks.traversal import LATER
 from dnsteer.proof.harness.switch import Harness
 from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.loaded import Loaded
+from dnsteer.spec.networks import own_vlan
 
 _CLIENT_MAC = 0x0200000000FE
 _CLIENTS = {IPV4: 0xC6120001, IPV6: 0x20010002 << 96 | 1}
@@ -48,7 +49,9 @@ Values = tuple[int, ...] | Free
 
 @dataclass(frozen=True)
 class JunkKind:
-    """One kind of junk: the ethertype and what each field can be. *tags*: frames may have a VLAN tag of any value."""
+    """One kind of junk: the ethertype and what each field can be. *tags*: frames may have a VLAN tag of any value.
+
+    Otherwise they are in *vlan*, with a tag of any priority, or have none for 0."""
 
     name: str
     ethertypes: tuple[int, ...]
@@ -56,6 +59,7 @@ class JunkKind:
     fragments: tuple[int, ...] = (0,)
     tags: bool = False
     ports: tuple[str, ...] = field(default=())
+    vlan: int = 0
 
     def attacker(self) -> Attacker:
         """Somebody who sends just this."""
@@ -63,7 +67,13 @@ class JunkKind:
         if self.ethertypes == (IPV6,) and LATER in self.fragments:  # Open vSwitch sees only the header of these
             sent["nw_proto"] = (*protocols, 44) if isinstance(protocols := sent["nw_proto"], tuple) else protocols
         choices = {name: _choice(name, values) for name, values in sent.items()}
-        sender = Sender(self.ports, frozenset(self.ethertypes), self.fragments, self.tags, choices)
+        sender = Sender(
+            self.ports,
+            frozenset(self.ethertypes),
+            self.fragments,
+            None if self.tags else frozenset((self.vlan,)),
+            choices,
+        )
         return Attacker(self.name, (sender,))
 
     def frames(self, draw: random.Random, *, knowing: bool) -> Iterator[tuple[str, bytes]]:
@@ -73,6 +83,8 @@ class JunkKind:
             headers |= {"dl_type": draw.choice(self.ethertypes), "nw_frag": draw.choice(self.fragments)}
             if self.tags and draw.random() < 0.97:
                 headers |= {"tag": draw.choice(_TAGS), "tci": draw.getrandbits(16)}
+            elif self.vlan:
+                headers |= {"tag": _TAGS[0], "tci": draw.getrandbits(3) << 13 | self.vlan}
             yield draw.choice(self.ports), frame_of(headers)
 
 
@@ -246,7 +258,8 @@ def junk_kinds(loaded: Loaded) -> list[JunkKind]:
                 "igmp_group_ip4": (0,),
             }
             found.append(JunkKind("neighbour solicitations", (IPV6,), nd, ports=ports))
-    return found
+    vlan = own_vlan(loaded.spec.switch, ports[0])
+    return [kind if kind.tags else replace(kind, vlan=vlan) for kind in found]
 
 
 def _backends(loaded: Loaded, kind: int) -> tuple[int, ...]:

@@ -72,7 +72,7 @@ def _every_port(loaded: Loaded, seed: int) -> dict[str, int]:
         for port in range(1, 65536):
             for protocol in Protocol:
                 client = ip_address(0xC6120000 + draw.getrandbits(17))
-                data = query_frame(loaded, client, draw.randrange(1024, 65536), vip, port, protocol)
+                data = query_frame(loaded, client, draw.randrange(1024, 65536), vip, port, protocol, uplink)
                 yield Frame(uplink, data)
 
     observed = ObservedMasks()

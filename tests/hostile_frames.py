@@ -100,6 +100,10 @@ class HostileFrames:
         for name in ("tp_src", "tp_dst", "tcp_flags"):
             packet.setdefault(name, self._some(name))
         packet.setdefault("tags", 0 if draw.random() < 0.9 else draw.randint(1, 2))
+        if any(self._values.get("vlan_tci", ())):
+            packet.setdefault("vlan_tci", draw.choice(self._values["vlan_tci"]))
+            if packet["vlan_tci"]:
+                packet["tags"] = max(packet["tags"], 1)
         return packet
 
     def _some(self, name: str) -> int:
@@ -133,8 +137,10 @@ class HostileFrames:
     def _bytes(self, packet: HeaderValues) -> bytes:
         draw = self._draw
         out = self._of(packet, "dl_dst", 6) + self._of(packet, "dl_src", 6)
-        for _ in range(packet["tags"]):
-            out += draw.choice((b"\x81\x00", b"\x81\x00", b"\x88\xa8")) + draw.randbytes(2)
+        for nth in range(packet["tags"]):
+            out += draw.choice((b"\x81\x00", b"\x81\x00", b"\x88\xa8"))
+            vlan = 0 if nth else packet.get("vlan_tci", 0)
+            out += (draw.getrandbits(3) << 13 | vlan & 0xFFF).to_bytes(2, "big") if vlan else draw.randbytes(2)
         ethertype = packet["dl_type"]
         out += self._of(packet, "dl_type", 2)
         if ethertype == ARP:

@@ -60,7 +60,22 @@ def spec_values(draw: st.DrawFn, *, extension: bool = True) -> dict[str, Any]:
         switch["ports"][ports[0]] = {
             "answers": draw(st.sampled_from([u for u in uplinks if "next_hop" in switch["uplinks"][u]]))
         }
+    if not extended and draw(st.integers(0, 2)) == 0:
+        _add_vlans(draw, switch, pools)
     return {"apiVersion": "dnsteer/v1", "switch": switch, "pools": pools, "vips": vips}
+
+
+def _add_vlans(draw: st.DrawFn, switch: dict[str, Any], pools: dict[str, Any]) -> None:
+    """Give uplinks, ports and backends VLANs, or none; a backend without a port needs one where the uplinks' differ."""
+    vlans = st.sampled_from([None, "untagged", 100, 200])
+    for part in ("uplinks", "ports"):
+        for name, port in switch[part].items():
+            if (vlan := draw(vlans)) is not None:
+                switch[part][name] = {**(port or {}), "vlan": vlan}
+    for pool in pools.values():
+        for backend in pool["backends"]:
+            if (vlan := draw(vlans) or (None if "port" in backend else "untagged")) is not None:
+                backend["vlan"] = vlan
 
 
 @st.composite

@@ -42,7 +42,7 @@ def test_an_attack_on_an_example_makes_the_computed_masks(file: Path) -> None:
     bound, found = mask_bound(plan), attack(plan, TIME, 53, 30_000)
     assert strays(found, bound) == []
     assert 0 < found.subtables <= bound.total <= loaded.spec.lint.masks
-    assert len(found.masks) >= bound.total - 2, "the attack reaches too little"
+    assert len(found.masks) >= bound.total - 3, "the attack reaches too little"
     assert found.megaflows > 1000
 
 

@@ -68,3 +68,13 @@ def test_vips_by_uplinks_and_gateways_by_all_ports() -> None:
     assert vip.endswith(",actions=output:p0,output:p1") and "020000000053" in vip
     (gateway,) = packet_out_lines(spec, ["vf0"])
     assert gateway.endswith(",actions=output:vf0"), "a bundle with a port that is not there is refused whole"
+
+
+def test_each_network_is_told_with_its_tag() -> None:
+    text = SPEC.replace("p0: {next_hop", "p0: {vlan: 100, next_hop").replace("port: vf0}", "vlan: 200}")
+    text = text.replace(", p1: {next_hop: 02:00:00:00:00:fd}", "").replace(", '2001:db8::53'", "")
+    spec = check_document(parse_document("spec.yaml", text)).spec
+    in_backends, at_port, vip = packet_out_lines(spec, ["p0", "vf0"])
+    assert "810000c80806" in in_backends and in_backends.endswith("actions=output:p0") and "c0000201" in in_backends
+    assert "8100" not in at_port and at_port.endswith("actions=output:vf0")
+    assert "810000640806" in vip and vip.endswith("actions=output:p0")

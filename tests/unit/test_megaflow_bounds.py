@@ -28,7 +28,7 @@ QUERIES = Sender(
     ("p0",),
     frozenset((IPV4,)),
     fragments=(0,),
-    tags=False,
+    vlans=frozenset((0,)),
     choices={
         "dl_dst": FieldChoice.of("dl_dst", 1),
         "dl_src": FieldChoice.unknown("dl_src", 1),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tell neighbours of VIPs and gateways unasked: gratuitous ARP (RFC 5227) and unsolicited advertisements (RFC 4861, 7.2.6).
 
-They leave by OpenFlow packet-out: those about VIPs by all uplinks, those about gateways by all ports, where the switch
-answers for them too. Untagged: which VLANs there are is not known.
+They leave by OpenFlow packet-out into each network where the switch answers for them too: those about VIPs by all uplinks,
+those about gateways by the ports of backends, with the tags of their VLANs. With `vlans: any` untagged: which VLANs there
+are is not known.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from dnsteer.spec.derived import gateway_mac
 from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.networks import NO_VLAN, networks_of
 from dnsteer.switch.openflow import OpenFlow
 from dnsteer.switch.tools import SwitchError
 
@@ -34,8 +36,13 @@ _NODES = IPv6Address("ff02::1").packed
 _OVERRIDE, _ROUTER = 0x20000000, 0x80000000
 
 
-def announcement_frame(address: Address, mac: str, *, router: bool) -> bytes:
+def announcement_frame(address: Address, mac: str, *, router: bool, vlan: int = NO_VLAN) -> bytes:
     """The frame that tells neighbours of an address: an ARP announcement, or an advertisement to all nodes."""
+    data = _untagged(address, mac, router=router)
+    return data[:12] + struct.pack("!HH", 0x8100, vlan) + data[12:] if vlan else data
+
+
+def _untagged(address: Address, mac: str, *, router: bool) -> bytes:
     own = bytes.fromhex(mac.replace(":", ""))
     if isinstance(address, IPv4Address):
         arp = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + own + address.packed + bytes(6) + address.packed
@@ -57,12 +64,16 @@ def _sum(data: bytes) -> int:
 
 
 def announcement_frames(spec: Spec) -> Iterator[tuple[bytes, Sequence[str]]]:
-    """Yield the frame of each gateway, then of each VIP address, with the ports that it leaves by."""
-    switch = spec.switch
+    """Yield the frame of each gateway, then of each VIP address, in each VLAN, with the ports that it leaves by."""
+    switch, networks = spec.switch, networks_of(spec)
     for gateway in switch.gateways:
-        yield announcement_frame(gateway, gateway_mac(switch), router=True), (*switch.uplinks, *switch.ports)
+        for vlan in dict.fromkeys(n.vlan for n in networks if n.gateways):
+            ports = [n.port for n in networks if n.gateways and n.vlan == vlan]
+            yield announcement_frame(gateway, gateway_mac(switch), router=True, vlan=vlan), ports
     for address in dict.fromkeys(address for vip in spec.vips.values() for address in vip.addresses):
-        yield announcement_frame(address, switch.mac, router=False), (*switch.uplinks,)
+        for vlan in dict.fromkeys(n.vlan for n in networks if n.vips):
+            ports = [n.port for n in networks if n.vips and n.vlan == vlan]
+            yield announcement_frame(address, switch.mac, router=False, vlan=vlan), ports
 
 
 def packet_out_lines(spec: Spec, there: Collection[str]) -> list[str]:

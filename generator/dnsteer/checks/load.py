@@ -26,6 +26,7 @@ from dnsteer.checks.pools_and_vips import check_modes, check_pools, check_servic
 from dnsteer.checks.routed import check_routed
 from dnsteer.checks.switch import check_switch
 from dnsteer.checks.tracking import check_tracking
+from dnsteer.checks.vlans import check_vlans
 from dnsteer.checks.warnings import warnings
 from dnsteer.checks.workers import check_workers
 from dnsteer.spec.backups import with_backups, with_lines
@@ -40,6 +41,7 @@ from dnsteer.spec.workers import positions_in_file, with_workers
 Check = Callable[[Scope], Iterator[Finding]]
 _CHECKS: Sequence[Check] = (
     check_switch,
+    check_vlans,
     check_devices,
     check_bringup,
     check_pools,

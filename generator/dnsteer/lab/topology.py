@@ -24,6 +24,7 @@ from dnsteer.spec.model.next_hop import router_addresses, router_macs
 from dnsteer.spec.model.spec import Backend, Selection, Spec, Vip
 from dnsteer.spec.model.types import Address
 from dnsteer.spec.neighbors import asked_address, is_followed, spec_with_macs
+from dnsteer.spec.networks import has_vlans
 
 MAX_SERVERS = 128
 """Maximum number of name servers: each is three processes of about 10 MB."""
@@ -324,6 +325,11 @@ def _nearest(gateways: list[Address], own: list[Address], version: int) -> Addre
 
 def _check(topology: Topology, most_servers: int) -> None:
     """Raise TopologyError for what the lab cannot build."""
+    if has_vlans(topology.spec):
+        raise TopologyError(
+            "the lab's networks have no tags, and the spec has networks with a VLAN of their own: leave out vlan for the "
+            "lab; `dnsteer check` proves the tags"
+        )
     ports = [*topology.spec.switch.uplinks, *topology.spec.switch.ports, *topology.extension]
     servers = sum(1 for _ in topology.servers())
     if servers > most_servers or len(ports) > MAX_PORTS:

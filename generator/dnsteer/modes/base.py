@@ -14,6 +14,7 @@ from dnsteer.spec.loaded import Scope
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.spec import Backend, Forwarding, Pool, Protocol, Selection, Switch, Vip
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.networks import vlan_of
 from dnsteer.tables.context import Context, PoolSlots
 from dnsteer.tables.cookies import OBJECT_BITS, Category, number_names
 from dnsteer.tables.forward import ForwardRow, PortRewrite
@@ -176,7 +177,7 @@ def forward_row(
         f"backend {backend.name} of {members.title}",
         ("pools", members.pool, "backends", index),
     )
-    out = ctx.ports[backend.port] if backend.port else OUT_SAME
+    out, tag = ctx.ports[backend.port] if backend.port else OUT_SAME, ctx.vlans.tag(vlan_of(ctx.spec.switch, backend))
     key = members.number, mode.word
     zone = derived.tracking(ctx.spec).zone if key in ctx.keeping else 0
     return ForwardRow(
@@ -192,6 +193,7 @@ def forward_row(
         ports,
         zone,
         ctx.keeping.get(key, False),
+        tag,
     )
 
 

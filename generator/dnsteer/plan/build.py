@@ -55,7 +55,7 @@ def build_plan(loaded: Loaded, overlay: Overlay = NO_OVERLAY) -> Plan:
         members=[slots.members for slots in ctx.pools.values()],
         extension=extension_of(ctx),
         has_gateways=bool(switch.gateways),
-        any_vlan=switch.vlans == "any",
+        has_client_networks=ctx.vlans.splits,
         follows_ipv6=any(n.family == "ipv6" for n in ctx.neighbors),
     )
 

@@ -33,7 +33,8 @@ class Plan:
     members: list[Membership] = field(default_factory=list)
     extension: ExtensionPlan | None = None
     has_gateways: bool = False
-    any_vlan: bool = False
+    has_client_networks: bool = False
+    """Whether there is a network where VIPs are asked for and gateways are not."""
     follows_ipv6: bool = False
     """Whether the MAC address of a neighbour is found out by its IPv6 address."""
 

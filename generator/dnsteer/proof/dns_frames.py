@@ -10,6 +10,7 @@ from dnsteer.proof.reference.topology import packed_mac
 from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.spec import Protocol
 from dnsteer.spec.model.types import Address
+from dnsteer.spec.networks import own_vlan
 
 _ROUTER_MAC = "02:00:00:00:00:fe"
 _QUESTION = b"\x07example\x03com\x00" + struct.pack("!HH", 1, 1)
@@ -20,17 +21,31 @@ _ETHERTYPES = {4: wire.IPV4, 16: wire.IPV6}
 _SYN, _SYN_ACK, _WINDOW = 0x02, 0x12, 8192
 
 
-def query_frame(loaded: Loaded, client: Address, sport: int, vip: Address, port: int, protocol: Protocol) -> bytes:
-    """Return the Ethernet frame of a DNS query as a router sends it to the balancer; over TCP, the SYN."""
+def query_frame(
+    loaded: Loaded, client: Address, sport: int, vip: Address, port: int, protocol: Protocol, uplink: str = ""
+) -> bytes:
+    """Return the frame of a DNS query as a router sends it to the balancer, with the tag of an uplink; over TCP, the SYN."""
     macs = packed_mac(loaded.spec.switch.mac) + packed_mac(_ROUTER_MAC)
-    return _frame(macs, client.packed, vip.packed, (sport, port), _NUMBERS[protocol], answer=False)
+    data = _frame(macs, client.packed, vip.packed, (sport, port), _NUMBERS[protocol], answer=False)
+    return _in_vlan(data, own_vlan(loaded.spec.switch, uplink))
 
 
 def answer_frame(
-    to_mac: bytes, from_mac: bytes, source: Address, destination: Address, ports: tuple[int, int], protocol: Protocol
+    to_mac: bytes,
+    from_mac: bytes,
+    source: Address,
+    destination: Address,
+    ports: tuple[int, int],
+    protocol: Protocol,
+    vlan: int = 0,
 ) -> bytes:
     """Return the frame of an answer with packed MAC addresses, *ports* source first; over TCP, the SYN and ACK."""
-    return _frame(to_mac + from_mac, source.packed, destination.packed, ports, _NUMBERS[protocol], answer=True)
+    data = _frame(to_mac + from_mac, source.packed, destination.packed, ports, _NUMBERS[protocol], answer=True)
+    return _in_vlan(data, vlan)
+
+
+def _in_vlan(data: bytes, vlan: int) -> bytes:
+    return data[:12] + struct.pack("!HH", 0x8100, vlan) + data[12:] if vlan else data
 
 
 def _frame(

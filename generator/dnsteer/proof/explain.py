@@ -105,7 +105,7 @@ def explain_query(
 
     Raises SwitchError or UnavailableError when the switch itself fails.
     """
-    frame = Frame(uplink, query_frame(loaded, client, sport, vip, port, protocol))
+    frame = Frame(uplink, query_frame(loaded, client, sport, vip, port, protocol, uplink))
     plan = build_plan(loaded, overlay)
     reference = Reference(loaded.spec, overlay, overlay.denials, overlay.macs)
     expected = reference.expect(frame.port, frame.data)

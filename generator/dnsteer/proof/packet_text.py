@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from scapy.layers.dns import DNSQR
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import Ether
+from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
 
 def packet_summary(data: bytes) -> str:
-    """A frame in one line: MACs, addresses, ports, and the question of a DNS query."""
+    """A frame in one line: MACs, VLAN tags, addresses, ports, and the question of a DNS query."""
     packet = Ether(data)
     macs = f"{packet.src} > {packet.dst}"
+    for layer in (packet.getlayer(Dot1Q, nth) for nth in (1, 2)):
+        if layer is not None:
+            macs += f" VLAN {layer.vlan}" + (f" priority {layer.prio}" if layer.prio else "")
     network = packet
     while network and not isinstance(network, (IP, IPv6)):
         network = network.payload

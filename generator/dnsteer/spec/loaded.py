@@ -111,6 +111,8 @@ def _ignored_pool_keys(pool: Pool) -> dict[str, Any]:
     """What of a pool does not count: keys for the agent that have their defaults, and workers, which are backends here."""
     about: dict[str, Any] = dict.fromkeys(_defaults_of(pool, (*_AGENT_KEYS, *_LATER_POOL_KEYS)), True)
     about["backends"] = {"__all__": {"workers"}}  # so the digest is what it was before the key was there
+    if all(backend.vlan is None for backend in pool.backends):
+        about["backends"]["__all__"].add("vlan")
     if pool.health and all(check.per == "backend" for check in pool.health):
         about["health"] = {"__all__": {"per"}}
     if pool.balance is not None:
@@ -152,6 +154,15 @@ def digest(spec: Spec, kept: Mapping[str, int] = MappingProxyType({})) -> str:
     about = {**about, "switch": {*about["switch"], *_defaults_of(spec.switch, _LATER_SWITCH_KEYS)}}
     if spec.switch.probe is not None and not spec.switch.probe.watch:
         about = {**about, "switch": {**dict.fromkeys(about["switch"], True), "probe": {"watch"}}}
+    ports = {
+        part: {name: {"vlan"} for name, port in found.items() if port.vlan is None}
+        for part, found in (("uplinks", spec.switch.uplinks), ("ports", spec.switch.ports))
+    }
+    of_switch = about["switch"]
+    about = {
+        **about,
+        "switch": {**(of_switch if isinstance(of_switch, dict) else dict.fromkeys(of_switch, True)), **ports},
+    }
     about = {**about, "pools": {name: _ignored_pool_keys(pool) for name, pool in spec.pools.items()}}
     about = {**about, "vips": {name: _ignored_vip_keys(vip) for name, vip in spec.vips.items()}}
     return hashlib.sha256(with_slots(spec, numbers).model_dump_json(exclude=about).encode()).hexdigest()

@@ -14,18 +14,21 @@ from dnsteer.spec.loaded import Loaded
 from dnsteer.spec.model.families import FAMILIES, Family
 from dnsteer.spec.model.next_hop import RouterAddresses, router_mac
 from dnsteer.spec.model.spec import Backend, Spec, Switch
+from dnsteer.spec.networks import own_vlan, vlan_of
 
 
 @dataclass(frozen=True)
 class Neighbor:
     """A neighbour that is asked for its MAC address, at a *port* of the bridge. *path* leads to it in the spec.
 
-    *mac* is the address that the spec gives it all the same: the neighbour is watched only. Empty: it is followed.
+    *vlan* is that of its network, 0 where frames have no tag. *mac* is the address that the spec gives it all the same: the
+    neighbour is watched only. Empty: it is followed.
     """
 
     address: str
     family: Family
     port: str
+    vlan: int
     title: str
     path: Path
     mac: str = ""
@@ -51,7 +54,8 @@ def _all(spec: Spec) -> Iterator[Neighbor]:
                 if (address := router.address(family)) is not None:
                     path = ("switch", "uplinks", name, "next_hop")
                     title = f"next hop {address} of uplink {name}"
-                    yield Neighbor(str(address), family, name, title, path, router.mac or "")
+                    vlan = own_vlan(spec.switch, name)
+                    yield Neighbor(str(address), family, name, vlan, title, path, router.mac or "")
     for pool_name, pool in spec.pools.items():
         for i, backend in enumerate(pool.backends):
             asked, family = asked_address(backend)
@@ -59,7 +63,8 @@ def _all(spec: Spec) -> Iterator[Neighbor]:
                 title = f"{asked} of backend {backend.host} of pool {pool_name}"
                 path = ("pools", pool_name, "backends", i)
                 fixed = "" if backend.follows_mac else backend.mac
-                yield Neighbor(asked, family, _port_of(spec.switch, backend), title, path, fixed)
+                port, vlan = _port_of(spec.switch, backend), vlan_of(spec.switch, backend)
+                yield Neighbor(asked, family, port, vlan, title, path, fixed)
 
 
 def _is_watched(spec: Spec, address: str) -> bool:

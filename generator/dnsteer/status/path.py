@@ -82,7 +82,7 @@ class PathQuery:
 
 @dataclass(frozen=True)
 class PathHeaders:
-    """A packet at a port of the bridge: addresses, ports and TTL (or hop limit)."""
+    """A packet at a port of the bridge: addresses, ports, TTL (or hop limit), and its VLAN, 0 for none."""
 
     port: str
     from_mac: str
@@ -92,6 +92,7 @@ class PathHeaders:
     sport: int
     dport: int
     ttl: int
+    vlan: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ class PathTracer:
             self._overlay.denials,
             self._overlay.macs,
         )
-        data = query_frame(loaded, query.client, query.sport, query.vip, query.port, query.protocol)
+        ends = query.client, query.sport, query.vip, query.port, query.protocol
+        data = query_frame(loaded, *ends, query.uplink)
         expected = reference.expect(query.uplink, data)
         key = query.vip.packed, _NUMBERS[query.protocol], query.port
         service = reference.services.get(key) or reference.unserved.get(key)
@@ -272,6 +274,7 @@ class PathTracer:
             leaves.source,
             (leaves.dport, leaves.sport),
             view.query.protocol,
+            leaves.vlan,
         )
         way, _ = self._way(switch, leaves.port, data)
         problem = _problem(way, reference.expect(leaves.port, data), None, None)
@@ -291,6 +294,7 @@ def headers_of(port: str, data: bytes) -> PathHeaders:
         sport=packet.sport,
         dport=packet.dport,
         ttl=ttl,
+        vlan=packet.vlan,
     )
 
 
@@ -321,6 +325,7 @@ def _final(trace: Trace, port: str) -> PathHeaders | None:
         sport=int(fields["tp_src"]),
         dport=int(fields["tp_dst"]),
         ttl=int(fields.get("nw_ttl", 0)),
+        vlan=int(fields.get("dl_vlan", 0)),
     )
 
 
@@ -362,7 +367,8 @@ def _problem(way: TracedPath, expected: Expectation, service: AddressService | N
         return ""
     first = min(wanted, key=str)
     backend = f"to {expected.backend} " if expected.backend else ""
-    text = f"it should leave {backend}by port {first.port}, from {first.from_mac} to {first.to_mac}, "
+    vlan = f" in VLAN {first.vlan}" if first.vlan else ""
+    text = f"it should leave {backend}by port {first.port}{vlan}, from {first.from_mac} to {first.to_mac}, "
     return text + f"{first.source} port {first.sport} to {first.destination} port {first.dport}"
 
 

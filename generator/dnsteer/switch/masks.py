@@ -42,6 +42,8 @@ _NAMES = {
     **{f"{p}.{end}": f"tp_{end}" for p in ("udp", "tcp", "sctp") for end in ("src", "dst")},
 }
 # fmt: on
+_NARROW = {"arp.op": 0xFF, "vlan.pcp": 7}
+"""Bits of fields that Open vSwitch's library has wider."""
 _ALWAYS = frozenset(("recirc_id", "in_port", "packet_type", "eth_type", "vlan.tpid", "vlan.vid"))
 
 
@@ -57,7 +59,7 @@ def mask_of_match(match: Iterable[Field]) -> Mask:
         if each.key in _ALWAYS:
             continue
         name = _NAMES.get(each.key, each.key)
-        bits[name] = bits.get(name, 0) | (each.mask & 0xFF if each.key == "arp.op" else each.mask)
+        bits[name] = bits.get(name, 0) | each.mask & _NARROW.get(each.key, -1)
     return mask_of(bits)
 
 

@@ -22,6 +22,7 @@ from dnsteer.spec.workers import has_workers
 from dnsteer.tables.cookies import OBJECT_BITS, Category, Subject, cookie, number_names
 from dnsteer.tables.passes import passes_of
 from dnsteer.tables.rows import Rows
+from dnsteer.tables.vlans import Vlans
 
 T = TypeVar("T")
 
@@ -80,6 +81,11 @@ class Context:
     def neighbors(self) -> list[Neighbor]:
         """The neighbours that are asked for their MAC addresses."""
         return neighbors_of(self.spec)
+
+    @cached_property
+    def vlans(self) -> Vlans:
+        """What flows match and write of VLAN tags."""
+        return Vlans(self.spec)
 
     @cached_property
     def ports(self) -> dict[str, int]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 class EgressRow(NamedTuple):
     """Output of queries or answers (*path*) to port number *out*, named *name*; an empty name is the ingress port.
 
-    If *in_port* is given, only for packets that came in by it; if *protocol* is, only for those of that family."""
+    If *in_port* is given, only for packets that came in by it; if *protocol* is, only for those of that family. *tag* is the
+    action that gives answers the uplink's VLAN; queries have their backend's by then."""
 
     subject: Subject
     path: int
@@ -32,6 +33,7 @@ class EgressRow(NamedTuple):
     set_source: bool
     next_hop: str
     protocol: str = ""
+    tag: str = ""
 
 
 class ProbeEgressRow(NamedTuple):
@@ -87,12 +89,15 @@ def _answers(ctx: Context) -> Iterator[EgressRow]:
 def _to_routers(port: PortRow, out: int, name: str, in_port: str) -> Iterator[EgressRow]:
     """Yield the row of answers to the router at a port, or one for each family whose router is known."""
     one, other = port.next_hops
+    tag = port.tag
     if one == other and one:
-        yield EgressRow(port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=one)
+        yield EgressRow(port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=one, tag=tag)
         return
     for protocol, mac in (("ip", one), ("ipv6", other)):
         if mac:
-            yield EgressRow(port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=mac, protocol=protocol)
+            yield EgressRow(
+                port.subject, ANSWER, out, name, in_port, set_source=True, next_hop=mac, protocol=protocol, tag=tag
+            )
 
 
 def _extension(ctx: Context) -> Iterator[EgressRow]:

@@ -30,11 +30,15 @@ class ErrorRow(NamedTuple):
 
 
 class BackendCopy(NamedTuple):
-    """A copy for the backend at *mac*; an empty *port* is the ingress port. By an uplink the source MAC is written."""
+    """A copy for the backend at *mac*; an empty *port* is the ingress port. By an uplink the source MAC is written.
+
+    *tag* is the action that gives the copy the backend's VLAN.
+    """
 
     mac: str
     port: str
     set_source: bool
+    tag: str = ""
 
 
 class CopyRow(NamedTuple):
@@ -91,8 +95,11 @@ def _copies(ctx: Context, receivers: int, pools: list[str], family: Family) -> I
 
 
 def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
+    from dnsteer.spec.networks import vlan_of  # here, since the quick verbs do without it
+
     port = "" if backend.port in (None, uplink) else backend.port or ""
-    return BackendCopy(backend.mac, port, set_source=not port or port in ctx.spec.switch.uplinks)
+    tag = ctx.vlans.tag(vlan_of(ctx.spec.switch, backend))
+    return BackendCopy(backend.mac, port, not port or port in ctx.spec.switch.uplinks, tag)
 
 
 def _none(_: Context) -> Iterator[ErrorRow]:

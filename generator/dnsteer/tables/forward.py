@@ -25,7 +25,7 @@ class ForwardRow(NamedTuple):
     *address* is the new destination, empty if it stays; *out* is the output port, 0 for the ingress port. *ports* has the
     ports of all services of a pool with workers, since each worker has other ones; empty: no port changes here.
     *zone* is that of the tracker which keeps connections to the pool, 0 for none; *moves_port*: the port of what is kept
-    changes here, behind the tracker, and not before.
+    changes here, behind the tracker, and not before. *tag* is the action that gives a query the backend's VLAN.
     """
 
     subject: Subject
@@ -40,6 +40,7 @@ class ForwardRow(NamedTuple):
     ports: tuple[PortRewrite, ...] = ()
     zone: int = 0
     moves_port: bool = False
+    tag: str = ""
 
 
 TABLE = Table(

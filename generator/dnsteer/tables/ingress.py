@@ -10,6 +10,7 @@ from dnsteer.spec.model.families import Family
 from dnsteer.tables.cookies import Category, Subject, number_names
 from dnsteer.tables.extension import ExitRow
 from dnsteer.tables.table import ALL_TRAFFIC, Register, Table
+from dnsteer.tables.vlans import NetworkRow
 
 if TYPE_CHECKING:
     from dnsteer.tables.context import Context
@@ -24,7 +25,8 @@ OUT_SAME = 0
 class PortRow(NamedTuple):
     """A port of the bridge. *answers_out* is the number of the port that its answers leave by; None: dropped.
 
-    *next_hops* has the MAC address of its router for each family; empty where there is none, or it is not known.
+    *next_hops* has the MAC address of its router for each family; empty where there is none, or it is not known. *tag* is
+    the action that gives a frame the VLAN of the port itself.
     """
 
     subject: Subject
@@ -33,25 +35,35 @@ class PortRow(NamedTuple):
     uplink: bool
     next_hops: tuple[str, str]
     answers_out: int | None
+    networks: tuple[NetworkRow, ...]
+    tag: str
 
 
 class ProbeRow(NamedTuple):
-    """The port by which probes enter, and its MAC address, which answers to them come to."""
+    """The port by which probes enter, untagged, and its MAC address, which answers to them come to.
+
+    *untag* is the action that takes the tag of an answer away."""
 
     subject: Subject
     name: str
     mac: str
+    untag: str
     addresses: tuple[tuple[Family, str], ...]
 
 
 class AskedRow(NamedTuple):
-    """A neighbour at the port *name* that is asked for its MAC address by way of the port for probes, *probe*."""
+    """A neighbour at the port *name* that is asked for its MAC address by way of the port for probes, *probe*.
+
+    *match* is that of its VLAN, *tag* and *untag* are the actions on the way to it and back."""
 
     subject: Subject
     family: Family
     address: str
     name: str
     probe: str
+    match: str
+    tag: str
+    untag: str
 
 
 def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
@@ -59,7 +71,7 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
     from dnsteer.spec import derived  # here, since the quick verbs do without it
     from dnsteer.spec.model.next_hop import router_mac
 
-    switch = ctx.spec.switch
+    switch, vlans = ctx.spec.switch, ctx.vlans
     for part, names in (("uplinks", switch.uplinks), ("ports", switch.ports)):
         for name in names:
             number = ctx.ports[name]
@@ -70,16 +82,18 @@ def rows(ctx: Context) -> Iterator[PortRow | ProbeRow | AskedRow]:
             subject = ctx.subject(Category.PORT, number, title, ("switch", part, name))
             router = switch.uplinks[name].next_hop if is_uplink else None
             next_hops = router_mac(router, "ipv4") or "", router_mac(router, "ipv6") or ""
-            yield PortRow(subject, name, number, is_uplink, next_hops, out)
+            here = vlans.networks(name), vlans.tag_of_port(name)
+            yield PortRow(subject, name, number, is_uplink, next_hops, out, *here)
     if switch.probe is not None:
         subject = ctx.subject(Category.PROBE, 0, f"port {switch.probe.port} for probes", ("switch", "probe"))
         addresses = tuple((derived.family_of(a.ip), str(a.ip)) for a in switch.probe.addresses)
-        yield ProbeRow(subject, switch.probe.port, derived.probe_mac(switch, switch.probe), addresses)
+        yield ProbeRow(subject, switch.probe.port, derived.probe_mac(switch, switch.probe), vlans.untag, addresses)
         numbers = number_names((f"{n.address}/{n.port}" for n in ctx.neighbors), 32)
         for n in ctx.neighbors:
             number = 1 << 38 | numbers[f"{n.address}/{n.port}"]
             subject = ctx.subject(Category.PROBE, number, n.title, n.path)
-            yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port)
+            tags = vlans.match(n.vlan), vlans.tag(n.vlan), vlans.untag
+            yield AskedRow(subject, n.family, n.address, n.port, switch.probe.port, *tags)
 
 
 TABLE = Table(
@@ -90,8 +104,8 @@ TABLE = Table(
     drops="not for the bridge",
     flows={
         "arp": "ARP at this port goes to the responders. Register 6 says that it came in by an uplink, where VIPs are "
-        "answered for. `vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `switch.vlans: "
-        "any` leaves it out.",
+        "answered for. `vlan_tci=0x0000/0x0fff` here and below: frames without a VLAN ID alone; `vlan: 100` makes it "
+        "`dl_vlan=100`, and `switch.vlans: any` leaves it out.",
         "icmp": "ICMP to one of our MACs is sorted by its type. Fragments are not, as only the first one has an ICMP "
         "type.",
         "icmp6": "ICMPv6, neighbour solicitations too, whose destination MAC is one of many.",
@@ -112,7 +126,13 @@ TABLE = Table(
             values={"query": QUERY, "answer": ANSWER, "probe": PROBE, "probe_answer": PROBE_ANSWER},
         ),
         Register("probe", 8, "number of the backend that a probe is for", "slot"),
-        Register("side", 6, "1 when the packet arrived on an uplink", "echo", values={"uplink": 1}),
+        Register(
+            "side",
+            6,
+            "1 when the packet arrived on an uplink, 3 in a VLAN of an uplink where no backends are",
+            "echo",
+            values={"uplink": 1, "clients": 3},
+        ),
         Register("out", 5, "number of the output port; 0: the ingress port", "egress", values={"same": OUT_SAME}),
         *(
             Register(f"scratch{n}", 12 + n, "never matched: fields are copied here to unwildcard them", "egress")

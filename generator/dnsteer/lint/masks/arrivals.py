@@ -20,8 +20,8 @@ from dnsteer.switch.masks import WIDTHS
 
 _ETHERTYPES = (1 << 16) - 0x600 + 1
 """Values of an ethertype: those from 0x600 on, and one for frames that have a length instead (0x05ff in Open vSwitch)."""
-_TAGS = 2 * 8
-"""Tags with one VLAN identifier: two tag protocols (0x8100, 0x88a8), eight priorities."""
+_TAGS = 2
+"""Tags with one VLAN identifier that every megaflow tells apart: two tag protocols (0x8100, 0x88a8)."""
 _VLANS = 1 << 12
 _FRAGMENT_HEADER = 44
 _SKIPPED_HEADERS = (43, _FRAGMENT_HEADER, 51, 60)
@@ -32,7 +32,7 @@ _BY_SWITCH = ("ct_state", "ct_zone", "ct_mark", "ct_label", "dp_hash", "pkt_mark
 class Arrival(NamedTuple):
     """Packets as they arrive, of one kind: what is known of their fields, and of their values.
 
-    *times*: how many values the fields have that every megaflow matches: port, ethertype and VLAN tag.
+    *times*: how many values the fields have that every megaflow matches: port, ethertype, and VLAN tag but for its priority.
     """
 
     kind: PacketKind
@@ -106,6 +106,8 @@ def _next_headers(choices: Choices, fragment: int) -> Choices | None:
 def _first_choices(sender: Sender) -> Choices:
     """What the sender chooses. What only the switch sets has one value in the first pass."""
     allowed = {OneOf(packet_bits(name, fields.full_mask(name)), None, 1) for name in _BY_SWITCH}
+    if sender.vlans == frozenset((0,)):
+        allowed.add(OneOf(packet_bits("vlan_pcp", fields.full_mask("vlan_pcp")), frozenset((0,)), 1))
     for name, choice in sender.choices.items():
         values = choice.values
         known = None if values is None else frozenset(packet_bits(name, value) for value in values)
@@ -135,14 +137,12 @@ def _ethertypes(sender: Sender, named: set[int | str]) -> Iterator[tuple[int, in
 
 def _vlans(sender: Sender, named: set[int | str]) -> Iterator[tuple[int | None, int]]:
     """Yield VLAN identifiers that flows tell apart, and how many tags have each; none counts as a tag."""
-    tags = _TAGS if sender.tags else 0
-    if not named:
-        yield None, 1 + tags * _VLANS
-        return
-    for each in sorted(map(int, named)):
-        found = tags + (each == 0)
-        if found:
-            yield each, found
-    others = tags * (_VLANS - len(named))
+    sent, known = sender.vlans, sorted(map(int, named))
+    if sent is not None:
+        yield from ((each, 1) for each in sorted(sent) if each in named)
+        others = sum(each not in named for each in sent)
+    else:
+        yield from ((each, _TAGS + (each == 0)) for each in known)
+        others = _TAGS * (_VLANS - len(named)) + (0 not in named)
     if others:
-        yield OTHER, others
+        yield (OTHER if named else None), others

@@ -11,6 +11,7 @@ from dnsteer.lint.masks.fields import ICMP, ICMPV6, IPV4, IPV6, TCP, UDP
 from dnsteer.spec.derived import routed_prefixes
 from dnsteer.spec.model.spec import Spec
 from dnsteer.spec.model.types import Network
+from dnsteer.spec.networks import NO_VLAN, own_vlan
 from dnsteer.switch.masks import prefix
 
 _BY_EXTENSION = (ICMP, 4, TCP, UDP, 41, 44, ICMPV6)
@@ -40,18 +41,19 @@ class FieldChoice:
 class Sender:
     """What somebody can send. A field that *choices* leaves out can have any value, but for those that *never* has.
 
-    *ports*: where the packets come in. *ethertypes*: None for any. *fragments*: values of nw_frag. *tags*: whether frames
-    may have VLAN tags.
+    *ports*: where the packets come in. *ethertypes*: None for any. *fragments*: values of nw_frag. *vlans*: the VLANs of
+    their tags, 0 for frames without one; None for any tag, or none.
     """
 
     ports: tuple[str, ...]
     ethertypes: frozenset[int] | None = None
     fragments: tuple[int, ...] = (0, 1, 3)
-    tags: bool = True
+    vlans: frozenset[int] | None = None
     choices: Mapping[str, FieldChoice] = field(default_factory=dict)
     never: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
+_UNTAGGED = frozenset((NO_VLAN,))
 _LINK_VALUES = 1 << 48 + 16
 """Source MAC addresses times VLAN tags: the destination is one."""
 
@@ -71,7 +73,7 @@ class Attacker:
 def routed_attacker(spec: Spec) -> Attacker:
     """Somebody behind a router, who reaches the routed prefixes from any address. MACs are the router's and the balancer's.
 
-    One router of each uplink is counted.
+    One router of each uplink is counted. It puts the tag of the uplink's VLAN on, with a priority that may be of the packet.
     """
     choices = {
         "dl_dst": FieldChoice.of("dl_dst", _mac(spec.switch.mac)),
@@ -80,8 +82,15 @@ def routed_attacker(spec: Spec) -> Attacker:
     }
     kinds = frozenset(kind for name, kind in (("nw_dst", IPV4), ("ipv6_dst", IPV6)) if name in choices)
     never = {"nw_ttl": frozenset((0, 255))}  # the router has taken one, and forwards none that it took to zero
-    sender = Sender(tuple(spec.switch.uplinks), kinds, tags=False, choices=choices, never=never)
-    return Attacker("behind a router", (sender, *_extension(spec)))
+    by_vlan: dict[int, tuple[str, ...]] = {}
+    for name in spec.switch.uplinks:
+        vlan = own_vlan(spec.switch, name)
+        by_vlan[vlan] = (*by_vlan.get(vlan, ()), name)
+    senders = [
+        Sender(uplinks, kinds, vlans=frozenset((vlan,)), choices=choices, never=never)
+        for vlan, uplinks in by_vlan.items()
+    ]
+    return Attacker("behind a router", (*senders, *_extension(spec)))
 
 
 def network_attacker(spec: Spec) -> Attacker:
@@ -109,7 +118,7 @@ def _extension(spec: Spec) -> tuple[Sender, ...]:
     macs = sum(len(pool.backends) for pool in spec.pools.values()) + len(spec.switch.uplinks)
     choices = {name: FieldChoice.unknown(name, macs) for name in ("dl_dst", "dl_src")}
     choices["nw_proto"] = FieldChoice.of("nw_proto", *_BY_EXTENSION)
-    return (Sender((part.ingress.port, part.egress.port), frozenset((IPV4, IPV6)), tags=False, choices=choices),)
+    return (Sender((part.ingress.port, part.egress.port), frozenset((IPV4, IPV6)), vlans=_UNTAGGED, choices=choices),)
 
 
 def _mac(text: str) -> int:

@@ -32,6 +32,7 @@ from dnsteer.lint.masks.mask_sets import EMPTY, MaskSet, combined, merged_masks,
 from dnsteer.render.flows import Flow
 from dnsteer.switch.masks import prefix
 
+_WRITES_TAG = "->vlan_tci"
 _AGAIN = re.compile(r"\bct\((?:[^()]*,)?table=(\d+)")
 _MANY = 4096
 """If a table has more addresses than this, every prefix length is assumed possible."""
@@ -252,6 +253,8 @@ class Lookups:
         self._live: dict[int, frozenset[str]] = {}
         for number in sorted(self._tables, reverse=True):
             live |= self._tables[number].matched
+            if any(_WRITES_TAG in actions for actions in self._tables[number].actions):
+                live.add("vlan_tci")  # whether a tag changes depends on what it was
             for back in {int(found[1]) for flow in by_table[number] if (found := _AGAIN.search(flow.actions))}:
                 live |= {name for n, table in self._tables.items() if n >= back for name in table.matched}
             self._live[number] = frozenset(live)

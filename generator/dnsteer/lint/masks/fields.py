@@ -105,7 +105,8 @@ def _spellings() -> dict[str, str]:
         "CT_LABEL": "ct_label",
         "DP_HASH": "dp_hash",
     }
-    # Of a VLAN tag only the ID is modelled, and it is in no mask: the datapath always matches it, whatever flows match.
+    # Of a VLAN tag flows match the ID alone, and it is in no mask: the datapath always matches it, whatever flows match.
+    # What writes a tag unwildcards its priority (traversal.py).
     plain = {
         "in_port": "in_port",
         "vlan_tci": "vlan_tci",

@@ -76,6 +76,9 @@ def parse_match(text: str) -> Match:
 
 
 def _add(found: dict[str, FieldBits], name: str, text: str) -> None:
+    if name == "dl_vlan":
+        found["vlan_tci"] = FieldBits(int(text), _VLAN_ID)
+        return
     value, slash, mask = text.partition("/")
     for place in fields.bit_ranges(name):
         if place.bits > fields.width(place.field) and name != "arp_op":

@@ -47,6 +47,7 @@ from dnsteer.lint.masks.traversal import (
     action_unwildcards,
     in_datapath,
     move_known,
+    vlan_known,
     write_known,
 )
 from dnsteer.lint.masks.value_sources import BitOrigin, ValueSources, fields_in, whole_field
@@ -219,7 +220,7 @@ class _Count:
         self._passed = passed
         self._todo: dict[tuple[int, int], dict[_State, dict[Choices, int]]] = {}
         self._outcomes: dict[tuple[object, ...], dict[RuleClass | None, _Outcome]] = {}
-        self._of_actions: dict[tuple[PacketKind, int], tuple[tuple[FlowAction, ...], MaskSet]] = {}
+        self._of_actions: dict[tuple[PacketKind, int | None, int], tuple[tuple[FlowAction, ...], MaskSet]] = {}
         self._found: dict[_Key, int] = defaultdict(int)
         self._many: dict[_Key, dict[str, int]] = defaultdict(dict)
 
@@ -340,7 +341,7 @@ class _Count:
         mask_sets: set[MaskSet],
         batch: _Batch,
     ) -> None:
-        unwildcards, now, sent = self._unwildcards(state.kind, actions), state.now, False
+        unwildcards, now, sent = self._unwildcards(state.kind, actions, vlan_known(known)), state.now, False
         later = None if self._tables.recirculates(state.table) else self._tables.later(state.table)
         for action in actions:
             if isinstance(action, SetField):
@@ -369,9 +370,9 @@ class _Count:
         served = sent and state.table in _GOOD
         self._end(state, {combined(each, unwildcards) for each in mask_sets}, batch, served=served)
 
-    def _unwildcards(self, kind: PacketKind, actions: tuple[FlowAction, ...]) -> MaskSet:
+    def _unwildcards(self, kind: PacketKind, actions: tuple[FlowAction, ...], vlan: int | None) -> MaskSet:
         """What actions unwildcard that read or write fields."""
-        found = self._of_actions.get((kind, id(actions)))
+        found = self._of_actions.get((kind, vlan, id(actions)))
         if found is None:
             unwildcards = EMPTY
             for action in actions:
@@ -379,8 +380,11 @@ class _Count:
                     kind.fragment == LATER and isinstance(action, MoveBits) and action.source.field in fields.PORTS
                 )
                 if isinstance(action, SetField | MoveBits) and not missing:
-                    unwildcards = combined(unwildcards, action_unwildcards(kind, action))
-            found = self._of_actions[kind, id(actions)] = actions, unwildcards  # kept, so that no others get their id
+                    unwildcards = combined(unwildcards, action_unwildcards(kind, action, vlan))
+            found = self._of_actions[kind, vlan, id(actions)] = (
+                actions,
+                unwildcards,
+            )  # kept, so that no others get their id
         return found[1]
 
     def _follow(

@@ -37,7 +37,8 @@ OTHER = -1
 LATER = 3
 FRAGMENTS = (0, 1, LATER)
 """Whole packets, first and later fragments, as bits of nw_frag."""
-_L2 = frozenset(("dl_dst", "dl_src"))
+_L2 = frozenset(("dl_dst", "dl_src", "vlan_pcp"))
+_VLAN_ID, _PRIORITY = 0x0FFF, 0xE000
 _ARP_FIELDS = frozenset(("nw_src", "nw_dst", "nw_proto", "arp_sha", "arp_tha"))
 
 
@@ -163,8 +164,8 @@ class Traversal:
         unwildcards = EMPTY
         for nth, action in enumerate(actions):
             if isinstance(action, SetField):
+                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action, vlan_known(known)))
                 write_known(action, known)
-                unwildcards = combined(unwildcards, action_unwildcards(state.kind, action))
             elif isinstance(action, MoveBits):
                 if action.source.field in fields.PORTS and state.kind.fragment == LATER:
                     continue  # a later fragment has no ports, so nothing is copied
@@ -251,9 +252,22 @@ def move_known(action: MoveBits, known: dict[str, FieldBits]) -> None:
         known[target.field] = have
 
 
+def vlan_known(known: Mapping[str, FieldBits]) -> int | None:
+    """The VLAN ID that packets are known to have."""
+    found = known.get("vlan_tci")
+    return None if found is None or not isinstance(found.value, int) else found.value & _VLAN_ID
+
+
 @lru_cache(maxsize=1 << 12)
-def action_unwildcards(kind: PacketKind, action: SetField | MoveBits) -> MaskSet:
-    """What an action unwildcards that reads or writes fields of a packet."""
+def action_unwildcards(kind: PacketKind, action: SetField | MoveBits, vlan: int | None = None) -> MaskSet:
+    """What an action unwildcards that reads or writes fields of a packet with a *vlan*; None where that is not known.
+
+    A tag that changes is taken off and put on anew, which unwildcards all of it. What has no tag shows no priority.
+    """
+    if isinstance(action, SetField) and action.field == "vlan_tci":
+        if vlan == action.value & _VLAN_ID and not action.mask & _PRIORITY:
+            return EMPTY
+        return unwildcarded(EMPTY, {"vlan_pcp": 7 if vlan else (0, 7)})
     if isinstance(action, MoveBits):
         places = (action.source, action.target)
         return reduce(unwildcarded, ({**_needs(kind, each.field), each.field: each.mask} for each in places), EMPTY)

@@ -51,5 +51,6 @@ class ErrorReference:
             leaves = port if target.port is None else target.port
             from_mac = self._topology.mac if leaves in uplinks else packet.data[6:12]
             if target.mac:  # else it has not answered yet
-                frames.add(Frame(leaves, rewritten(packet, target.mac, from_mac)))
+                copy = rewritten(packet, target.mac, from_mac)
+                frames |= {Frame(leaves, data) for data in self._topology.vlans.leaving((copy,), target.vlan)}
         return Expectation(frozenset(frames), "ICMP error, a copy for each backend", every=True)

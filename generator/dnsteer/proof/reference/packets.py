@@ -46,7 +46,7 @@ class Reference:
         connections: ConnectionReference | None = None,
     ) -> None:
         spec = self.spec = spec_with_macs(spec, macs) if is_followed(spec) else spec
-        self.topology = SwitchTopology(spec.switch)
+        self.topology = SwitchTopology(spec)
         self.modes = {word: mode(self.topology) for word, mode in MODES.items()}
         self.extension = ExtensionReference(spec, self.topology, self.modes)
         self.services: dict[ServiceKey, AddressService] = {}
@@ -59,11 +59,11 @@ class Reference:
         self.errors = ErrorReference(spec, self.topology, self.modes)
         self.probes = ProbeReference(self.topology, self.modes.values())
         self._no_answers_from, self._no_probe_answers_from = self.topology.routers(spec.pools.values())
-        first: dict[bytes, str] = {}
-        for port, address in asked_neighbors(spec):
-            first.setdefault(address.packed, port)
-        self.asked = {(port, address): None for address, port in first.items()}
-        """Neighbours that are asked for their MAC addresses, with the ports by which they are."""
+        first: dict[bytes, tuple[str, int]] = {}
+        for port, vlan, address in asked_neighbors(spec, self.topology.vlans):
+            first.setdefault(address.packed, (port, vlan))
+        self.asked = {(port, address): vlan for address, (port, vlan) in first.items()}
+        """The VLANs of neighbours that are asked for their MAC addresses, by the ports by which they are and the address."""
         self._answers_echo: dict[bytes, bool] = {}  # by VIP address
         for vip in spec.vips.values():
             for address in vip.addresses:
@@ -88,25 +88,33 @@ class Reference:
             return expect_drop(f"malformed: {err}")
         if packet.tags > 1:
             return expect_drop("two VLAN tags")
-        if packet.vlan and (port == topology.probe_port or not topology.any_vlan):
-            return expect_drop(f"of VLAN {packet.vlan}, which the switch does not serve")
+        vlan, vlans = packet.vlan, topology.vlans
+        if vlan if port == topology.probe_port else not vlans.is_served(port, vlan):
+            return expect_drop(f"of VLAN {vlan}, which the switch does not serve at {port}")
         if port == topology.probe_port:
             return self._asking(packet) or self._probe(packet)
-        if topology.probe_port is not None and not packet.vlan and (port, neighbors.announced(packet)) in self.asked:
-            return expect_frame(topology.probe_port, data, "the MAC address of a neighbour that is followed")
+        asked = self.asked.get((port, neighbors.announced(packet) or b""))
+        if topology.probe_port is not None and asked == vlan:
+            told = vlans.tagged(data, 0)
+            return expect_frame(topology.probe_port, told, "the MAC address of a neighbour that is followed")
         if packet.ethertype == ARP:
             return self._arp(port, packet)
         if packet.ethertype not in (IPV4, IPV6):
             return expect_drop("neither ARP nor IP")
         wanted = neighbors.solicited(packet)
-        if wanted is not None:
-            return self._solicitation(port, packet, wanted)
+        return self._by_mac(port, packet) if wanted is None else self._solicitation(port, packet, wanted)
+
+    def _by_mac(self, port: str, packet: Packet) -> Expectation:
+        """What becomes of an IP packet, by its destination MAC address and its VLAN."""
+        topology, data = self.topology, packet.data
         if data[0:6] == topology.mac:
             return (
                 self._listed(port, packet)
-                if port in topology.uplinks
-                else expect_drop("query at a port that is no uplink")
+                if topology.vlans.has_vips(port, packet.vlan)
+                else expect_drop("query at a port that is no uplink, or in a VLAN of backends")
             )
+        if not topology.vlans.has_gateways(port, packet.vlan):
+            return expect_drop("for another destination MAC than the VIPs', and not in a VLAN of backends")
         if data[0:6] == topology.gateway_mac:
             return self._answer(port, packet)
         if topology.probe_port is not None and data[0:6] == topology.probe_mac:
@@ -124,26 +132,26 @@ class Reference:
         found = (owner for owner in service.owners if left in self._forwarded(sent.port, packet, service, owner))
         return next((owner.name for owner in found), None)
 
-    def _mac_of(self, address: bytes, port: str) -> bytes | None:
-        """Return the MAC address that the switch gives neighbours at *port* for *address*."""
+    def _mac_of(self, address: bytes, port: str, vlan: int) -> bytes | None:
+        """Return the MAC address that the switch gives neighbours at *port*, in a VLAN, for *address*."""
         topology = self.topology
         if address in topology.gateways:
-            return topology.gateway_mac
+            return topology.gateway_mac if topology.vlans.has_gateways(port, vlan) else None
         if address in topology.probe_addresses:
             return topology.probe_mac
-        return topology.mac if address in self._answers_echo and port in topology.uplinks else None
+        return topology.mac if address in self._answers_echo and topology.vlans.has_vips(port, vlan) else None
 
     def _arp(self, port: str, packet: Packet) -> Expectation:
         wanted = neighbors.arp_target(packet)
         if wanted is None:
             return expect_drop("ARP that is no request")
-        mac = self._mac_of(wanted, port)
+        mac = self._mac_of(wanted, port, packet.vlan)
         if mac is None:
             return expect_drop("ARP request for an address that the switch does not answer for at this port")
         return expect_frame(port, neighbors.arp_reply(packet, mac), "ARP reply")
 
     def _solicitation(self, port: str, packet: Packet, wanted: bytes) -> Expectation:
-        mac = self._mac_of(wanted, port)
+        mac = self._mac_of(wanted, port, packet.vlan)
         if mac is None:
             return expect_drop("solicitation for an address that the switch does not answer for at this port")
         replies = neighbors.advertisements(packet, mac, router=wanted in self.topology.gateways)
@@ -195,10 +203,12 @@ class Reference:
     def _asking(self, packet: Packet) -> Expectation | None:
         """A request of the kernel for the MAC address of a neighbour leaves by its port; None for other frames."""
         wanted = neighbors.arp_target(packet) if packet.ethertype == ARP else neighbors.solicited(packet)
-        ports = [port for port, address in self.asked if address == wanted]
-        if not ports:
+        found = [(port, vlan) for (port, address), vlan in self.asked.items() if address == wanted]
+        if not found:
             return None
-        return expect_frame(ports[0], packet.data, "request for the MAC address of a neighbour")
+        port, vlan = found[0]
+        asked = self.topology.vlans.tagged(packet.data, vlan)
+        return expect_frame(port, asked, "request for the MAC address of a neighbour")
 
     def _probe(self, packet: Packet) -> Expectation:
         """A probe goes to the backend that its source port names.
@@ -229,7 +239,8 @@ class Reference:
             return frozenset()  # it has not answered yet
         leaves = port if target.port is None else target.port
         from_mac = self.topology.mac if leaves in self.topology.uplinks else packet.data[6:12]
-        return frozenset(Frame(leaves, data) for data in service.mode.query(packet, service, target, from_mac))
+        frames = service.mode.query(packet, service, target, from_mac)
+        return frozenset(Frame(leaves, data) for data in self.topology.vlans.leaving(frames, target.vlan))
 
     def _answer(self, port: str, packet: Packet) -> Expectation:
         if neighbors.is_echo_request(packet):

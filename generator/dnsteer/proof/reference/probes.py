@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop
+from dnsteer.proof.reference.outcome import Expectation, Frame, expect_drop, expect_frame
 from dnsteer.proof.reference.service import AddressService, ModeReference, ServiceKey, TargetBackend
 from dnsteer.proof.reference.topology import SwitchTopology
 from dnsteer.proof.reference.wire import TCP, UDP, Fragment, Packet, checksum_variants, rewritten
@@ -87,7 +87,8 @@ class ProbeReference:
             if service is not None:
                 source = service.address, service.port
                 frames = {rewritten(packet, *macs, source=source, stale_checksum=s) for s in checksum_variants(packet)}
-                return Expectation(frozenset(Frame(port, f) for f in frames), f"answer to a probe of {service.label}")
+                left = topology.vlans.leaving(frames, 0)
+                return Expectation(frozenset(Frame(port, f) for f in left), f"answer to a probe of {service.label}")
         if packet.source in self._answer_as_vip:
-            return Expectation(frozenset((Frame(port, packet.data),)), "answer to a probe of a VIP")
+            return expect_frame(port, topology.vlans.tagged(packet.data, 0), "answer to a probe of a VIP")
         return expect_drop("to the port for probes, but from no VIP or backend")

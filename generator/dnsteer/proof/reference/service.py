@@ -26,7 +26,7 @@ ServiceKey = tuple[bytes, int, int]
 class TargetBackend:
     """A backend as queries to a VIP address reach it. *port* is None if it is behind the uplink that the query came by.
 
-    *worker* is its number among the workers of its host, 0 if it is the only one.
+    *worker* is its number among the workers of its host, 0 if it is the only one; *vlan* that of its network, 0 for none.
     """
 
     name: str
@@ -34,6 +34,7 @@ class TargetBackend:
     mac: bytes
     port: str | None
     worker: int = 0
+    vlan: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,4 +193,6 @@ class ModeReference(ABC):
             rewritten(packet, next_hop, self.topology.mac, source=source, stale_checksum=stale)
             for stale in checksum_variants(packet)
         )
-        return Expectation(frozenset(Frame(leave.uplink, data) for data in frames), why)
+        vlans = self.topology.vlans
+        left = vlans.leaving(frames, vlans.own(leave.uplink))
+        return Expectation(frozenset(Frame(leave.uplink, data) for data in left), why)

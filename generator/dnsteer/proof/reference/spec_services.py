@@ -56,7 +56,14 @@ def target_backends(pool: Pool, mode: ModeReference, version: int) -> list[Targe
     """The backends of a pool that queries of an IP version can reach."""
     found = ((backend, mode.backend_address(backend, version)) for backend in pool.backends)
     return [
-        TargetBackend(backend.name, address.packed, packed_mac(backend.mac), backend.port, worker_number(backend))
+        TargetBackend(
+            backend.name,
+            address.packed,
+            packed_mac(backend.mac),
+            backend.port,
+            worker_number(backend),
+            mode.topology.vlans.of_backend(backend),
+        )
         for backend, address in found
         if address is not None
     ]

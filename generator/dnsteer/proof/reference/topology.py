@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+from dnsteer.proof.reference.vlans import VlanReference
 from dnsteer.proof.reference.wire import IPV6
 from dnsteer.spec.model.next_hop import RouterAddresses
 from dnsteer.spec.model.probe import Probe
@@ -29,7 +30,8 @@ class UplinkExit:
 class SwitchTopology:
     """What the spec says of the switch. MAC and IP addresses are packed."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, spec: Spec) -> None:
+        switch = spec.switch
         self.mac = packed_mac(switch.mac)
         """MAC address of the VIPs."""
         self.gateway_mac = _gateway_mac(switch)
@@ -37,7 +39,7 @@ class SwitchTopology:
         self.uplinks = tuple(switch.uplinks)
         self.ports = tuple(switch.ports)
         self.gateways = frozenset(address.packed for address in switch.gateways)
-        self.any_vlan = switch.vlans == "any"
+        self.vlans = VlanReference(spec)
         part = switch.extension
         self.extension_ingress = part.ingress.port if part is not None else None
         self.extension_ports = (part.ingress.port, part.egress.port) if part is not None else ()
@@ -88,8 +90,8 @@ class SwitchTopology:
         return next((self._next_hops[name] for name in candidates if name in self._next_hops), None)
 
 
-def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address]]:
-    """The neighbours whose MAC addresses are found out, each with the port by which it is asked.
+def asked_neighbors(spec: Spec, vlans: VlanReference) -> Iterator[tuple[str, int, IPv4Address | IPv6Address]]:
+    """The neighbours whose MAC addresses are found out, each with the port by which it is asked, and its VLAN.
 
     An address of a router at its uplink, the first one where it has several; a backend's, which the port for probes is in
     one network with and whose MAC address the spec has as `auto`, or watches, at its port, or at the uplink of probes. It
@@ -101,7 +103,9 @@ def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address
     for name, uplink in spec.switch.uplinks.items():
         if isinstance(uplink.next_hop, RouterAddresses):
             yield from (
-                (name, address) for address in (uplink.next_hop.ipv4, uplink.next_hop.ipv6) if address is not None
+                (name, vlans.own(name), address)
+                for address in (uplink.next_hop.ipv4, uplink.next_hop.ipv6)
+                if address is not None
             )
     for pool in spec.pools.values():
         for backend in pool.backends:
@@ -110,7 +114,8 @@ def asked_neighbors(spec: Spec) -> Iterator[tuple[str, IPv4Address | IPv6Address
                 continue
             watched = probe.watch and any(address in own.network for own in probe.addresses)
             if backend.follows_mac or watched:
-                yield backend.port or probe.uplink or next(iter(spec.switch.uplinks)), address
+                port = backend.port or probe.uplink or next(iter(spec.switch.uplinks))
+                yield port, vlans.of_backend(backend), address
 
 
 def packed_mac(text: str) -> bytes:

@@ -51,7 +51,10 @@ def address_text(address: bytes) -> str:
 
 @dataclass(frozen=True)
 class Headers:
-    """Addresses and ports of a query or an answer. Addresses are packed; a query has a *serial* number of its own."""
+    """Addresses and ports of a query or an answer. Addresses are packed; a query has a *serial* number of its own.
+
+    *vlan* is the VLAN of the frame's tag, 0 for no tag; a frame that is laid out with another tag has that.
+    """
 
     to_mac: bytes
     from_mac: bytes
@@ -60,6 +63,7 @@ class Headers:
     sport: int
     dport: int
     serial: int
+    vlan: int = 0
 
     @property
     def version(self) -> int:
@@ -116,6 +120,7 @@ class Layout:
         packet = wire.parse(head)
         self._head, self._l3, self._l4 = head, packet.l3, packet.l4
         self._version, self._protocol = 4 if packet.ethertype == wire.IPV4 else 6, packet.protocol
+        self._has_tag = packet.tags > 0
 
     def frame(self, headers: Headers, payload: bytes) -> bytes:
         """Return a frame with these addresses, ports and serial number, and this payload."""
@@ -135,7 +140,7 @@ class Layout:
         else:
             struct.pack_into("!HH", out, l4 + 4, headers.serial & 0xFFFF, headers.serial >> 16)
         wire.write_checksums(out)
-        return bytes(out)
+        return bytes(out) if self._has_tag else in_vlan(bytes(out), headers.vlan)
 
 
 def layout(version: int, transport: Packet, **parts: Any) -> Layout:
@@ -193,7 +198,12 @@ def reply_headers(query: bytes, gateway_mac: bytes, serial: int) -> Headers:
     """The headers of the answer to a query as its backend got it; the backend answers by its gateway."""
     packet = wire.parse(query)
     ports = packet.dport, packet.sport
-    return Headers(gateway_mac, packet.data[0:6], packet.destination, packet.source, *ports, serial)
+    return Headers(gateway_mac, packet.data[0:6], packet.destination, packet.source, *ports, serial, packet.vlan)
+
+
+def in_vlan(data: bytes, vlan: int) -> bytes:
+    """Return the frame with a tag of a VLAN in front of others; as it is for 0."""
+    return data[:12] + struct.pack("!HH", 0x8100, vlan) + data[12:] if vlan else data
 
 
 def in_snap(data: bytes) -> bytes:
@@ -222,7 +232,7 @@ def _fragment_headers(version: int, protocol: int, length: int, step: int) -> tu
 
 def fragments(headers: Headers, protocol: int, length: int, step: int = 0) -> list[bytes]:
     """Return the frames of a datagram with *length* bytes of payload, in fragments of *step* bytes each, or large ones."""
-    whole = wire.parse(segment(headers, protocol, filler(headers.serial, length)))
+    whole = wire.parse(segment(replace(headers, vlan=0), protocol, filler(headers.serial, length)))
     left = whole.data[whole.l4 :]
     addresses = 26 if headers.version == 4 else 22
     step = step or (IPV4_FRAGMENT if headers.version == 4 else IPV6_FRAGMENT)
@@ -237,7 +247,7 @@ def fragments(headers: Headers, protocol: int, length: int, step: int = 0) -> li
             struct.pack_into("!H", out, 24, wire.checksum(bytes(out[14:34])))
         else:
             struct.pack_into("!I", out, 58, headers.serial)
-        frames.append(bytes(out) + left[:step])
+        frames.append(in_vlan(bytes(out) + left[:step], headers.vlan))
         left = left[step:]
     return frames
 
@@ -275,9 +285,10 @@ def scapy_frame(
         if headers.version == 4
         else IPv6(src=source, dst=destination, **fields)
     )
-    return bytes(
+    data = bytes(
         stacked(Ether(dst=headers.to_mac, src=headers.from_mac), copied(tag), network, copied(between), transport)
     )
+    return data if tag is not None else in_vlan(data, headers.vlan)
 
 
 def copied(layer: Packet | None) -> Packet | None:

@@ -33,7 +33,9 @@ _LARGE_QUERY = 1601
 def frames(senders: Senders) -> Iterator[Vector]:
     """Yield everything that must be dropped."""
     for name, port, data in _all(senders):
-        yield Vector(name, port, data, "drop")
+        tagged = data[12:14] == b"\x81\x00"  # else it would be dropped for its VLAN, where there are VLANs
+        vlan = 0 if tagged else senders.vlan_asked(port, mac=data[0:6])
+        yield Vector(name, port, craft.in_vlan(data, vlan), "drop")
 
 
 NamedFrames = Iterator[tuple[str, str, bytes]]
@@ -272,4 +274,4 @@ def _ip_packet(senders: Senders) -> bytes:
     if service is None:
         return craft.filler(2, 46)
     headers = senders.query_headers(service, senders.uplinks[0])
-    return craft.query(headers, service.protocol)[14:]
+    return craft.query(replace(headers, vlan=0), service.protocol)[14:]

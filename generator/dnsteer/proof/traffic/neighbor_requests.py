@@ -49,18 +49,27 @@ def mac_bytes(text: str) -> bytes:
 
 
 def arp(
-    senders: Senders, port: str, address: bytes, *, to: str = BROADCAST, tag: Packet | None = None, **fields: object
+    senders: Senders,
+    port: str,
+    address: bytes,
+    *,
+    to: str = BROADCAST,
+    tag: Packet | None = None,
+    vlan: int | None = None,
+    **fields: object,
 ) -> bytes:
-    """Return an ARP request for *address* by a new asker behind *port*."""
+    """Return an ARP request for *address* by a new asker behind *port*, in *vlan*, or in that where it is asked for."""
+    vlan = senders.vlan_asked(port, address) if vlan is None else vlan
     _, asker = senders.clients.next(4)
     mac = senders.neighbor_mac(port)
     if tag is None and not fields:
         frame = bytearray(_usual_arp())
         frame[0:12] = mac_bytes(to) + mac
         frame[22:32], frame[38:42] = mac + asker, address
-        return bytes(frame)
+        return craft.in_vlan(bytes(frame), vlan)
     values = {"op": 1, "hwsrc": mac_text(mac), "psrc": address_text(asker), "pdst": address_text(address), **fields}
-    return bytes(craft.stacked(Ether(dst=to, src=mac_text(mac)), craft.copied(tag), ARP(**values)))
+    data = bytes(craft.stacked(Ether(dst=to, src=mac_text(mac)), craft.copied(tag), ARP(**values)))
+    return data if tag is not None else craft.in_vlan(data, vlan)
 
 
 @cache
@@ -82,13 +91,15 @@ def solicitation(
     tag: Packet | None = None,
     between: Packet | None = None,
     message: Packet | None = None,
+    vlan: int | None = None,
     **fields: object,
 ) -> bytes:
     """Return a neighbour solicitation for *address* by a new asker behind *port*.
 
-    *option* is that of the asker's MAC address, and *nonce* another one behind it, as bytes. *message* stands in for the
-    solicitation.
+    It is in *vlan*, or in that where the address is asked for. *option* is that of the asker's MAC address, and *nonce*
+    another one behind it, as bytes. *message* stands in for the solicitation.
     """
+    vlan = senders.vlan_asked(port, address) if vlan is None else vlan
     _, asker = senders.clients.next(6)
     mac, group = senders.neighbor_mac(port), in6_getnsma(address)
     to = to or in6_getnsmac(group)
@@ -100,9 +111,9 @@ def solicitation(
         if option:
             frame[80:86] = mac
         wire.write_checksums(frame)
-        return bytes(frame)
+        return craft.in_vlan(bytes(frame), vlan)
     header = {"src": "::" if unspecified else address_text(asker), "dst": address_text(group), "hlim": 255}
-    return bytes(
+    data = bytes(
         craft.stacked(
             Ether(dst=to, src=mac_text(mac)),
             craft.copied(tag),
@@ -113,6 +124,7 @@ def solicitation(
             Raw(nonce) if nonce else None,
         )
     )
+    return data if tag is not None else craft.in_vlan(data, vlan)
 
 
 @cache
@@ -142,7 +154,8 @@ def echo(
 ) -> bytes:
     """Return an echo request for *address* at *mac* by a new client behind *port*."""
     serial, client = senders.clients.next(version_of(address))
-    headers = Headers(mac, senders.neighbor_mac(port), client, address, 0, 0, serial)
+    vlan = senders.vlan_asked(port, address)
+    headers = Headers(mac, senders.neighbor_mac(port), client, address, 0, 0, serial, vlan)
     kind, payload = tuple((message or {}).items()), craft.filler(serial, length)
     if not (tag or between or fields):
         return _plain_echo(headers.version, kind).frame(headers, payload)

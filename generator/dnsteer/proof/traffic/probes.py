@@ -42,7 +42,7 @@ def _probe(senders: Senders, service: AddressService, backend: TargetBackend, po
     if first is not None:
         headers = replace(headers, sport=first + turn % _PORTS)
     name = f"probe of {backend.name} as {service.label} by {port}"
-    query = craft.query(headers, service.protocol)
+    query = craft.query(replace(headers, vlan=0), service.protocol)
     yield senders.vector(name, port, query, "probe")
     uplink = senders.next_uplink()
     client = senders.query_headers(service, uplink)
@@ -74,6 +74,7 @@ def _answers(
         destination=own,
         sport=service.target_port + backend.worker if rewrites else service.port,
         dport=sport,
+        vlan=backend.vlan,
     )
     ingress = backend.port or senders.next_uplink()
 
@@ -124,7 +125,7 @@ def _translated(
 def _others(senders: Senders, port: str) -> Iterator[Vector]:
     """What comes by the port for probes and is none, and a query that comes by an uplink from a port of probes."""
     for service in senders.example_services():
-        headers = senders.query_headers(service, senders.uplinks[0])
+        headers = replace(senders.query_headers(service, senders.uplinks[0]), vlan=0)
         protocol, label = service.protocol, f"{PROTOCOLS[service.protocol]} query for {service.label}"
         for name, changed in (
             ("from a port that names no backend", replace(headers, sport=1024 + headers.serial % 16384)),

@@ -81,6 +81,7 @@ class Senders:
         self.per_service = per_service
         self.coverage = coverage(spec, reference.services, per_service)
         self.clients = Clients(spec)
+        self.vlans = topology.vlans
         self.uplinks = topology.uplinks
         self.ports = topology.ports
         self.mac = topology.mac
@@ -105,8 +106,19 @@ class Senders:
         uplink = self.spec.switch.uplinks.get(port)
         if uplink is not None and (macs := router_macs(uplink.next_hop)):
             return packed_mac(macs[0])
-        ports = [*self.uplinks, *self.ports, *self.reference.topology.extension_ports]
+        topology = self.reference.topology
+        ports = [*self.uplinks, *self.ports, *topology.extension_ports, topology.probe_port]
         return _NEIGHBOR_MACS + (ports.index(port) + 1).to_bytes(3, "big")
+
+    def vlan_asked(self, port: str, address: bytes = b"", mac: bytes = b"") -> int:
+        """The VLAN in which neighbours at *port* ask for an address, or send to a MAC address."""
+        topology = self.reference.topology
+        if port not in (*self.uplinks, *self.ports):
+            return 0
+        to_backends = {*topology.gateways, *topology.probe_addresses, self.gateway_mac, topology.probe_mac} - {b""}
+        if address in to_backends or mac in to_backends:
+            return next(vlan for vlan in self.vlans.served(port) if self.vlans.has_gateways(port, vlan))
+        return self.vlans.own(port)
 
     def similar_port(self, port: int) -> int:
         """A port that no service has and that differs from *port* in its highest bits only."""
@@ -136,7 +148,8 @@ class Senders:
         admitted = not self.reference.access.denial(service.vip, client, service.port)
         self._asked[service.key] = admitted or self._asked.get(service.key, False)
         sport = 1024 + serial * 40503 % 64512
-        return Headers(self.mac, self.neighbor_mac(uplink), client, service.address, sport, service.port, serial)
+        macs, vlan = (self.mac, self.neighbor_mac(uplink)), self.vlans.own(uplink)
+        return Headers(*macs, client, service.address, sport, service.port, serial, vlan)
 
     @property
     def covered(self) -> str:
@@ -174,7 +187,7 @@ class Senders:
         client = responder.mode.client_as_served(client)
         dport = 1024 + serial * 40503 % 64512
         mac = mac_of(responder.backend)
-        return Headers(self.gateway_mac, mac, responder.source, client, sport, dport, serial)
+        return Headers(self.gateway_mac, mac, responder.source, client, sport, dport, serial, responder.backend.vlan)
 
     def ingress(self, responder: Responder) -> str:
         """The port by which answers of a backend come in."""

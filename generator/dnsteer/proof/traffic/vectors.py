@@ -25,6 +25,7 @@ from dnsteer.proof.traffic import (
     probes,
     unpredicted_slots,
     unusual,
+    vlans,
 )
 from dnsteer.proof.traffic.coverage import HASH_TRIES
 from dnsteer.proof.traffic.senders import Responder, Senders, Vector, answer_to
@@ -68,6 +69,7 @@ def batches(senders: Senders) -> Iterator[Iterator[Vector]]:
     yield unusual.answers(senders)
     yield probes.frames(senders)
     yield followed.frames(senders)
+    yield vlans.frames(senders)
     yield access.frames(senders)
     yield buckets.frames(senders)
     yield extension_drops.frames(senders)

@@ -21,6 +21,7 @@ from dnsteer.spec.model.access import AccessRules
 from dnsteer.spec.model.announce import Announce, OfVip
 from dnsteer.spec.model.balance import PoolBalance
 from dnsteer.spec.model.bringup import BringUp
+from dnsteer.spec.model.console import Console
 from dnsteer.spec.model.extension import Extension, HashFields
 from dnsteer.spec.model.gratuitous import Gratuitous
 from dnsteer.spec.model.health import Health, HoldMax, SlowStart
@@ -34,6 +35,7 @@ from dnsteer.spec.model.part import (
     MayBeEmpty,
     Part,
     Percent,
+    TextOrMapping,
     bounds,
     duration,
     number_hint,
@@ -43,6 +45,7 @@ from dnsteer.spec.model.part import (
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.tracking import Tracking
 from dnsteer.spec.model.types import AUTO_MAC, Interface, IPAny, IPv4, IPv6, Mac, MacOrAuto, Name, Prefix, wrong_value
+from dnsteer.spec.model.vlan import Vlan
 
 
 class Backup(Part):
@@ -57,13 +60,6 @@ class Backup(Part):
         return f"{self.pool} below {self.below}"
 
 
-class _NameOrMapping:
-    """The JSON Schema of a backup whose pool may stand alone."""
-
-    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string"}, handler(core)]}
-
-
 def _name_alone(value: Any) -> Any:
     if isinstance(value, str):
         return {"pool": value}
@@ -72,18 +68,7 @@ def _name_alone(value: Any) -> Any:
     return value
 
 
-BackupPool = Annotated[Backup, BeforeValidator(_name_alone), _NameOrMapping()]
-
-
-class Console(Part):
-    """The web console of `dnsteer agent`."""
-
-    allow_changes: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether people who sign in with a token of the role `change` may drain, undrain, take down and bring "
-        "up backends, and roll back, in a browser. `false`: the console only reads.",
-    )
+BackupPool = Annotated[Backup, BeforeValidator(_name_alone), TextOrMapping()]
 
 
 class Flavor(str, Enum):
@@ -245,6 +230,12 @@ class Interfaces(Device):
         description="Uplink by which answers that come in here leave. Left out: this uplink if it has a next hop, "
         "else the first uplink that has one.",
     )
+    vlan: Vlan | None = Field(
+        default=None,
+        examples=[100],
+        description="VLAN of its network: frames come with this VLAN ID in their tag, and leave so. At an uplink it is the "
+        "VLAN of the queries, and of the answers that leave there. `untagged`, or left out: frames without a tag.",
+    )
 
 
 class Uplink(Interfaces):
@@ -317,7 +308,7 @@ class Switch(Part):
         default="untagged",
         description="Which frames VIPs and gateways answer. `untagged`: frames without a VLAN ID (a tag that has only a "
         "priority does not count); frames with one are dropped, ARP requests too. `any`: frames of every VLAN, each with "
-        "its tag.",
+        "its tag; not together with the key `vlan` of uplinks, ports and backends, which says which VLANs are served.",
     )
     uplinks: Annotated[dict[Interface, Annotated[Uplink, MayBeEmpty()]], Field(min_length=1), ByName()] = Field(
         description="Ports towards the network, by name."
@@ -412,6 +403,12 @@ class Backend(Part):
     port: Interface | None = Field(
         default=None,
         description="Port or uplink that it sits behind. Left out: the uplink that the query came in by (one-armed).",
+    )
+    vlan: Vlan | None = Field(
+        default=None,
+        examples=[200],
+        description="VLAN of its network behind that port or uplink, where it is another one than the port's own. "
+        "`untagged`: frames without a tag. Left out: that of the port or uplink.",
     )
     weight: Weight = Field(
         default=1, description="Its share of the queries, relative to the weights of the other backends; 0: no queries."
