@@ -32,7 +32,7 @@ class ErrorRow(NamedTuple):
 class BackendCopy(NamedTuple):
     """A copy for the backend at *mac*; an empty *port* is the ingress port. By an uplink the source MAC is written.
 
-    *tag* is the action that gives the copy the backend's VLAN.
+    *tag* is the action that gives the copy the backend's VLAN, with priority 0.
     """
 
     mac: str
@@ -98,7 +98,7 @@ def _copy(ctx: Context, backend: Backend, uplink: str) -> BackendCopy:
     from dnsteer.spec.networks import vlan_of  # here, since the quick verbs do without it
 
     port = "" if backend.port in (None, uplink) else backend.port or ""
-    tag = ctx.vlans.tag(vlan_of(ctx.spec.switch, backend))
+    tag = ctx.vlans.tag_alone(vlan_of(ctx.spec.switch, backend))
     return BackendCopy(backend.mac, port, not port or port in ctx.spec.switch.uplinks, tag)
 
 

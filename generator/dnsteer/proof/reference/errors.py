@@ -52,5 +52,7 @@ class ErrorReference:
             from_mac = self._topology.mac if leaves in uplinks else packet.data[6:12]
             if target.mac:  # else it has not answered yet
                 copy = rewritten(packet, target.mac, from_mac)
-                frames |= {Frame(leaves, data) for data in self._topology.vlans.leaving((copy,), target.vlan)}
+                frames |= {
+                    Frame(leaves, data) for data in self._topology.vlans.leaving((copy,), target.vlan, priority=False)
+                }
         return Expectation(frozenset(frames), "ICMP error, a copy for each backend", every=True)

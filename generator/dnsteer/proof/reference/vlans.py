@@ -55,8 +55,8 @@ class VlanReference:
         """The VLANs that are served at a port, for a spec that names some."""
         return sorted({self.own(port), *self._behind[port]}, key=lambda vlan: (vlan != self.own(port), vlan))
 
-    def tagged(self, data: bytes, vlan: int) -> bytes:
-        """The frame *data* as it leaves into a VLAN; with its own tag where the spec names no VLAN."""
+    def tagged(self, data: bytes, vlan: int, *, priority: bool = True) -> bytes:
+        """The frame *data* as it leaves into a VLAN; with its own tag where the spec names no VLAN. *priority*: it keeps it."""
         if not self.named:
             return data
         is_tagged = data[12:14] in _TAGS
@@ -64,14 +64,16 @@ class VlanReference:
             return data[:12] + data[16:] if is_tagged else data
         if not is_tagged:
             return data[:12] + _TAGS[0] + struct.pack("!H", vlan) + data[12:]
+        if not priority:
+            return data[:14] + struct.pack("!H", vlan) + data[16:]
         control = int.from_bytes(data[14:16], "big")
         if control & 0xFFF == vlan:
             return data
         return data[:14] + struct.pack("!H", control & _PRIORITY | vlan) + data[16:]
 
-    def leaving(self, frames: Iterable[bytes], vlan: int) -> frozenset[bytes]:
+    def leaving(self, frames: Iterable[bytes], vlan: int, *, priority: bool = True) -> frozenset[bytes]:
         """The same of several frames."""
-        return frozenset(self.tagged(data, vlan) for data in frames)
+        return frozenset(self.tagged(data, vlan, priority=priority) for data in frames)
 
 
 def _number(vlan: int | str | None) -> int:

@@ -52,6 +52,7 @@ def frames(senders: Senders) -> Iterator[Vector]:
 
 def _unusual(senders: Senders, address: bytes) -> Iterator[tuple[str, str, bytes]]:
     uplink = senders.next_uplink()
+    vlan = senders.vlan_asked(uplink, address)
     found = {
         "about a packet of somebody else": _error(senders, uplink, address, of=senders.clients.unused_address(4)),
         "with nothing of the packet": _error(senders, uplink, address, quoted=-1),
@@ -61,16 +62,16 @@ def _unusual(senders: Senders, address: bytes) -> Iterator[tuple[str, str, bytes
         ),
         "with a VLAN tag": _error(senders, uplink, address, tag=Dot1Q(vlan=100, prio=5)),
         "with a priority tag": _error(senders, uplink, address, tag=Dot1Q(vlan=0, prio=3)),
-        "in 802.2 SNAP": craft.in_snap(_error(senders, uplink, address)),
+        "in 802.2 SNAP": craft.in_vlan(craft.in_snap(_error(senders, uplink, address, vlan=0)), vlan),
         "to the gateways' MAC": _error(senders, uplink, address, mac=senders.gateway_mac),
         "to another MAC": _error(senders, uplink, address, mac=_UNKNOWN_MAC),
     }
     if len(address) == 4:
         found["with IP options"] = _error(senders, uplink, address, options=[IPOption_Router_Alert()])
-        whole = IP(_error(senders, uplink, address, quoted=_QUOTED[1], flags=0)[_ETHERNET:])
+        whole = IP(_error(senders, uplink, address, quoted=_QUOTED[1], vlan=0, flags=0)[_ETHERNET:])
         to, of = senders.mac, senders.neighbor_mac(uplink)
         for nth, piece in enumerate(fragment(whole, fragsize=_PIECE), 1):
-            found[f"in fragment {nth}"] = to + of + b"\x08\x00" + bytes(piece)
+            found[f"in fragment {nth}"] = craft.in_vlan(to + of + b"\x08\x00" + bytes(piece), vlan)
         for code in _UNREACHABLE_CODES:
             found[f"of code {code}"] = _error(senders, uplink, address, message={"code": code})
         for kind in (0, 4, 5, 11, 12):
@@ -103,16 +104,18 @@ def _error(
     message: dict[str, int] | None = None,
     other: Packet | None = None,
     tag: Packet | None = None,
+    vlan: int | None = None,
     between: Packet | None = None,
     **fields: object,
 ) -> bytes:
     """Return the error of a router about an answer over TCP from *address*, or *of* another one, to a new client.
 
     *quoted* is how many bytes of the segment it has; less than 0: so much is missing of the header before it, all for -1.
+    It is in *vlan*, or in that where the address is asked for.
     """
-    version = version_of(address)
+    version, vlan = version_of(address), senders.vlan_asked(port, address) if vlan is None else vlan
     serial, client = senders.clients.next(version)
-    headers = Headers(mac or senders.mac, senders.neighbor_mac(port), client, address, 0, 0, serial)
+    headers = Headers(mac or senders.mac, senders.neighbor_mac(port), client, address, 0, 0, serial, vlan)
     source = of if of is not None and len(of) == len(address) else address
     segment = (53).to_bytes(2, "big") + craft.filler(serial, max(quoted, 0))
     header = (
