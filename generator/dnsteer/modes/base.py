@@ -73,8 +73,6 @@ class Mode(ABC):
     """Whether queries to different backends differ only in the destination MAC address."""
     answers_by = ""
     """What makes answers always come back through the switch, in words; empty if they need not."""
-    tracks_answers = False
-    """Whether the connection tracker sees the answers of TCP connections too."""
     fragments = "direct server return translates no answers, so that fragments of them are never dropped"
     """Why `fragments: drop` has no effect; empty if it has one."""
 

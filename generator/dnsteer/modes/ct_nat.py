@@ -18,4 +18,3 @@ class CtNat(Nat):
 
     word = Forwarding.CT_NAT
     number = 3
-    tracks_answers = True

@@ -76,6 +76,7 @@ class Nat(Mode):
         family = derived.family_of(address)
         numbers = return_numbers(ctx)
         zones = ctx.once("zones", lambda: number_names(backend_addresses(ctx), 16, _zones_of_connections(ctx)))
+        zone_of_answers = derived.zone_of(ctx.spec, vip) if derived.tracks_answers(vip) else 0
         for i, backend in enumerate(ctx.spec.pools[vip.pool].backends):
             found = derived.address_of(backend, family)
             if found is None:
@@ -89,7 +90,7 @@ class Nat(Mode):
                 port = e.port if e.port != from_port else 0
                 number = numbers[f"{own}/{protocol}/{from_port}"]
                 subject = ctx.subject(Category.RETURN, number, f"{title} {about} port {e.port}/{protocol}", path)
-                zone = derived.zone_of(ctx.spec, vip) if self.tracks_answers and e.protocol is Protocol.TCP else 0
+                zone = zone_of_answers if e.protocol is Protocol.TCP else 0
                 yield NatReturnRow(subject, family, protocol, own, from_port, str(address), port, zone)
                 if vip.fragments == "restore" and e.protocol is Protocol.UDP:
                     # One row for the fragments of all workers, whose ports differ: so the VIP's is written in any case.

@@ -117,7 +117,12 @@ def keeps_connections(spec: Spec) -> bool:
 
 def keeps(vip: Vip) -> bool:
     """Whether the tracker keeps the TCP connections of a VIP."""
-    return vip.keep is not None or vip.forwarding is Forwarding.CT_NAT
+    return vip.keep is not None or tracks_answers(vip)
+
+
+def tracks_answers(vip: Vip) -> bool:
+    """Whether the tracker sees the answers of a VIP's TCP connections too."""
+    return vip.forwarding is Forwarding.CT_NAT
 
 
 def zone_of(spec: Spec, vip: Vip) -> int:
