@@ -9,21 +9,59 @@ from dnsteer.modes import MODES
 from dnsteer.spec import derived
 from dnsteer.spec.errors import Finding, Path
 from dnsteer.spec.loaded import Scope
-from dnsteer.spec.model.spec import Pool, Vip
+from dnsteer.spec.model.spec import Flavor, Pool, Vip
 
 
 def check_tracking(scope: Scope) -> Iterator[Finding]:
     """All findings of what is to be kept by the connection tracker."""
     spec = scope.spec
     for name, vip in spec.vips.items():
-        if vip.keep is not None and vip.pool in spec.pools:
+        if derived.tracks_answers(vip):
+            yield from _tracked_nat(scope, name, vip)
+        elif vip.keep is not None and vip.pool in spec.pools:
             yield from _of_vip(scope, ("vips", name, "keep"), vip, spec.pools[vip.pool])
+    if derived.keeps_connections(spec):
+        yield from _kernel(scope)
     if spec.switch.tracking is not None and not derived.keeps_connections(spec):
         yield scope.finding(
             ("switch", "tracking"),
             "tracking, and no VIP keeps connections",
-            "keep: connections in a VIP",
+            "keep: connections, or forwarding: ct-nat, in a VIP",
             "without one nothing is tracked: set it there, or leave tracking out",
+        )
+
+
+def _kernel(scope: Scope) -> Iterator[Finding]:
+    """Linux's tracker takes what follows a SYN for invalid while it has not seen the answer to it, and forgets the mark:
+    table tcp_conntracks of net/netfilter/nf_conntrack_proto_tcp.c, an ACK in state SYN_SENT.
+    """
+    if scope.spec.switch.flavor is Flavor.OVS_KERNEL:
+        name, vip = next((name, vip) for name, vip in scope.spec.vips.items() if derived.keeps(vip))
+        answers = derived.tracks_answers(vip)
+        yield scope.finding(
+            ("vips", name, "forwarding" if answers else "keep"),
+            f"{'ct-nat' if answers else 'connections'} with flavor ovs-kernel",
+            "ovs-doca, ovs-dpdk or ovs-netdev",
+            "use nat: what the tracker is to do is proven with the userspace tracker, and the kernel's is another one"
+            if answers
+            else "the kernel's tracker must see both directions of a connection, and sees that of clients alone: leave it out",
+        )
+
+
+def _tracked_nat(scope: Scope, name: str, vip: Vip) -> Iterator[Finding]:
+    if vip.keep is not None:
+        yield scope.finding(
+            ("vips", name, "keep"),
+            "connections with forwarding ct-nat",
+            "keep with dsr or nat",
+            "ct-nat keeps connections in any case: leave keep out",
+        )
+    if all(e.protocol.value != "tcp" for e in derived.endpoints(vip)):
+        yield scope.finding(
+            ("vips", name, "forwarding"),
+            "ct-nat, and no service is over TCP",
+            "a service such as dns, dot or doh",
+            "ct-nat is for TCP connections; what it does with UDP is what nat does: use forwarding: nat",
         )
 
 
