@@ -200,9 +200,10 @@ class Harness:
     def change(self, plan: Plan) -> None:
         """Bring flows and groups to those of another *plan* of the same spec, and forget all megaflows."""
         lines = dict.fromkeys(lines_of(plan))
+        # First, since the switch warns of megaflows that are forgotten while it looks whether they are right.
+        self.forget_megaflows()
         self.openflow.bundle(compare_tables(lines, groups_of(plan), self.openflow.dump(lines)).bundle())
         self.plan = plan
-        self.forget_megaflows()
 
     def port_number(self, name: str) -> int:
         """The OpenFlow number of a port of the private switch."""
