@@ -12,7 +12,6 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from dnsteer.checks.load import load_spec
 from dnsteer.plan.build import build_plan
 from dnsteer.proof.check import prove
 from dnsteer.proof.harness.switch import Harness
@@ -24,14 +23,19 @@ from dnsteer.tables.return_ import NatReturnRow
 from tests.packet.switches import EXAMPLES, spec_of
 
 TEXT = (EXAMPLES / "ct-nat.yaml").read_text()
-NAT = TEXT.replace("forwarding: ct-nat", "forwarding: nat").replace("  tracking:", "  # tracking:")
-NAT = NAT.replace("    idle:", "    # idle:").replace("    connections:", "    # connections:")
 SERVICES = [("198.51.100.53", 53), ("2001:db8:1::53", 853)]
 TARGET = {53: 53, 853: 8853}
+PORTS = TEXT.replace("      - dot\n", "      - {protocol: tcp, port: 853, target_port: 8853}\n")
 CLIENTS = {4: "203.0.113.9", 6: "2001:db8:9::9"}
 MAC, ROUTER = "02:00:00:00:00:53", "02:00:00:00:00:fe"
 SOURCES = range(40_000, 40_064, 2)
 """Source ports of connections, one for each slot."""
+
+
+def nat(text: str) -> str:
+    """The spec with `nat` in its place, and no tracking."""
+    before, after = text.split("  tracking:\n")
+    return before + after[after.index("\npools:") :].replace("forwarding: ct-nat", "forwarding: nat")
 
 
 def frame(
@@ -101,7 +105,7 @@ class Translated:
 
 @pytest.fixture
 def translated() -> Iterator[Translated]:
-    loaded = load_spec(EXAMPLES / "ct-nat.yaml")
+    loaded = spec_of(PORTS)
     with Harness(build_plan(loaded)) as harness:
         yield Translated(harness, loaded)
 
@@ -155,12 +159,12 @@ def test_what_the_tracker_does_not_know_goes_by_its_slot(translated: Translated,
 def test_back_to_nat_and_to_ct_nat_with_open_connections(translated: Translated) -> None:
     """Those of slots that never moved go on both ways; others do until it is `nat`, which knows slots alone."""
     began = translated.all("S")
-    translated.harness.change(build_plan(spec_of(NAT)))
+    translated.harness.change(build_plan(spec_of(nat(PORTS))))
     assert translated.all("A") == began
     translated.take_out("drain", "r1")
     assert translated.all("A") == began, "the tracker knew them still"
     drained = Overlay((Maintenance("resolvers", "r1", "drain", "2026-01-01T00:00:00+00:00", "test"),))
-    translated.harness.change(build_plan(spec_of(NAT), drained))
+    translated.harness.change(build_plan(spec_of(nat(PORTS)), drained))
     moved = translated.all("A")
     assert {key for key in began if moved[key] != began[key]} == {key for key in began if began[key][-1] == "1"}
 
@@ -177,4 +181,4 @@ def test_the_idle_time_is_that_of_the_states_in_which_connections_are() -> None:
     both = TEXT + "  other: {addresses: [192.0.2.99], services: [dot], pool: resolvers, keep: connections}\n"
     names = [sorted(found.timeouts) for text in (TEXT, both) if (found := zone_settings(spec_of(text).spec))]
     assert names == [["tcp_established"], ["tcp_established", "tcp_syn_recv", "tcp_syn_sent"]]
-    assert zone_settings(spec_of(NAT).spec) is None
+    assert zone_settings(spec_of(nat(TEXT)).spec) is None
