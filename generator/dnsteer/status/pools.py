@@ -18,7 +18,7 @@ from dnsteer.spec.errors import some_of
 from dnsteer.status.agent_knowledge import NOTHING_KNOWN, AgentKnowledge, FailingCheck
 from dnsteer.status.counters import BackendKey
 from dnsteer.status.rates import Rate, Rates, total
-from dnsteer.tables.vip import TRANSPORT
+from dnsteer.tables.vip import PROTOCOLS
 
 if TYPE_CHECKING:
     from dnsteer.spec.model.spec import Spec
@@ -132,7 +132,7 @@ def _pool(pool: Membership, overlay: Overlay | None, rates: Rates, now: datetime
         state, drained, entry = _state(member, maintenance)
         if overlay is None and not member.down:
             state = "unknown"
-        keys = [BackendKey(pool.number, member.number, protocol) for protocol in TRANSPORT]
+        keys = [BackendKey(pool.number, member.number, protocol) for protocol in PROTOCOLS]
         overdue = any(a.expired(now) for a in maintenance if a.backend == member.name)
         slots = None if held is None else held.get(member.name, 0)
         checks = agent.by_backend.get((pool.pool, member.name), ())
