@@ -180,5 +180,5 @@ def test_check_sees_answers_that_the_tracker_does_not(monkeypatch: pytest.Monkey
 def test_the_idle_time_is_that_of_the_states_in_which_connections_are() -> None:
     both = TEXT + "  other: {addresses: [192.0.2.99], services: [dot], pool: resolvers, keep: connections}\n"
     names = [sorted(found.timeouts) for text in (TEXT, both) if (found := zone_settings(spec_of(text).spec))]
-    assert names == [["tcp_established"], ["tcp_established", "tcp_syn_recv", "tcp_syn_sent"]]
+    assert names == [["tcp_established", "tcp_fin_wait"], ["tcp_established", "tcp_fin_wait", "tcp_syn_recv", "tcp_syn_sent"]]
     assert zone_settings(spec_of(nat(TEXT)).spec) is None

@@ -3,7 +3,7 @@
 
 The limit is ovs-vswitchd's alone, which forgets it with the datapath; time-outs are in OVSDB and stay. A connection of which
 one direction is seen stays in the state of its first packet, so that the time-outs of that state are the idle time. One of
-which both are seen has that of established connections.
+which both are seen is established, or closed by one side (`tcp_fin_wait`).
 
 The former is so only while the tracker checks no sequence numbers: without those of the answers it takes what a client sends
 for beyond the window, and such packets do not begin the time-out anew (measured with Open vSwitch 3.1.0: a connection in use
@@ -30,7 +30,7 @@ _LIMIT = re.compile(r"zone=(\d+),limit=(\d+)")
 _PATIENCE = 5.0
 _OWNER = "dnsteer-bridge"
 """The key of external_ids by which a zone is known to be dnsteer's: the bridge that it is for."""
-_ONE_WAY, _BOTH_WAYS = ("tcp_syn_sent", "tcp_syn_recv"), ("tcp_established",)
+_ONE_WAY, _BOTH_WAYS = ("tcp_syn_sent", "tcp_syn_recv"), ("tcp_established", "tcp_fin_wait")
 
 
 @dataclass(frozen=True)
