@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ct-nat`: connections stay with their backend, answers pass the tracker, and what it does not know is translated all the same."""
+"""`ct-nat`: connections stay with their backend, and what the tracker does not know is translated all the same."""
 
 from __future__ import annotations
 
@@ -178,7 +178,11 @@ def test_check_sees_answers_that_the_tracker_does_not(monkeypatch: pytest.Monkey
 
 
 def test_the_idle_time_is_that_of_the_states_in_which_connections_are() -> None:
-    both = TEXT + "  other: {addresses: [192.0.2.99], services: [dot], pool: resolvers, keep: connections}\n"
+    other = "  other: {addresses: [192.0.2.99], services: [dot], pool: resolvers, keep: connections}\n"
+    both = TEXT.replace("vips:\n", "vips:\n" + other)
     names = [sorted(found.timeouts) for text in (TEXT, both) if (found := zone_settings(spec_of(text).spec))]
-    assert names == [["tcp_established", "tcp_fin_wait"], ["tcp_established", "tcp_fin_wait", "tcp_syn_recv", "tcp_syn_sent"]]
+    assert names == [
+        ["tcp_established", "tcp_fin_wait"],
+        ["tcp_established", "tcp_fin_wait", "tcp_syn_recv", "tcp_syn_sent"],
+    ]
     assert zone_settings(spec_of(nat(TEXT)).spec) is None

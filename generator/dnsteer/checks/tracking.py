@@ -37,14 +37,15 @@ def _kernel(scope: Scope) -> Iterator[Finding]:
     """
     if scope.spec.switch.flavor is Flavor.OVS_KERNEL:
         name, vip = next((name, vip) for name, vip in scope.spec.vips.items() if derived.keeps(vip))
-        answers = derived.tracks_answers(vip)
+        if derived.tracks_answers(vip):
+            key, what = "forwarding", "ct-nat"
+            advice = "what the tracker does is proven with the userspace tracker, and the kernel's is another: use nat"
+        else:
+            key, what = "keep", "connections"
+            advice = "the kernel's tracker must see both directions of a connection, and sees that of clients alone"
+            advice += ": leave it out"
         yield scope.finding(
-            ("vips", name, "forwarding" if answers else "keep"),
-            f"{'ct-nat' if answers else 'connections'} with flavor ovs-kernel",
-            "ovs-doca, ovs-dpdk or ovs-netdev",
-            "use nat: what the tracker is to do is proven with the userspace tracker, and the kernel's is another one"
-            if answers
-            else "the kernel's tracker must see both directions of a connection, and sees that of clients alone: leave it out",
+            ("vips", name, key), f"{what} with flavor ovs-kernel", "ovs-doca, ovs-dpdk or ovs-netdev", advice
         )
 
 

@@ -21,7 +21,6 @@ from dnsteer.tables.cookies import Category, number_names
 from dnsteer.tables.forward import ForwardRow, PortRewrite
 from dnsteer.tables.return_ import FragmentRow, NatReturnRow
 
-
 _WORDS = (Forwarding.NAT, Forwarding.CT_NAT)
 """The modes that translate addresses without the extension."""
 

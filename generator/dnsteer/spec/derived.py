@@ -14,12 +14,12 @@ from dnsteer.spec.announced import announced_prefixes, announced_vips
 from dnsteer.spec.model.families import Family, Reach
 from dnsteer.spec.model.probe import Probe
 from dnsteer.spec.model.spec import (
-    Forwarding,
     MAX_SLOTS,
     SHORTHANDS,
     Backend,
     ClientPrefix,
     Flavor,
+    Forwarding,
     Pool,
     Protocol,
     Selection,
